@@ -1,0 +1,1 @@
+"""Compiled inner loops: flat arrays in and out, no classes, no policy."""

@@ -1,0 +1,255 @@
+"""What is proven about a point: dual bound, gap, violation, restoration to feasibility, infeasibility. Always float64, on unscaled data.
+
+For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
+``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from bregmat.charts import Chart, chart_at_prior
+from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
+from bregmat.operators import Mixed, Operator, Pairs, Rows
+from bregmat.problems import NearestMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A matrix, dual weights, and what they prove together.
+
+    ``gap`` is relative: ``(objective - dual_bound) / max(1, |objective|)``; ``violation`` is the largest relative
+    violation of a hard row (of any row, where none is hard it is not part of the proof).
+    """
+
+    chart: Chart
+    dual: np.ndarray
+    values: np.ndarray
+    objective: float
+    dual_bound: float
+    gap: float
+    violation: float
+
+    def proves(self, tol: float) -> bool:
+        """Whether the matrix is optimal to the relative gap ``tol``; NaN proves nothing."""
+        return bool(self.gap <= tol)
+
+
+FEASIBLE = 1e-9  # relative violation below which a hard row counts as met: rounding of p over |b|
+
+
+def clip_dual(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
+    """Nearest sign-feasible dual weights, inside the ceiling of the own slack."""
+    lower, upper = problem.losses.dual_box()
+    return np.minimum(np.maximum(mu, lower), np.where(np.isfinite(upper) & (upper > 0), upper * (1 - 1e-12), upper))
+
+
+def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarray]:
+    """``g(mu)`` and the dual weights it holds for: shrunk by theta if T(mu) leaves the domain of the inverse link."""
+    D, t0 = problem.divergence, problem.t0
+    on = np.flatnonzero(mu)
+    A = problem.operator.restrict(on).adjoint(mu[on]) if len(on) else np.zeros((problem.r, problem.r))
+    T = add_diagonal(-A, t0)
+    if not np.isfinite(T).all():
+        return -np.inf, mu
+    t = eigvalsh(T)
+    if not D.in_domain(t):
+        root = 1.0 / np.sqrt(-t0) if (t0 < 0).all() else None
+        low = -float(eigvalsh(root[:, None] * -A * root)[-1]) if root is not None and D.keeps_range else 0.0
+        if not low < 0:
+            return -np.inf, mu
+        theta = min(1.0, 0.999 / -low)
+        mu = theta * mu
+        T = add_diagonal(-theta * A, t0)
+        t = eigvalsh(T)
+        if not D.in_domain(t):
+            return -np.inf, mu
+    total = float(problem.losses.conjugate(mu).sum())
+    return D.constant(t0) - D.conjugate(t) - total, mu
+
+
+def certify(problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray) -> Certificate:
+    """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be."""
+    mu = clip_dual(problem, mu)
+    bound, mu = dual_bound(problem, mu)
+    hard = problem.losses.hard
+    violation = problem.violation(p)
+    worst = float(violation[hard].max(initial=0.0))
+    if worst > FEASIBLE and worst < 0.5:
+        restored = restore(problem, chart, p, mu)
+        if restored is not None:
+            chart, p = restored
+            violation = problem.violation(p)
+            worst = float(violation[hard].max(initial=0.0))
+    objective = objective_value(problem, chart, p) if worst <= FEASIBLE else np.inf
+    if np.isinf(objective):
+        return Certificate(chart, mu, p, objective_value(problem, chart, p, soft_only=True), bound, np.inf, worst)
+    gap = (objective - bound) / max(1.0, abs(objective))
+    return Certificate(chart, mu, p, objective, bound, gap, worst)
+
+
+def objective_value(problem: NearestMatrix, chart: Chart, p: np.ndarray, soft_only: bool = False) -> float:
+    """``D(M, M0) + sum loss``; hard rows within ``FEASIBLE`` cost nothing."""
+    L = problem.losses
+    if L.has_hard:
+        met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
+        p = np.where(met, L.bound, p)
+    return chart.value() + L.value(p)
+
+
+def restore(
+    problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray, rounds: int = 8
+) -> tuple[Chart, np.ndarray] | None:
+    """Multiplicative restoration ``M <- F (I + A_F*(c)) F'`` with c from the Gram system of active and violated hard rows.
+
+    Stays in the cone by construction; returns None if it does not reach feasibility.
+    """
+    L, D = problem.losses, problem.divergence
+    hard, s = L.hard, L.sense.astype(float)
+    B = chart.factor()
+    if B.shape[1] == 0:
+        return None
+    active = hard & ((np.abs(mu) > 1e-13 * max(1e-300, np.abs(mu).max(initial=0.0))) | (s == 0))
+    for _ in range(rounds):
+        excess = np.where(s == 0, np.abs(p - L.bound), s * (p - L.bound))
+        worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
+        if worst <= 0.1 * FEASIBLE:
+            break
+        margin = (1e-4 * max(worst, 0.0) + 1e-13) * problem.unit
+        rows = np.flatnonzero(active | (hard & (excess > -margin)))
+        if len(rows) > 6000:
+            return None
+        want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
+        want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
+        X = problem.operator.congruence(B).restrict(rows)
+        G = _gram(X)
+        size = np.sqrt(np.maximum(np.diag(G), 1e-300))
+        G = G / size / size[:, None]
+        C, ok = cholesky(add_diagonal(G, 1e-12))
+        if not ok:
+            return None
+        E = symmetrize(X.adjoint(cholesky_solve(C, want / size) / size))
+        C, ok = cholesky(add_diagonal(E, 1.0))
+        if not ok:
+            return None
+        B = B @ C
+        p = problem.operator.congruence(B).values_diagonal(None)
+        if not np.isfinite(p).all():
+            return None
+    if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
+        return None
+    values, U = eigh(B @ B.T)
+    if D.keeps_range and values[0] <= 0:
+        values, U = _spectrum_of_factor(B)
+        if values[0] <= 0:
+            return None
+    if D.keeps_range:
+        T = (U * D.link(values)) @ U.T
+    else:
+        T = (U * np.maximum(values, 0.0)) @ U.T
+    restored = chart_at_prior(D, problem.t0).at(T)
+    if restored is None:
+        return None
+    return restored, problem.operator.congruence(restored.F).values_diagonal(restored.x)
+
+
+def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of ``B B'`` from the singular values of B, which keep small ones positive."""
+    U, sigma, _ = np.linalg.svd(B, full_matrices=True)
+    values = np.zeros(len(U))
+    values[: len(sigma)] = sigma**2
+    return values[::-1], U[:, ::-1]
+
+
+@singledispatch
+def _gram(X: Operator) -> np.ndarray:
+    """``<A_i, A_j>`` of all pairs of rows."""
+    Phi = X.features(None)
+    return Phi @ Phi.T
+
+
+@_gram.register
+def _(X: Rows) -> np.ndarray:
+    return (X.V @ X.V.T) ** 2
+
+
+@_gram.register
+def _(X: Pairs) -> np.ndarray:
+    return _gram(Rows(X.Z[X.a] + X.Z[X.b] * X.sign[:, None]))
+
+
+@_gram.register
+def _(X: Mixed) -> np.ndarray:
+    return X.P @ (X.P @ _gram(X.base)).T
+
+
+@dataclass(frozen=True)
+class InfeasibilityProof:
+    """Weights with ``A*(mu) >= 0`` and ``mu . b < 0``: no positive semidefinite matrix meets all hard rows."""
+
+    dual: np.ndarray
+    rows: np.ndarray
+    margin: float
+
+
+def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof | None:
+    """A proof that the hard rows contradict each other, from (growing) multipliers, or None.
+
+    Tries the normalised multipliers at several thresholds. Negative weights outside the range of the positive part are
+    dropped, the others scaled by the largest theta that keeps the sum positive semidefinite.
+    """
+    L = problem.losses
+    mu = np.where(L.hard, clip_dual(problem, mu), 0.0)
+    top = float(np.abs(mu * problem.unit).max(initial=0.0))
+    if not np.isfinite(top) or top == 0:
+        return None
+    for threshold in (0.0, 1e-6, 1e-3, 1e-2, 1e-1):
+        y = np.where(np.abs(mu * problem.unit) > threshold * top, mu, 0.0) / top
+        proof = _ray(problem, y)
+        if proof is not None:
+            return proof
+    return None
+
+
+def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+    op, b = problem.operator, problem.losses.bound
+    plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
+    if not minus.any():
+        return _checked(problem, y)
+    A = symmetrize(op.adjoint(plus))
+    values, V = eigh(A)
+    keep = values > 1e-9 * max(values[-1], 1e-300)
+    if not keep.any():
+        return _checked(problem, y)
+    root = V[:, keep] / np.sqrt(values[keep])
+    rows = np.flatnonzero(minus)
+    outside = V[:, ~keep]
+    if outside.shape[1]:
+        part = np.abs(op.restrict(rows).congruence(outside).values_diagonal(None))
+        whole = np.abs(op.restrict(rows).values_diagonal(None))
+        minus[rows[part > 1e-12 * np.maximum(whole, 1e-300)]] = 0.0
+    if not minus.any():
+        return _checked(problem, plus)
+    theta = min(1.0, (1 - 1e-12) / max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300))
+    y = plus + theta * minus
+    return _checked(problem, y) if float(y @ b) < 0 else None
+
+
+def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+    """Accept weights only if the sum of matrices is positive semidefinite to rounding and the bound is clearly negative."""
+    total = float(y @ problem.losses.bound)
+    size = float(np.abs(y) @ np.abs(problem.losses.bound))
+    if not total < -1e-10 * max(size, 1e-300):
+        return None
+    values = eigvalsh(symmetrize(problem.operator.adjoint(y)))
+    scale = max(float(np.abs(values).max()), 1e-300)
+    # every feasible M has tr M >= -total / max(0, -lambda_min): beyond any matrix that float64 can hold beside the prior
+    if float(values[0]) < -1e-13 * scale and -total / -float(values[0]) < 1e9 * max(
+        1.0, float(np.abs(problem.prior).sum())
+    ):
+        return None
+    strong = np.flatnonzero(np.abs(y * problem.unit) > 1e-6 * np.abs(y * problem.unit).max())
+    return InfeasibilityProof(y, strong, -total)

@@ -1,0 +1,166 @@
+"""Where an iterate lives: ``M = F diag(x) F'`` inside the cone, with a local frame for Newton's method.
+
+In the frame F a step E in the local metric moves ``M`` by ``F (S o E) F'`` to first order, where S is the square root of
+the divided differences of the inverse link. Both charts answer the same questions:
+
+* ``Spectral``: mirror coordinates ``T = U diag(t) U'``, ``M = psi(T)``, ``F = U``; for any divergence.
+* ``Factored``: ``M = L L'``, ``F = L``, ``S = 1``; for LogDet, which is invariant under congruence. Needs no eigenvectors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregmat.divergences import Divergence
+from bregmat.linalg import add_diagonal, cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
+
+
+class Spectral:
+    """Mirror coordinates ``T = U diag(t) U'`` of ``M = psi(T)``."""
+
+    def __init__(self, divergence: Divergence, t0: np.ndarray, t: np.ndarray, U: np.ndarray) -> None:
+        self.divergence, self.t0, self.t, self.F = divergence, t0, t, U
+        self.x = divergence.inverse_link(t)
+
+    @classmethod
+    def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Spectral:
+        """The chart at the prior."""
+        return cls(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))
+
+    def at(self, T: np.ndarray) -> Spectral | None:
+        """The chart at mirror coordinates T, or None outside the domain."""
+        if not np.isfinite(T).all():
+            return None
+        t, U = eigh(T)
+        return Spectral(self.divergence, self.t0, t, U) if self.divergence.in_domain(t) else None
+
+    def metric(self) -> np.ndarray:
+        """S: square roots of the divided differences."""
+        return np.sqrt(self.divergence.divided(self.t))
+
+    def residual(self, A: np.ndarray) -> np.ndarray:
+        """``T - T0 + A`` in the frame, for an adjoint A given in the frame."""
+        return add_diagonal(A - (self.F.T * self.t0) @ self.F, self.t)
+
+    def mirror(self) -> np.ndarray:
+        """T in coordinates."""
+        return (self.F * self.t) @ self.F.T
+
+    def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Spectral | None:
+        """The chart after the step ``T + alpha dT``, or None outside the domain."""
+        B = add_diagonal(alpha * dT, self.t)
+        if not np.isfinite(B).all():
+            return None
+        t, Q = eigh(B)
+        return Spectral(self.divergence, self.t0, t, self.F @ Q) if self.divergence.in_domain(t) else None
+
+    def value(self) -> float:
+        """``D(M, M0)``."""
+        D = self.divergence
+        return D.phi(self.x) - float(self.diagonal() @ self.t0) + D.constant(self.t0)
+
+    def diagonal(self) -> np.ndarray:
+        """Diagonal of M."""
+        return (self.F * self.F) @ self.x
+
+    def dual_value(self, R: np.ndarray, theta: float = 1.0) -> float:
+        """``D(M', M0) + <T0 - T', M'>`` at the mirror point ``T' = T0 + theta (T - R - T0)``; -inf outside the domain."""
+        D = self.divergence
+        if theta == 1.0:
+            B = add_diagonal(-R, self.t)
+        else:
+            P = (self.F.T * self.t0) @ self.F
+            B = theta * (np.diag(self.t) - R - P) + P
+        t = eigvalsh(B)
+        return D.constant(self.t0) - D.conjugate(t) if D.in_domain(t) else -np.inf
+
+    def domain_limit(self, R: np.ndarray) -> float:
+        """Largest theta that keeps ``T0 + theta (T - R - T0)`` in the domain; None of the spectral ones needs it."""
+        return np.inf
+
+    def factor(self) -> np.ndarray:
+        """B with ``M = B B'``."""
+        keep = self.x > 0
+        return self.F[:, keep] * np.sqrt(self.x[keep])
+
+    def matrix(self) -> np.ndarray:
+        """M."""
+        return symmetrize((self.F * self.x) @ self.F.T)
+
+
+class Factored:
+    """``M = L L'`` for LogDet with the identity as prior."""
+
+    x = None
+
+    def __init__(self, L: np.ndarray, logdet: float) -> None:
+        self.F, self.logdet = L, logdet
+
+    @classmethod
+    def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Factored:
+        """The chart at the identity."""
+        return cls(np.eye(len(t0)), 0.0)
+
+    def at(self, T: np.ndarray) -> Factored | None:
+        """The chart at mirror coordinates ``T = -M^-1``, or None outside the domain."""
+        C, ok = cholesky(-T)
+        if not ok:
+            return None
+        L = triangular_inverse(C).T
+        return Factored(L, -2.0 * float(np.log(np.diag(C)).sum()))
+
+    def metric(self) -> None:
+        """S is 1 everywhere."""
+        return None
+
+    def residual(self, A: np.ndarray) -> np.ndarray:
+        """``L' (T - T0 + A*) L`` for an adjoint A given in the frame."""
+        return add_diagonal(A + self.F.T @ self.F, -1.0)
+
+    def mirror(self) -> np.ndarray:
+        """T in coordinates."""
+        inverse = np.linalg.inv(self.F)
+        return -(inverse.T @ inverse)
+
+    def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Factored | None:
+        """The chart at ``L (I + alpha E) L'``, or None outside the cone."""
+        C, ok = cholesky(add_diagonal(alpha * E, 1.0))
+        if not ok:
+            return None
+        return Factored(self.F @ C, self.logdet + 2.0 * float(np.log(np.diag(C)).sum()))
+
+    def value(self) -> float:
+        """``tr M - logdet M - r``."""
+        return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
+
+    def dual_value(self, R: np.ndarray, theta: float = 1.0) -> float:
+        """``logdet(I + theta A*(mu))`` where ``L' (I + A*(mu)) L = I + R``; -inf outside the domain."""
+        B = add_diagonal(theta * R, theta)
+        if theta != 1.0:
+            B += (1.0 - theta) * (self.F.T @ self.F)
+        C, ok = cholesky(B)
+        return 2.0 * float(np.log(np.diag(C)).sum()) - self.logdet if ok else -np.inf
+
+    def domain_limit(self, R: np.ndarray) -> float:
+        """Largest theta with ``I + theta A*(mu)`` positive semidefinite."""
+        inverse = np.linalg.inv(self.F)
+        A = inverse.T @ (R + np.eye(len(R))) @ inverse - np.eye(len(R))
+        low = float(eigvalsh(symmetrize(A))[0])
+        return np.inf if low >= 0 else -1.0 / low
+
+    def factor(self) -> np.ndarray:
+        """B with ``M = B B'``."""
+        return self.F
+
+    def matrix(self) -> np.ndarray:
+        """M."""
+        return self.F @ self.F.T
+
+
+Chart = Spectral | Factored
+
+
+def chart_at_prior(divergence: Divergence, t0: np.ndarray) -> Chart:
+    """The chart that suits the divergence, at the prior."""
+    kind = Factored if divergence.is_congruence_invariant and (t0 == -1.0).all() else Spectral
+    return kind.at_prior(divergence, t0)

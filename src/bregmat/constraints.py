@@ -1,0 +1,561 @@
+"""What is wanted of the learned kernel: indices, bound, sense and weight of each row.
+
+Every relation is a signed sum of entries of the kernel ``K``. The sparse ones are written as signed sums of
+squared norms of ``z_a + s z_b`` with ``s`` in {-1, 0, +1} (:meth:`Constraints.terms`), so that every operator
+built from them has one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+RELATIONS = (
+    "sq_distance",
+    "similarity",
+    "comparison",
+    "similarity_comparison",
+    "diagonal",
+    "trace",
+    "linear",
+)
+SQ_DISTANCE, SIMILARITY, COMPARISON, SIMILARITY_COMPARISON, DIAGONAL, TRACE, LINEAR = range(len(RELATIONS))
+SENSES = {"<=": 1, ">=": -1, "==": 0}
+_SYMBOL = {code: symbol for symbol, code in SENSES.items()}
+_NONNEGATIVE = (SQ_DISTANCE, DIAGONAL, TRACE)
+
+
+@dataclass(frozen=True)
+class LowRankMatrix:
+    """``vectors @ diag(weights) @ vectors.T``: a symmetric matrix that is never multiplied out."""
+
+    vectors: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.vectors.shape[0], self.vectors.shape[0])
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""
+
+    row: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    sign: np.ndarray
+    coef: np.ndarray
+
+
+def rows_text(rows: np.ndarray, most: int = 5) -> str:
+    """Name the first few of the given row numbers."""
+    head = ", ".join(str(int(r)) for r in rows[:most])
+    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
+
+
+def _names(name: str, values: Any) -> np.ndarray:
+    """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
+    if array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(array == np.rint(array)))
+        if len(bad):
+            raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "b":
+        raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
+    if array.dtype.kind in "iu":
+        bad = np.flatnonzero(array < 0)
+        if len(bad):
+            raise ValueError(
+                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad)}."
+            )
+        return array.astype(np.int64)
+    return array
+
+
+def _column(name: str, values: Any, c: int, dtype: type = float) -> np.ndarray:
+    """A float column of length c, broadcast from a scalar; finite-ness is the caller's question."""
+    try:
+        array = np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric; got {values!r}.") from error
+    if array.ndim > 1 or (array.ndim == 1 and len(array) not in (1, c)):
+        raise ValueError(f"{name} must be a scalar or have one entry per constraint ({c}); got shape {array.shape}.")
+    return np.broadcast_to(array, (c,)).copy()
+
+
+def _senses(sense: Any, c: int) -> np.ndarray:
+    """Codes +1, -1, 0 from "<=", ">=", "=="."""
+    given = [sense] if isinstance(sense, str) else list(sense)
+    if len(given) not in (1, c):
+        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
+    bad = [k for k, s in enumerate(given) if s not in SENSES]
+    if bad:
+        raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
+    return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
+
+
+def _weights(weight: Any, c: int) -> np.ndarray:
+    w = _column("weight", weight, c)
+    bad = np.flatnonzero(~(w > 0))
+    if len(bad):
+        raise ValueError(
+            f"weight must be positive (inf makes a row hard); got {w[bad[0]]} in {rows_text(bad)}. Leave out rows that should not count."
+        )
+    return w
+
+
+def _index(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Stack named columns into (c, 4) positions, with the table of names unless they are row numbers."""
+    arrays = {name: _names(name, values) for name, values in columns.items()}
+    lengths = {len(v) for v in arrays.values()}
+    c = max(lengths)
+    if lengths - {1, c}:
+        shown = ", ".join(f"{k}: {len(v)}" for k, v in arrays.items())
+        raise ValueError(f"{', '.join(arrays)} must have the same length; got {shown}.")
+    index = np.full((c, 4), -1, dtype=np.int64)
+    numeric = [v.dtype.kind == "i" for v in arrays.values()]
+    if all(numeric):
+        for k, v in enumerate(arrays.values()):
+            index[:, k] = v
+        return index, None
+    if any(numeric):
+        raise TypeError(f"{', '.join(arrays)} must all be numbers or all be names of the same kind.")
+    stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
+    ids, inverse = np.unique(stacked, return_inverse=True)
+    index[:, : len(arrays)] = inverse.reshape(len(arrays), c).T
+    return index, ids
+
+
+def _differ(index: np.ndarray, first: int, second: int, names: str) -> None:
+    bad = np.flatnonzero(index[:, first] == index[:, second])
+    if len(bad):
+        raise ValueError(f"{names} must be different samples; they are equal in {rows_text(bad)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Rows ``<A_i, K> <sense> bound`` on a kernel ``K``; immutable.
+
+    Use the constructors (:meth:`sq_distance`, :meth:`similarity`, ...), join with ``+``, pick with :meth:`select`.
+
+    Attributes
+    ----------
+    relation : ndarray of int8, shape (c,)
+        Position of each row's relation in ``RELATIONS``.
+    index : ndarray of int64, shape (c, 4)
+        Samples i, j, k, l of each row, -1 where unused: numbers as given, or positions in ``ids``.
+    bound : ndarray, shape (c,)
+        Right-hand sides; squared distance units for distances and comparisons.
+    sense : ndarray of int8, shape (c,)
+        +1 for "<=", -1 for ">=", 0 for "==".
+    weight : ndarray, shape (c,)
+        Multiplies the slack weight of the problem; dimensionless; ``inf`` makes the row hard.
+    ids : ndarray or None
+        Table of sample names when samples were not named by numbers.
+    matrices : tuple
+        Matrices of the "linear" rows; ``index[:, 0]`` is the position in it.
+    """
+
+    relation: np.ndarray
+    index: np.ndarray
+    bound: np.ndarray
+    sense: np.ndarray
+    weight: np.ndarray
+    ids: np.ndarray | None = None
+    matrices: tuple = field(default=())
+
+    def __post_init__(self) -> None:
+        bad = np.flatnonzero(~np.isfinite(self.bound))
+        if len(bad):
+            raise ValueError(f"bound must be finite; got {self.bound[bad[0]]} in {rows_text(bad)}.")
+        negative = np.isin(self.relation, _NONNEGATIVE) & (self.bound < 0)
+        bad = np.flatnonzero(negative)
+        if len(bad):
+            relation = RELATIONS[self.relation[bad[0]]]
+            raise ValueError(
+                f"bound of a {relation} must be at least 0, since no positive semidefinite matrix has a negative one; "
+                f"got {self.bound[bad[0]]} in {rows_text(bad)}."
+            )
+        for array in (self.relation, self.index, self.bound, self.sense, self.weight):
+            array.setflags(write=False)
+
+    # ------------------------------------------------------------------ constructors
+    @classmethod
+    def _build(
+        cls, relation: int, index: np.ndarray, ids: Any, bound: Any, sense: Any, weight: Any, matrices: tuple = ()
+    ) -> Constraints:
+        c = len(index)
+        if c == 0:
+            raise ValueError("constraints are empty; give at least one row.")
+        return cls(
+            np.full(c, relation, dtype=np.int8),
+            index,
+            _column("bound", bound, c),
+            _senses(sense, c),
+            _weights(weight, c),
+            ids,
+            matrices,
+        )
+
+    @classmethod
+    def sq_distance(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+        """``K_ii + K_jj - 2 K_ij <sense> bound``: a *squared* distance (Kulis 2009, section 3.2).
+
+        Parameters
+        ----------
+        i, j : array-like of int or sample ids, shape (c,)
+            The two samples of each row; they must differ.
+        bound : float or array-like, shape (c,)
+            Squared distance, at least 0.
+        sense : {"<=", ">=", "=="} or one per row
+        weight : float or array-like, shape (c,)
+            Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
+        """
+        index, ids = _index({"i": i, "j": j})
+        _differ(index, 0, 1, "i and j")
+        return cls._build(SQ_DISTANCE, index, ids, bound, sense, weight)
+
+    @classmethod
+    def similarity(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+        """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2). Parameters as in :meth:`sq_distance`; bounds may be negative."""
+        index, ids = _index({"i": i, "j": j})
+        return cls._build(SIMILARITY, index, ids, bound, sense, weight)
+
+    @classmethod
+    def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:  # noqa: E741
+        """``sq_dist(i, j) + margin <= sq_dist(k, l)``; margin in squared distance units (Kulis 2009, section 6.2.2)."""
+        index, ids = _index({"i": i, "j": j, "k": k, "l": l})
+        _differ(index, 0, 1, "i and j")
+        _differ(index, 2, 3, "k and l")
+        bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
+        if len(bad):
+            raise ValueError(f"(i, j) and (k, l) must be different pairs; they are equal in {rows_text(bad)}.")
+        return cls._build(COMPARISON, index, ids, -_column("margin", margin, len(index)), "<=", weight)
+
+    @classmethod
+    def similarity_comparison(
+        cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
+    ) -> Constraints:  # noqa: E741
+        """``K_jk + margin <= K_lm``; margin in kernel units (Kulis 2009, section 6.2.2)."""
+        index, ids = _index({"j": j, "k": k, "l": l, "m": m})
+        bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
+        if len(bad):
+            raise ValueError(f"(j, k) and (l, m) must be different pairs; they are equal in {rows_text(bad)}.")
+        return cls._build(SIMILARITY_COMPARISON, index, ids, -_column("margin", margin, len(index)), "<=", weight)
+
+    @classmethod
+    def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:
+        """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
+        values = np.atleast_1d(np.asarray(values, dtype=float))
+        positions, ids = _index({"index": np.arange(len(values)) if index is None else index})
+        return cls._build(DIAGONAL, positions, ids, values, "==", weight)
+
+    @classmethod
+    def trace(cls, value: float, *, weight: float = 1.0) -> Constraints:
+        """``tr K == value``, the sum over all rows of the data."""
+        return cls._build(TRACE, np.full((1, 4), -1, dtype=np.int64), None, value, "==", weight)
+
+    @classmethod
+    def linear(cls, matrices: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+        """``tr(K C) <sense> bound`` for symmetric ``C``; samples are row numbers here.
+
+        Parameters
+        ----------
+        matrices : array-like, shape (c, n, n), or sequence
+            Dense matrices, or a list of scipy.sparse matrices or pairs ``(vectors, weights)`` that stand for
+            ``vectors @ diag(weights) @ vectors.T`` with vectors (n, k).
+        bound, sense, weight
+            As in :meth:`sq_distance`; bounds may be negative.
+        """
+        parsed = tuple(_matrix(m, row) for row, m in enumerate(matrices))
+        sizes = {m.shape[0] for m in parsed}
+        if len(sizes) > 1:
+            raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
+        index = np.full((len(parsed), 4), -1, dtype=np.int64)
+        index[:, 0] = np.arange(len(parsed))
+        return cls._build(LINEAR, index, None, bound, sense, weight, parsed)
+
+    # ------------------------------------------------------------------ algebra
+    @property
+    def n_constraints(self) -> int:
+        """Number of rows c."""
+        return self.relation.shape[0]
+
+    def __add__(self, other: Constraints) -> Constraints:
+        if not isinstance(other, Constraints):
+            return NotImplemented
+        named = [x for x in (self, other) if x._uses_samples()]
+        if len({x.ids is None for x in named}) > 1:
+            raise TypeError(
+                "cannot join constraints that name samples by numbers with constraints that name them otherwise."
+            )
+        ids, index = None, np.concatenate([self.index, other.index])
+        if any(x.ids is not None for x in named):
+            ids, inverse = np.unique(np.concatenate([x.ids for x in named]), return_inverse=True)
+            parts, start = [], 0
+            for x in (self, other):
+                part = x.index.copy()
+                if x.ids is not None:
+                    table = inverse[start : start + len(x.ids)]
+                    start += len(x.ids)
+                    used = (part >= 0) & ~np.isin(x.relation, (TRACE, LINEAR))[:, None]
+                    part[used] = table[part[used]]
+                parts.append(part)
+            index = np.concatenate(parts)
+        linear = np.concatenate([np.zeros(self.n_constraints, bool), other.relation == LINEAR])
+        index[linear, 0] += len(self.matrices)
+        join = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("relation", "bound", "sense", "weight")
+        }
+        return Constraints(index=index, ids=ids, matrices=self.matrices + other.matrices, **join)
+
+    def select(self, mask: Any) -> Constraints:
+        """The rows picked by a boolean mask, slice or integer index, in that order."""
+        rows = np.arange(self.n_constraints)[mask]
+        if len(rows) == 0:
+            raise ValueError("select: no constraint is left.")
+        index = self.index[rows].copy()
+        linear = self.relation[rows] == LINEAR
+        matrices = tuple(self.matrices[k] for k in index[linear, 0])
+        index[linear, 0] = np.arange(len(matrices))
+        return Constraints(
+            self.relation[rows], index, self.bound[rows], self.sense[rows], self.weight[rows], self.ids, matrices
+        )
+
+    def locate(self, sample_id: Any = None, n: int | None = None) -> tuple[Constraints | None, np.ndarray]:
+        """Translate sample names to row numbers of the data at hand.
+
+        Parameters
+        ----------
+        sample_id : array-like, shape (n,), optional
+            Name of each data row; by default the row numbers.
+        n : int, optional
+            Number of data rows, when ``sample_id`` is None.
+
+        Returns
+        -------
+        located : Constraints or None
+            The rows whose samples are all present (None if there are none), named by row numbers.
+        kept : ndarray of bool, shape (c,)
+        """
+        sparse = ~np.isin(self.relation, (TRACE, LINEAR))
+        if sample_id is None:
+            if self.ids is not None:
+                raise ValueError(
+                    f"constraints name samples such as {self.ids[0]!r}; give sample_id, the name of each data row."
+                )
+            self.check_range(n)
+            return self, np.ones(self.n_constraints, bool)
+        names = np.asarray(sample_id)
+        if names.ndim != 1:
+            raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
+        order = np.argsort(names, kind="stable")
+        ordered = names[order]
+        repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(repeated):
+            raise ValueError(f"sample_id must be unique; {ordered[repeated[0]]!r} occurs more than once.")
+        index = self.index.copy()
+        wanted = self.index[sparse]
+        used = wanted >= 0
+        keys = wanted[used] if self.ids is None else self.ids[wanted[used]]
+        try:
+            place = np.searchsorted(ordered, keys)
+        except TypeError as error:
+            raise TypeError(
+                f"sample_id holds {names.dtype} but the constraints name samples such as {keys[0]!r}; use one kind."
+            ) from error
+        place = np.minimum(place, max(len(ordered) - 1, 0))
+        found = ordered[place] == keys if len(ordered) else np.zeros(len(keys), bool)
+        wanted[used] = np.where(found, order[place] if len(ordered) else 0, -2)
+        index[sparse] = wanted
+        kept = ~(index == -2).any(axis=1)
+        sizes = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
+        linear = self.relation == LINEAR
+        kept[linear] = sizes[self.index[linear, 0]]
+        moved = replace(self, index=index, ids=None)
+        return (moved.select(kept) if kept.any() else None), kept
+
+    def check_range(self, n: int | None) -> None:
+        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size."""
+        if n is None:
+            return
+        sparse = ~np.isin(self.relation, (TRACE, LINEAR))
+        bad = np.flatnonzero((self.index >= n).any(axis=1) & sparse)
+        if len(bad):
+            raise ValueError(
+                f"constraints name samples up to {self.index[sparse].max()} but the data has {n} rows (0 to {n - 1}): {rows_text(bad)}."
+            )
+        for m in self.matrices:
+            if m.shape[0] != n:
+                raise ValueError(
+                    f"a linear constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows."
+                )
+
+    # ------------------------------------------------------------------ what the rows mean
+    def terms(self) -> Terms:
+        """Rank-one terms of all rows but trace and linear (those have none here)."""
+        one, quarter = 1.0, 0.25
+        pieces = []
+
+        def add(code: int, first: int, second: int, sign: int, coef: float) -> None:
+            rows = np.flatnonzero(self.relation == code)
+            if len(rows):
+                a = self.index[rows, first]
+                b = self.index[rows, second]
+                pieces.append((rows, a, b, np.full(len(rows), sign, np.int8), np.full(len(rows), coef)))
+
+        add(SQ_DISTANCE, 0, 1, -1, one)
+        add(DIAGONAL, 0, 0, 0, one)
+        add(COMPARISON, 0, 1, -1, one)
+        add(COMPARISON, 2, 3, -1, -one)
+        for code, first, second, sign in (
+            (SIMILARITY, 0, 1, 1),
+            (SIMILARITY_COMPARISON, 0, 1, 1),
+            (SIMILARITY_COMPARISON, 2, 3, -1),
+        ):  # K_ab = (|z_a + z_b|^2 - |z_a - z_b|^2) / 4
+            add(code, first, second, 1, sign * quarter)
+            add(code, first, second, -1, -sign * quarter)
+        if not pieces:
+            empty = np.zeros(0, np.int64)
+            return Terms(empty, empty, empty, empty.astype(np.int8), np.zeros(0))
+        row, a, b, sign, coef = (np.concatenate(x) for x in zip(*pieces, strict=True))
+        if (np.diff(row) < 0).any():
+            order = np.argsort(row, kind="stable")
+            row, a, b, sign, coef = row[order], a[order], b[order], sign[order], coef[order]
+        return Terms(row, a, b, sign, coef)
+
+    def values(self, G: Any) -> np.ndarray:
+        """``<A_i, K>`` for ``K = G G'``.
+
+        Parameters
+        ----------
+        G : array-like, shape (n, r)
+            Points, one per row.
+
+        Returns
+        -------
+        ndarray, shape (c,)
+        """
+        return self._evaluate(G)[0]
+
+    def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Values and, as their natural size, the sums of the absolute terms."""
+        G = G if sp.issparse(G) else np.asarray(G, dtype=float)
+        if G.ndim != 2:
+            raise ValueError(f"G must be 2-dimensional, one point per row; got shape {G.shape}.")
+        if self.ids is not None:
+            raise ValueError("constraints name samples by ids; translate them first: constraints.locate(sample_id)[0].")
+        self.check_range(G.shape[0])
+        p, size = np.zeros(self.n_constraints), np.zeros(self.n_constraints)
+        t = self.terms()
+        for start in range(0, len(t.row), 65536):
+            part = slice(start, start + 65536)
+            v = G[t.a[part]] + _scaled_rows(G[t.b[part]], t.sign[part])
+            q = np.asarray(v.multiply(v).sum(axis=1)).ravel() if sp.issparse(v) else np.einsum("ij,ij->i", v, v)
+            np.add.at(p, t.row[part], t.coef[part] * q)
+            np.add.at(size, t.row[part], np.abs(t.coef[part]) * q)
+        for row in np.flatnonzero(self.relation == TRACE):
+            p[row] = size[row] = float(G.multiply(G).sum() if sp.issparse(G) else np.vdot(G, G))
+        for row in np.flatnonzero(self.relation == LINEAR):
+            C = self.matrices[self.index[row, 0]]
+            if isinstance(C, LowRankMatrix):
+                q = np.asarray(G.T @ C.vectors)
+                p[row] = float((q * q).sum(axis=0) @ C.weights)
+            else:
+                p[row] = float(
+                    np.vdot(
+                        np.asarray((G.T @ (C @ G)).todense() if sp.issparse(G) else G.T @ (C @ G)), np.eye(G.shape[1])
+                    )
+                )
+            size[row] = abs(p[row])
+        return p, size
+
+    def violation(self, G: Any) -> np.ndarray:
+        """Relative violation of each row, 0 where it holds.
+
+        The unit is ``|bound|``; where the bound is 0, the sum of the absolute terms of the row.
+        """
+        p, size = self._evaluate(G)
+        excess = np.where(self.sense == 0, np.abs(p - self.bound), np.maximum(self.sense * (p - self.bound), 0.0))
+        unit = np.where(self.bound != 0, np.abs(self.bound), np.where(size > 0, size, 1.0))
+        return excess / unit
+
+    def satisfied(self, G: Any, tol: float = 1e-3) -> np.ndarray:
+        """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
+        return self.violation(G) <= tol
+
+    def _uses_samples(self) -> bool:
+        return bool((~np.isin(self.relation, (TRACE, LINEAR))).any())
+
+    def describe(self, row: int) -> str:
+        """One row in words, for reports and messages."""
+        name = [self.ids[k] if self.ids is not None and k >= 0 else k for k in self.index[row]]
+        relation, bound = int(self.relation[row]), self.bound[row]
+        symbol = _SYMBOL[int(self.sense[row])]
+        if relation == COMPARISON:
+            return f"sq_dist({name[0]}, {name[1]}) + {-bound:.6g} <= sq_dist({name[2]}, {name[3]})"
+        if relation == SIMILARITY_COMPARISON:
+            return f"K({name[0]}, {name[1]}) + {-bound:.6g} <= K({name[2]}, {name[3]})"
+        left = {
+            SQ_DISTANCE: f"sq_dist({name[0]}, {name[1]})",
+            SIMILARITY: f"K({name[0]}, {name[1]})",
+            DIAGONAL: f"K({name[0]}, {name[0]})",
+            TRACE: "tr K",
+            LINEAR: f"tr(K C_{name[0]})",
+        }[relation]
+        return f"{left} {symbol} {bound:.6g}"
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.relation, minlength=len(RELATIONS))
+        parts = ", ".join(f"{n} {RELATIONS[k]}" for k, n in enumerate(counts) if n)
+        hard = int(np.isinf(self.weight).sum())
+        return f"Constraints({parts}{f'; {hard} hard' if hard else ''})"
+
+
+def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
+    return rows.multiply(sign[:, None].astype(float)).tocsr() if sp.issparse(rows) else rows * sign[:, None]
+
+
+def _matrix(m: Any, row: int) -> Any:
+    """A symmetric matrix of a linear constraint in the form it was given."""
+    if sp.issparse(m):
+        C = sp.csr_array(m, dtype=float)
+        asymmetry = abs(C - C.T)
+        values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
+    elif isinstance(m, LowRankMatrix):
+        return m
+    elif (
+        isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m)
+    ):
+        V = np.asarray(m[0], dtype=float)
+        V = V[:, None] if V.ndim == 1 else V
+        w = np.asarray(m[1], dtype=float)
+        if V.shape[1] != len(w):
+            raise ValueError(f"matrices[{row}]: vectors {V.shape} need {V.shape[1]} weights; got {len(w)}.")
+        C, values, gap = LowRankMatrix(V, w), np.concatenate([V.ravel(), w]), 0.0
+    else:
+        C = np.array(m, dtype=float)
+        if C.ndim != 2 or C.shape[0] != C.shape[1]:
+            raise ValueError(f"matrices[{row}] must be square; got shape {C.shape}.")
+        values, gap = C, np.abs(C - C.T).max(initial=0.0)
+    if not np.isfinite(values).all():
+        raise ValueError(f"matrices[{row}] has NaN or infinite entries.")
+    if gap > 1e-10 * max(1e-300, np.abs(values).max(initial=0.0)):
+        raise ValueError(f"matrices[{row}] must be symmetric; the largest asymmetry is {gap:.3g}.")
+    return C
+
+
+def _is_square(m: Any) -> bool:
+    """Whether a pair is really a 2 x 2 matrix given as two rows."""
+    return np.ndim(m[0]) == 1 and len(m[0]) == 2 and len(m[1]) == 2 and not isinstance(m, tuple)

@@ -1,0 +1,253 @@
+"""From a prior to the coordinates in which the problem is solved, and the way back.
+
+The learned matrix is ``W = base R M R' base'`` (kernels) or ``W = R M R'`` (metrics on data ``base``): rows of the points are
+``z_i = base_i R``, and the prior of M is diagonal. LogDet takes ``M0 = I``; the others rotate. Where the prior is the
+identity and the touched points span fewer dimensions, M differs from the identity on their span only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.charts import Chart
+from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints
+from bregmat.divergences import Divergence
+from bregmat.linalg import eigh
+from bregmat.operators import Operator, bind
+
+RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A prior given by its factor, ``K0 = G0 G0'``, never multiplied out.
+
+    Parameters
+    ----------
+    G0 : ndarray or memmap, shape (n, r)
+        Rows of the factor; only the rows that occur in constraints are read while solving with LogDet.
+    """
+
+    G0: Any
+
+    def __post_init__(self) -> None:
+        if getattr(self.G0, "ndim", None) != 2:
+            raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {type(self.G0).__name__}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Basis of the touched rows: ``vectors' @ coefficients`` (columns orthonormal), formed when first needed."""
+
+    vectors: Any
+    coefficients: np.ndarray
+
+    @cached_property
+    def basis(self) -> np.ndarray:
+        """Orthonormal basis, shape (d, m)."""
+        V = self.vectors.T @ self.coefficients
+        return np.asarray(V.todense() if sp.issparse(V) else V)
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates of a problem: rows ``base @ R``, diagonal prior with mirror coordinates ``t0``, optional span."""
+
+    base: Any
+    t0: np.ndarray
+    R: np.ndarray | None = None
+    span: Span | None = None
+
+    # ------------------------------------------------------------------ the way back
+    def _map(self, X: Any) -> Any:
+        return X if self.R is None else X @ self.R
+
+    def factor_map(self, chart: Chart) -> np.ndarray:
+        """B with ``factor = base @ B``; forms a square matrix where a span is in use."""
+        F = chart.factor()
+        if self.span is not None:
+            V = self.span.basis
+            F = np.eye(len(V)) + V @ _root_minus_one(chart) @ V.T
+        return F if self.R is None else self.R @ F
+
+    def transform(self, X: Any, chart: Chart) -> np.ndarray:
+        """``X @ B`` for rows X in the coordinates of ``base``; dense."""
+        Z = self._map(X)
+        if self.span is None:
+            out = Z @ chart.factor()
+        else:
+            V = self.span.basis
+            shift = np.asarray(Z @ V) @ (_root_minus_one(chart) @ V.T)
+            out = (Z.toarray() if sp.issparse(Z) else Z) + shift
+        return np.asarray(out.todense() if sp.issparse(out) else out)
+
+    def factor(self, chart: Chart) -> np.ndarray:
+        """Factor of the learned matrix on the rows of ``base``."""
+        return self.transform(self.base, chart)
+
+    def metric(self, chart: Chart) -> np.ndarray:
+        """``R M R'``."""
+        B = self.factor_map(chart)
+        return B @ B.T
+
+    def spectrum(self, chart: Chart) -> np.ndarray:
+        """Ascending eigenvalues of M on the coordinates it was solved in."""
+        if chart.x is not None:
+            return np.sort(chart.x)
+        return np.linalg.svd(chart.F, compute_uv=False)[::-1] ** 2
+
+    def write_factor(self, path: str | Path, chart: Chart, rows: int = 65536) -> None:
+        """Stream the factor to a .npy file block by block."""
+        n = self.base.shape[0]
+        k = self.transform(self.base[:1], chart).shape[1]
+        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(n, k))
+        for start in range(0, n, rows):
+            out[start : start + rows] = self.transform(self.base[start : start + rows], chart)
+        out.flush()
+
+    # ------------------------------------------------------------------ the way in
+    def bind(self, constraints: Constraints) -> tuple[Coordinates, Operator]:
+        """Bind constraints to the touched rows, in their span where that is smaller."""
+        n = self.base.shape[0]
+        everywhere = np.isin(constraints.relation, (TRACE, LINEAR)).any()
+        rows = None if everywhere else _touched(constraints.index, n)
+        touched = self.base if rows is None or len(rows) == n else self.base[rows]
+        Z = self._map(touched)
+        invariant = np.isin(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
+        if (self.t0 == self.t0[0]).all() and not everywhere and self._prior_is_identity():
+            reduced = _in_span(Z, constraints, rows, invariant)
+            if reduced is not None:
+                Z, span = reduced
+                here = Coordinates(self.base, self.t0[: Z.shape[1]], self.R, span)
+                return here, bind(constraints, Z, rows)
+        Z = np.asarray(Z.todense()) if sp.issparse(Z) else np.array(Z, dtype=float)
+        if invariant:  # distances do not see the mean, float32 products do
+            Z -= Z.mean(axis=0)
+        return self, bind(constraints, Z, rows)
+
+    def _prior_is_identity(self) -> bool:
+        return float(self.t0[0]) in (-1.0, 0.0, 1.0)  # links of 1: LogDet, von Neumann, Frobenius
+
+
+def _touched(index: np.ndarray, n: int) -> np.ndarray:
+    """Ascending row numbers that occur in an index with -1 for unused."""
+    mark = np.zeros(n + 1, dtype=bool)
+    mark[index] = True  # -1 marks the last entry, which is no row
+    return np.flatnonzero(mark[:n])
+
+
+def _root_minus_one(chart: Chart) -> np.ndarray:
+    """``M^(1/2) - I``."""
+    if chart.x is not None:
+        return (chart.F * (np.sqrt(chart.x) - 1.0)) @ chart.F.T
+    U, sigma, _ = np.linalg.svd(chart.F)
+    return (U * (sigma - 1.0)) @ U.T
+
+
+def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bool) -> tuple[np.ndarray, Span] | None:
+    """Rows of the touched points in an orthonormal basis of their span, if that has clearly fewer dimensions."""
+    n, d = Z.shape
+    t = constraints.terms() if differences else None
+    use_pairs = t is not None and len(t.row) < n
+    count = len(t.row) if use_pairs else n
+    if count > 0.75 * d or d < 64:
+        return None
+    if use_pairs:
+        vectors = Z[np.searchsorted(rows, t.a)] - Z[np.searchsorted(rows, t.b)]
+    else:
+        vectors = Z
+    gram = vectors @ vectors.T
+    gram = np.asarray(gram.todense() if sp.issparse(gram) else gram, dtype=float)
+    values, Q = eigh(gram)
+    keep = values > RANK_TOL * max(values[-1], 1e-300)
+    values, Q = values[keep], Q[:, keep]
+    coefficients = Q / np.sqrt(values)
+    span = Span(vectors, coefficients)
+    if use_pairs:
+        inner = Z @ vectors.T
+        inner = np.asarray(inner.todense() if sp.issparse(inner) else inner)
+        return inner @ coefficients, span
+    return Q * np.sqrt(values), span
+
+
+def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.ndarray]:
+    """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
+    try:
+        A = np.asarray(A, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a numeric square matrix; got {type(A).__name__}.") from error
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"{name} must be a square matrix; got shape {A.shape}.")
+    bad = np.flatnonzero(~np.isfinite(A).all(axis=1))
+    if len(bad):
+        raise ValueError(f"{name} has NaN or infinite entries in row {bad[0]}.")
+    if np.abs(A - A.T).max(initial=0.0) > 1e-8 * max(np.abs(A).max(initial=0.0), 1e-300):
+        raise ValueError(f"{name} must be symmetric; the largest asymmetry is {np.abs(A - A.T).max():.3g}.")
+    values, Q = eigh((A + A.T) / 2)
+    top = max(abs(values[-1]), abs(values[0]), 1e-300)
+    if values[0] < -1e-9 * top:
+        raise ValueError(f"{name} must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}.")
+    if divergence.keeps_range:
+        keep = values > RANK_TOL * top
+        values, Q = values[keep], Q[:, keep]
+        if len(values) == 0:
+            raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
+    return np.maximum(values, 0.0), Q
+
+
+def check_points(name: str, X: Any) -> Any:
+    """A 2-D float array, memmap or sparse matrix, finite where it is small enough to look at."""
+    if sp.issparse(X):
+        X = sp.csr_array(X, dtype=float)
+        if not np.isfinite(X.data).all():
+            raise ValueError(f"{name} has NaN or infinite entries.")
+        return X
+    if not isinstance(X, np.memmap):
+        try:
+            X = np.asarray(X, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} must be numeric; got {type(X).__name__}.") from error
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"{name} must be a 2-dimensional array with at least one row and column; got shape {X.shape}.")
+    if not isinstance(X, np.memmap):
+        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+        if len(bad):
+            raise ValueError(f"{name} has NaN or infinite entries in row {bad[0]}" + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else "."))
+    return X
+
+
+def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
+    """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
+    if isinstance(prior, Factor):
+        G0 = check_points("prior factor G0", prior.G0)
+        if divergence.is_congruence_invariant:
+            return Coordinates(G0, divergence.link(np.ones(G0.shape[1])))
+        gram = G0.T @ G0
+        values, Q = _eigen("prior G0'G0", gram, divergence)
+        keep = values > RANK_TOL * values[-1]
+        values, Q = values[keep], Q[:, keep]
+        return Coordinates(G0, divergence.link(values), R=Q / np.sqrt(values))
+    values, Q = _eigen("prior", prior, divergence)
+    if divergence.is_congruence_invariant:
+        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))))
+    return Coordinates(Q, divergence.link(values))
+
+
+def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinates:
+    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, otherwise a PSD array (d, d)."""
+    X = check_points("X", X)
+    d = X.shape[1]
+    if prior is None:
+        return Coordinates(X, divergence.link(np.ones(d)))
+    values, Q = _eigen("prior", prior, divergence)
+    if len(Q) != d:
+        raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
+    if divergence.is_congruence_invariant:
+        return Coordinates(X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values))
+    return Coordinates(X, divergence.link(values), R=Q)

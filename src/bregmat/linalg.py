@@ -1,0 +1,70 @@
+"""The few dense routines that every solver shares; the seam for other array namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs
+
+_trtri, _potrf, _potrs = get_lapack_funcs(("trtri", "potrf", "potrs"), dtype=np.float64)
+
+
+def symmetrize(A: np.ndarray) -> np.ndarray:
+    """``(A + A') / 2``."""
+    return 0.5 * (A + A.T)
+
+
+def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
+    """``A += diag(d)`` in place, for a contiguous square matrix; returns it."""
+    A.reshape(-1)[:: A.shape[0] + 1] += d
+    return A
+
+
+def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Lower Cholesky factor and whether ``A`` is numerically positive definite."""
+    C, info = _potrf(A, lower=1, clean=1)
+    return C, info == 0 and bool(np.isfinite(C).all())
+
+
+def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``A^-1 b`` from the lower Cholesky factor of ``A``."""
+    return _potrs(C, b, lower=1)[0]
+
+
+def triangular_inverse(C: np.ndarray) -> np.ndarray:
+    """Inverse of a lower triangular matrix."""
+    return _trtri(C, lower=1)[0]
+
+
+def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending eigenvalues and eigenvectors of a symmetric matrix."""
+    return np.linalg.eigh(A)
+
+
+def eigvalsh(A: np.ndarray) -> np.ndarray:
+    """Ascending eigenvalues of a symmetric matrix."""
+    return np.linalg.eigvalsh(A)
+
+
+@cache
+def _thread_pools() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def calm_blas(r: int, size: int) -> Iterator[None]:
+    """One BLAS thread for matrices of order r below 512, whose threads would only wait for each other.
+
+    Left alone where ``size`` (numbers per product) is so small that BLAS starts no thread anyway.
+    """
+    if r >= 512 or size < 100_000:
+        yield
+        return
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        yield

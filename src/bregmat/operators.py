@@ -1,0 +1,348 @@
+"""Constraints bound to rows Z: the linear map ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z``.
+
+One file for every form, because the forms differ in nothing but cost:
+
+=================  =============================================================  ===========================
+:class:`Rows`      one vector per row, ``p_i = v_i' X v_i``                         c r^2 a product, c r memory
+:class:`Pairs`     vectors ``z_a + s z_b`` named by pairs, never built              c r + n r^2, n r memory
+:class:`Matrices`  a symmetric r x r matrix per row                                 c r^2
+:class:`Mixed`     sparse signed sums of the terms of another operator              as that operator
+:class:`Stack`     several of them, each for some of the rows
+=================  =============================================================  ===========================
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat._kernels import pairs as kernels
+from bregmat.constraints import LINEAR, TRACE, Constraints, LowRankMatrix
+
+
+class Operator(Protocol):
+    """A linear map of symmetric r x r matrices to c values, with its adjoint."""
+
+    c: int
+    r: int
+
+    def values(self, X: np.ndarray) -> np.ndarray: ...
+    def adjoint(self, w: np.ndarray) -> np.ndarray: ...
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray: ...
+    def congruence(self, F: np.ndarray) -> Operator: ...
+    def restrict(self, rows: np.ndarray) -> Operator: ...
+    def astype(self, dtype: type) -> Operator: ...
+    def features(self, S: np.ndarray | None) -> np.ndarray: ...
+
+
+@lru_cache(maxsize=16)
+def _svec_index(r: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Upper triangle and the weights (1 or sqrt 2) that make svec an isometry."""
+    k, l = np.triu_indices(r)
+    return k, l, np.where(k == l, 1.0, np.sqrt(2.0))
+
+
+def svec(X: np.ndarray) -> np.ndarray:
+    """Upper triangle of symmetric matrices (..., r, r) as vectors; an isometry."""
+    k, l, weight = _svec_index(X.shape[-1])
+    return X[..., k, l] * weight
+
+
+def smat(x: np.ndarray, r: int) -> np.ndarray:
+    """Inverse of :func:`svec` for one vector."""
+    k, l, weight = _svec_index(r)
+    X = np.empty((r, r))
+    X[k, l] = X[l, k] = x / weight
+    return X
+
+
+class Rows:
+    """One vector per row: ``p_i = v_i' X v_i``."""
+
+    def __init__(self, V: np.ndarray) -> None:
+        self.V = V
+        self.c, self.r = V.shape
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``v_i' X v_i`` for every row."""
+        return np.einsum("ij,ij->i", self.V @ X, self.V)
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """``sum_i w_i v_i v_i'``."""
+        return (self.V.T * w) @ self.V
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+        return np.einsum("ij,ij->i", self.V, self.V) if x is None else (self.V * self.V) @ x
+
+    def congruence(self, F: np.ndarray) -> Rows:
+        """The operator of ``X -> F X F'``."""
+        return Rows(self.V @ F)
+
+    def restrict(self, rows: np.ndarray) -> Rows:
+        """Some of the rows."""
+        return Rows(self.V[rows])
+
+    def astype(self, dtype: type) -> Rows:
+        """The same in another precision."""
+        return Rows(self.V.astype(dtype))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
+        k, l, weight = _svec_index(self.r)
+        weight = weight if S is None else weight * S[k, l]
+        return self.V[:, k] * self.V[:, l] * weight
+
+
+class Pairs:
+    """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
+
+    def __init__(
+        self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, graph: tuple | None = None
+    ) -> None:
+        self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
+        self.c, self.r = len(a), Z.shape[1]
+        self._graph = graph
+
+    @property
+    def graph(self) -> tuple:
+        """Adjacency of the pairs, built when first needed and shared by congruent operators."""
+        if self._graph is None:
+            self._graph = kernels.adjacency(self.a, self.b, self.sign, len(self.Z))
+        return self._graph
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
+        out = np.empty(self.c, self.Z.dtype)
+        kernels.bilinear_inplace(out, self.Z, self.Z @ X, self.a, self.b, self.sign)
+        return out
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
+        Y = np.empty_like(self.Z)
+        kernels.laplacian_product_inplace(Y, *self.graph, self.sign, w, self.Z)
+        return self.Z.T @ Y
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+        out = np.empty(self.c)
+        Z = self.Z if x is None else self.Z * np.sqrt(x)
+        kernels.sq_norms_inplace(out, Z, self.a, self.b, self.sign)
+        return out
+
+    def congruence(self, F: np.ndarray) -> Pairs:
+        """The operator of ``X -> F X F'``."""
+        return Pairs(self.Z @ F, self.a, self.b, self.sign, self._graph)
+
+    def restrict(self, rows: np.ndarray) -> Pairs:
+        """Some of the rows."""
+        return Pairs(self.Z, self.a[rows], self.b[rows], self.sign[rows])
+
+    def astype(self, dtype: type) -> Pairs:
+        """The same in another precision."""
+        return Pairs(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph)
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
+        return Rows(self.Z[self.a] + self.Z[self.b] * self.sign[:, None]).features(S)
+
+
+class Matrices:
+    """A symmetric r x r matrix per row."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+        self.c, self.r = A.shape[0], A.shape[1]
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``tr(A_i X)``."""
+        return self.A.reshape(self.c, -1) @ X.ravel()
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """``sum_i w_i A_i``."""
+        return (w @ self.A.reshape(self.c, -1)).reshape(self.r, self.r)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+        d = np.einsum("ikk->ik", self.A)
+        return d.sum(axis=1) if x is None else d @ x
+
+    def congruence(self, F: np.ndarray) -> Matrices:
+        """The operator of ``X -> F X F'``."""
+        return Matrices(F.T @ self.A @ F)
+
+    def restrict(self, rows: np.ndarray) -> Matrices:
+        """Some of the rows."""
+        return Matrices(self.A[rows])
+
+    def astype(self, dtype: type) -> Matrices:
+        """The same in another precision."""
+        return Matrices(self.A.astype(dtype))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``."""
+        return svec(self.A if S is None else self.A * S)
+
+
+class Mixed:
+    """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
+
+    def __init__(self, base: Operator, P: sp.csr_array) -> None:
+        self.base, self.P = base, P
+        self.c, self.r = P.shape[0], base.r
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """Signed sums of the values of the terms."""
+        return self.P @ self.base.values(X)
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """Adjoint of the terms at the summed weights."""
+        return self.base.adjoint(self.P.T @ w)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+        return self.P @ self.base.values_diagonal(x)
+
+    def congruence(self, F: np.ndarray) -> Mixed:
+        """The operator of ``X -> F X F'``."""
+        return Mixed(self.base.congruence(F), self.P)
+
+    def restrict(self, rows: np.ndarray) -> Mixed:
+        """Some of the rows, with only the terms that they use."""
+        P = self.P[rows]
+        used = np.unique(P.indices)
+        return Mixed(self.base.restrict(used), P[:, used])
+
+    def astype(self, dtype: type) -> Mixed:
+        """The same in another precision."""
+        return Mixed(self.base.astype(dtype), self.P.astype(dtype))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``."""
+        return self.P @ self.base.features(S)
+
+
+class Stack:
+    """Several operators, each for some of the rows."""
+
+    def __init__(self, parts: list[tuple[np.ndarray, Operator]]) -> None:
+        self.parts = parts
+        self.c = sum(len(rows) for rows, _ in parts)
+        self.r = parts[0][1].r
+
+    def _gather(self, blocks: list[np.ndarray]) -> np.ndarray:
+        out = np.empty((self.c, *blocks[0].shape[1:]), blocks[0].dtype)
+        for (rows, _), block in zip(self.parts, blocks, strict=True):
+            out[rows] = block
+        return out
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """Values of all rows in order."""
+        return self._gather([op.values(X) for _, op in self.parts])
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """Sum of the parts' adjoints."""
+        return sum(op.adjoint(w[rows]) for rows, op in self.parts)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+        return self._gather([op.values_diagonal(x) for _, op in self.parts])
+
+    def congruence(self, F: np.ndarray) -> Stack:
+        """The operator of ``X -> F X F'``."""
+        return Stack([(rows, op.congruence(F)) for rows, op in self.parts])
+
+    def restrict(self, rows: np.ndarray) -> Stack:
+        """Some of the rows (a boolean mask or ascending positions)."""
+        chosen = np.arange(self.c)[rows]
+        place = np.full(self.c, -1)
+        place[chosen] = np.arange(len(chosen))
+        parts = []
+        for mine, op in self.parts:
+            keep = np.flatnonzero(place[mine] >= 0)
+            if len(keep):
+                parts.append((place[mine[keep]], op.restrict(keep)))
+        return Stack(parts)
+
+    def astype(self, dtype: type) -> Stack:
+        """The same in another precision."""
+        return Stack([(rows, op.astype(dtype)) for rows, op in self.parts])
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``."""
+        return self._gather([op.features(S) for _, op in self.parts])
+
+
+def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, n: int | None = None) -> Operator:
+    """Bind constraints to the rows Z of their points.
+
+    Parameters
+    ----------
+    constraints : Constraints
+        In row numbers of the data.
+    Z : ndarray, shape (n_touched, r)
+        Coordinates of the touched points.
+    rows : ndarray of int, shape (n_touched,), optional
+        Ascending row numbers that Z holds; by default all of them.
+    n : int, optional
+        Number of data rows, needed where ``rows`` is given and matrices are larger than Z.
+    """
+    parts: list[tuple[np.ndarray, Operator]] = []
+    t = constraints.terms()
+    if len(t.row):
+        place = None
+        if rows is not None:
+            place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+            place[rows] = np.arange(len(rows), dtype=np.int32)
+        a = t.a.astype(np.int32) if place is None else place[t.a]
+        b = t.b.astype(np.int32) if place is None else place[t.b]
+        base: Operator
+        if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
+            base = Pairs(Z, a, b, t.sign)
+        else:
+            base = Rows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+        if len(t.row) == constraints.n_constraints and (t.coef == 1.0).all():
+            which = t.row  # one plain term a row
+        else:
+            which = np.unique(t.row)
+        if which is not t.row:
+            slot = np.searchsorted(which, t.row)
+            P = sp.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
+            base = Mixed(base, P)
+        parts.append((which, base))
+    dense, names, vectors, weights, owners = [], [], [], [], []
+    for row in np.flatnonzero(np.isin(constraints.relation, (TRACE, LINEAR))):
+        C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
+        if isinstance(C, LowRankMatrix):
+            V = C.vectors if rows is None else C.vectors[rows]
+            vectors.append(V.T @ Z)
+            weights.append(C.weights)
+            owners.append(row)
+            continue
+        names.append(row)
+        dense.append(Z.T @ Z if C is None else Z.T @ ((C if rows is None else C[rows][:, rows]) @ Z))
+    if dense:
+        A = np.stack(dense)
+        parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
+    if vectors:
+        sizes = [len(w) for w in weights]
+        slot = np.repeat(np.arange(len(owners)), sizes)
+        P = sp.csr_array((np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot)))
+        parts.append((np.array(owners), Mixed(Rows(np.concatenate(vectors)), P)))
+    if len(parts) == 1:
+        return parts[0][1]
+    return Stack(parts)
+
+
+def absolute_traces(operator: Operator, rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """``tr(|A_i| diag(prior))`` of a few rows: the natural size of a row whose bound is 0."""
+    out = np.empty(len(rows))
+    for k, row in enumerate(rows):
+        w = np.zeros(operator.c)
+        w[row] = 1.0
+        values, vectors = np.linalg.eigh(operator.adjoint(w))
+        out[k] = float((np.abs(values) * ((vectors * vectors).T @ prior)).sum())
+    return out

@@ -1,0 +1,166 @@
+"""Problem (P): the nearest matrix to a prior under weighted bounds. Frozen, validated once.
+
+``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregmat.constraints import COMPARISON, LINEAR, SIMILARITY, SIMILARITY_COMPARISON, Constraints, rows_text
+from bregmat.divergences import Divergence
+from bregmat.losses import RowLosses, Squared, SquaredHinge
+from bregmat.operators import Operator, absolute_traces
+
+
+@dataclass(frozen=True, eq=False)
+class NearestMatrix:
+    """The problem in coordinates.
+
+    Attributes
+    ----------
+    divergence : Divergence
+    t0 : ndarray, shape (r,)
+        Mirror coordinates of the prior, which is diagonal.
+    operator : Operator
+        Constraints bound to the rows of the touched points.
+    losses : RowLosses
+        Bounds, senses, weights and scalar losses of the rows.
+    unit : ndarray, shape (c,)
+        Unit in which the violation of each row is measured.
+    """
+
+    divergence: Divergence
+    t0: np.ndarray
+    operator: Operator
+    losses: RowLosses
+    unit: np.ndarray
+
+    @property
+    def c(self) -> int:
+        """Number of rows."""
+        return self.operator.c
+
+    @property
+    def r(self) -> int:
+        """Order of M."""
+        return self.operator.r
+
+    @cached_property
+    def prior(self) -> np.ndarray:
+        """Diagonal of M0."""
+        return self.divergence.inverse_link(self.t0)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether every row has a finite loss."""
+        return not self.losses.has_hard
+
+    def violation(self, p: np.ndarray) -> np.ndarray:
+        """Relative violation of each row."""
+        L = self.losses
+        excess = L.sense * (p - L.bound)
+        return np.where(L.sense == 0, np.abs(p - L.bound), np.maximum(excess, 0.0)) / self.unit
+
+
+def _indefinite_rows(constraints: Constraints) -> np.ndarray:
+    """Rows whose matrix A_i is not positive semidefinite (or not known to be)."""
+    mixed = np.isin(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON))
+    similar = (constraints.relation == SIMILARITY) & (constraints.index[:, 0] != constraints.index[:, 1])
+    linear = constraints.relation == LINEAR
+    for row in np.flatnonzero(linear):
+        linear[row] = not _is_psd(constraints.matrices[constraints.index[row, 0]])
+    return mixed | similar | linear
+
+
+def _is_psd(C: Any) -> bool:
+    if hasattr(C, "weights"):
+        return bool((C.weights >= 0).all())
+    dense = np.asarray(C.todense()) if hasattr(C, "todense") else C
+    low = np.linalg.eigvalsh(dense)
+    return bool(low[0] >= -1e-12 * max(abs(low[-1]), 1e-300))
+
+
+def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
+    try:
+        gamma = np.asarray(slack_weight, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"slack_weight must be a number or one per constraint; got {slack_weight!r}.") from error
+    if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != constraints.n_constraints):
+        raise ValueError(
+            f"slack_weight must be a scalar or have one entry per constraint ({constraints.n_constraints}); got shape {gamma.shape}."
+        )
+    bad = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
+    if len(bad):
+        raise ValueError(
+            f"slack_weight must be positive (inf = hard); got {np.atleast_1d(gamma)[bad[0]]}"
+            + (f" in {rows_text(bad)}." if gamma.ndim else ".")
+        )
+    return np.broadcast_to(gamma * constraints.weight, (constraints.n_constraints,)).copy()
+
+
+def build_problem(
+    divergence: Divergence, t0: np.ndarray, operator: Operator, constraints: Constraints, loss: Any, slack_weight: Any
+) -> NearestMatrix:
+    """Choose each row's scalar loss and unit; constraints are in row numbers and in the operator's order.
+
+    Raises
+    ------
+    ValueError
+        For slack weights that are not positive, and rows that no finite matrix can meet.
+    TypeError
+        For a loss that is not None, Squared() or SquaredHinge().
+    """
+    gamma = _slack_weights(slack_weight, constraints)
+    bound, sense = constraints.bound.copy(), constraints.sense.copy()
+    hard = np.isinf(gamma)
+    unit = np.abs(bound)
+    zero = np.flatnonzero(bound == 0)
+    if len(zero):
+        size = absolute_traces(operator, zero, divergence.inverse_link(t0))
+        unit[zero] = np.where(size > 0, size, 1.0)
+    own = divergence.own_slack
+    family = np.full(len(bound), own, dtype="U16")
+    scale = unit.copy()
+    if loss is None:
+        awkward = (bound <= 0) | _indefinite_rows(constraints)
+        family[awkward] = "quadratic"
+        if own == "quadratic":
+            scale[~awkward] = 1.0
+    elif isinstance(loss, SquaredHinge):
+        family[:] = "quadratic"
+    elif isinstance(loss, Squared):
+        family[:], scale, sense = "quadratic", np.ones_like(bound), np.where(hard, sense, 0).astype(np.int8)
+    else:
+        raise TypeError(f"loss must be None (the divergence's own slack), Squared() or SquaredHinge(); got {loss!r}.")
+    family[hard] = "hard"
+    _check_reachable(operator, bound, sense, family, constraints)
+    gamma = np.where(hard, 1.0, gamma)
+    return NearestMatrix(divergence, t0, operator, RowLosses(bound, sense, gamma, scale, family), unit)
+
+
+def _check_reachable(
+    operator: Operator, bound: np.ndarray, sense: np.ndarray, family: np.ndarray, constraints: Constraints
+) -> None:
+    """Rows whose value is 0 for every matrix but must be positive."""
+    size = np.abs(operator.values_diagonal(None))
+    psd = ~np.isin(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
+    stuck = psd & (size <= 0) & (bound > 0) & (sense <= 0)
+    costly = stuck & (family != "quadratic")
+    bad = np.flatnonzero(costly)
+    if len(bad):
+        raise ValueError(
+            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} can never hold, because the points are identical. "
+            "Drop these pairs, or use loss=SquaredHinge()."
+        )
+
+
+def history_rows(history: list[Any]) -> Iterator[tuple]:
+    """The records of a history as plain tuples."""
+    for record in history:
+        yield (record.iteration, record.seconds, record.objective, record.dual_bound, record.gap, record.violation)

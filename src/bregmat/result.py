@@ -1,0 +1,230 @@
+"""What a solver returns: the certified matrix, its proof, and how the run went."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bregmat.certificates import Certificate
+    from bregmat.coordinates import Coordinates
+
+
+class Status(str, Enum):
+    """What is proven about the returned matrix."""
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    UNBOUNDED = "UNBOUNDED"
+    UNKNOWN = "UNKNOWN"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people."""
+        return _MEANING[self.value]
+
+
+class ExitReason(str, Enum):
+    """Why the run stopped."""
+
+    TOLERANCE = "TOLERANCE"
+    CERTIFICATE = "CERTIFICATE"
+    MAX_ITER = "MAX_ITER"
+    TIME = "TIME"
+    STALLED = "STALLED"
+    INTERRUPTED = "INTERRUPTED"
+    NONFINITE = "NONFINITE"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return _ADVICE[self.value]
+
+
+_MEANING = {
+    "OPTIMAL": "The matrix is optimal: its objective is within the tolerance of a proven lower bound.",
+    "FEASIBLE": "The matrix meets every hard constraint; how far it is from the optimum is the gap.",
+    "INFEASIBLE": "No positive semidefinite matrix meets all hard constraints; result.conflict names rows that prove it.",
+    "UNBOUNDED": "The objective has no lower bound.",
+    "UNKNOWN": "Nothing is proven yet: hard constraints are still violated.",
+}
+_ADVICE = {
+    "TOLERANCE": "The tolerance was met.",
+    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a row of result.conflict, (b) use a finite slack_weight.",
+    "MAX_ITER": "Raise max_iter, or (a) standardise the features, (b) lower slack_weight, (c) loosen tol.",
+    "TIME": "Raise max_seconds, or continue with warm_start=result.",
+    "STALLED": "No step improves the point: (a) standardise the features, (b) lower slack_weight, (c) loosen tol, (d) try another solver.",
+    "INTERRUPTED": "Stopped on request; the best point so far is kept. Continue with warm_start=result.",
+    "NONFINITE": "A number overflowed: scale the data and the bounds towards 1.",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration: seconds since the start, objective and bound in the problem's units; nan where not computed."""
+
+    iteration: int
+    seconds: float
+    objective: float
+    dual_bound: float
+    gap: float
+    violation: float
+
+
+class SolverError(RuntimeError):
+    """A problem has no usable solution; ``.result`` holds what is known."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        text = f"{result.status}: {result.status.meaning} {result.exit_reason.advice}"
+        if result.conflict is not None:
+            text += f" Conflicting rows: {', '.join(str(int(k)) for k in result.conflict[:8])}."
+        super().__init__(text)
+
+
+@dataclass(eq=False)
+class Result:
+    """The certified matrix and its proof (api: ``nearest_kernel``).
+
+    Attributes
+    ----------
+    status : Status
+        What is proven.
+    exit_reason : ExitReason
+        Why the run stopped.
+    objective, dual_bound : float
+        Objective of the returned matrix and the proven lower bound, in units of the divergence.
+    gap : float
+        ``(objective - dual_bound) / max(1, |objective|)``; dimensionless; inf where nothing is proven.
+    max_violation : float
+        Largest relative violation over the hard rows; over all rows it is ``violation.max()``.
+    violation, values, dual : ndarray, shape (c,)
+        Relative violation, value and signed dual weight of each constraint; for INFEASIBLE, ``dual`` is the proof.
+    conflict : ndarray of int or None
+        Rows that carry the proof of infeasibility.
+    n_iter : int
+    seconds : float
+    history : list of Record
+    solver : str
+        Name of the solver, or several joined by " + ".
+    """
+
+    status: Status
+    exit_reason: ExitReason
+    certificate: Certificate
+    coordinates: Coordinates
+    tol: float
+    n_iter: int = 0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+    solver: str = ""
+    conflict: np.ndarray | None = None
+    violation: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def objective(self) -> float:
+        """Objective of the certified matrix."""
+        return self.certificate.objective
+
+    @property
+    def dual_bound(self) -> float:
+        """Proven lower bound."""
+        return self.certificate.dual_bound
+
+    @property
+    def gap(self) -> float:
+        """Relative gap."""
+        return self.certificate.gap
+
+    @property
+    def max_violation(self) -> float:
+        """Largest relative violation over the hard rows."""
+        return self.certificate.violation
+
+    @property
+    def dual(self) -> np.ndarray:
+        """Signed dual weights, shape (c,): >= 0 for "<=", <= 0 for ">=", free for "=="."""
+        return self.certificate.dual
+
+    @property
+    def values(self) -> np.ndarray:
+        """Value of each constraint at the certified matrix, shape (c,)."""
+        return self.certificate.values
+
+    @property
+    def B(self) -> np.ndarray:
+        """Factor of the learned matrix in the coordinates of the data: ``factor = G0 @ B``, shape (r, k)."""
+        return self.coordinates.factor_map(self.certificate.chart)
+
+    @property
+    def factor(self) -> np.ndarray:
+        """``G`` with ``W = G G'``, shape (n, k); computed on demand."""
+        return self.coordinates.factor(self.certificate.chart)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """``X @ B``, shape (n, k), without forming B where the data has many columns."""
+        return self.coordinates.transform(X, self.certificate.chart)
+
+    def kernel(self) -> np.ndarray:
+        """``W``, shape (n, n)."""
+        G = self.factor
+        return G @ G.T
+
+    def metric(self) -> np.ndarray:
+        """``B B'``, shape (r, r): the Mahalanobis matrix where the prior is one."""
+        return self.coordinates.metric(self.certificate.chart)
+
+    def spectrum(self) -> np.ndarray:
+        """Ascending eigenvalues of the learned matrix in the coordinates it was solved in; shape (k,)."""
+        return self.coordinates.spectrum(self.certificate.chart)
+
+    def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
+        """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
+        self.coordinates.write_factor(path, self.certificate.chart, rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(status={self.status}, exit_reason={self.exit_reason}, objective={self.objective:.8g}, "
+            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, max_violation={self.max_violation:.1e}, "
+            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        from bregmat._html import result_html
+
+        return result_html(self)
+
+
+def check(result: Result) -> Result:
+    """Turn an outcome into a warning or an error, in one place.
+
+    Raises
+    ------
+    SolverError
+        If the problem is infeasible, unbounded, or a number overflowed.
+    """
+    if result.status in (Status.INFEASIBLE, Status.UNBOUNDED) or result.exit_reason is ExitReason.NONFINITE:
+        raise SolverError(result)
+    if result.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"stopped by {result.exit_reason} after {result.n_iter} iterations with status {result.status}: "
+            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. {result.exit_reason.advice}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return result
