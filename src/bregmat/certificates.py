@@ -6,7 +6,7 @@ For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import numpy as np
@@ -21,13 +21,15 @@ from bregmat.problems import NearestMatrix
 class Certificate:
     """A matrix, dual weights, and what they prove together.
 
-    ``gap`` is relative: ``(objective - dual_bound) / max(1, |objective|)``; ``violation`` is the largest relative
+    ``gap`` is relative: ``(upper - dual_bound) / max(1, |objective|)``, where ``upper`` is the objective plus what hard rows
+    missed by rounding are worth (inf if they are missed by more), so that no gap is negative; ``violation`` is the largest relative
     violation of a hard row (of any row, where none is hard it is not part of the proof).
     """
 
     chart: Chart
     dual: np.ndarray
     values: np.ndarray
+    upper: float
     objective: float
     dual_bound: float
     gap: float
@@ -36,6 +38,15 @@ class Certificate:
     def proves(self, tol: float) -> bool:
         """Whether the matrix is optimal to the relative gap ``tol``; NaN proves nothing."""
         return bool(self.gap <= tol)
+
+    def joined(self, new: Certificate) -> Certificate:
+        """The better matrix of two certificates of one problem with the higher of their dual bounds, which holds for both."""
+        keep = new if new.upper < self.upper or not np.isfinite(self.upper) else self
+        top = self if self.dual_bound > new.dual_bound else new
+        if keep is top:
+            return keep
+        gap = (keep.upper - top.dual_bound) / max(1.0, abs(keep.objective))
+        return replace(keep, dual=top.dual, dual_bound=top.dual_bound, gap=gap)
 
 
 FEASIBLE = 1e-9  # relative violation below which a hard row counts as met: rounding of p over |b|
@@ -86,9 +97,12 @@ def certify(problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray)
             worst = float(violation[hard].max(initial=0.0))
     objective = objective_value(problem, chart, p) if worst <= FEASIBLE else np.inf
     if np.isinf(objective):
-        return Certificate(chart, mu, p, objective_value(problem, chart, p, soft_only=True), bound, np.inf, worst)
-    gap = (objective - bound) / max(1.0, abs(objective))
-    return Certificate(chart, mu, p, objective, bound, gap, worst)
+        rest = objective_value(problem, chart, p, soft_only=True)
+        return Certificate(chart, mu, p, np.inf, rest, bound, np.inf, worst)
+    L = problem.losses
+    miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
+    gap = (objective + miss - bound) / max(1.0, abs(objective))
+    return Certificate(chart, mu, p, objective + miss, objective, bound, gap, worst)
 
 
 def objective_value(problem: NearestMatrix, chart: Chart, p: np.ndarray, soft_only: bool = False) -> float:
@@ -125,7 +139,7 @@ def restore(
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
         want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
         X = problem.operator.congruence(B).restrict(rows)
-        G = _gram(X)
+        G = gram(X)
         size = np.sqrt(np.maximum(np.diag(G), 1e-300))
         G = G / size / size[:, None]
         C, ok = cholesky(add_diagonal(G, 1e-12))
@@ -165,91 +179,22 @@ def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @singledispatch
-def _gram(X: Operator) -> np.ndarray:
+def gram(X: Operator) -> np.ndarray:
     """``<A_i, A_j>`` of all pairs of rows."""
     Phi = X.features(None)
     return Phi @ Phi.T
 
 
-@_gram.register
+@gram.register
 def _(X: Rows) -> np.ndarray:
     return (X.V @ X.V.T) ** 2
 
 
-@_gram.register
+@gram.register
 def _(X: Pairs) -> np.ndarray:
-    return _gram(Rows(X.Z[X.a] + X.Z[X.b] * X.sign[:, None]))
+    return gram(Rows(X.Z[X.a] + X.Z[X.b] * X.sign[:, None]))
 
 
-@_gram.register
+@gram.register
 def _(X: Mixed) -> np.ndarray:
-    return X.P @ (X.P @ _gram(X.base)).T
-
-
-@dataclass(frozen=True)
-class InfeasibilityProof:
-    """Weights with ``A*(mu) >= 0`` and ``mu . b < 0``: no positive semidefinite matrix meets all hard rows."""
-
-    dual: np.ndarray
-    rows: np.ndarray
-    margin: float
-
-
-def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof | None:
-    """A proof that the hard rows contradict each other, from (growing) multipliers, or None.
-
-    Tries the normalised multipliers at several thresholds. Negative weights outside the range of the positive part are
-    dropped, the others scaled by the largest theta that keeps the sum positive semidefinite.
-    """
-    L = problem.losses
-    mu = np.where(L.hard, clip_dual(problem, mu), 0.0)
-    top = float(np.abs(mu * problem.unit).max(initial=0.0))
-    if not np.isfinite(top) or top == 0:
-        return None
-    for threshold in (0.0, 1e-6, 1e-3, 1e-2, 1e-1):
-        y = np.where(np.abs(mu * problem.unit) > threshold * top, mu, 0.0) / top
-        proof = _ray(problem, y)
-        if proof is not None:
-            return proof
-    return None
-
-
-def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
-    op, b = problem.operator, problem.losses.bound
-    plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
-    if not minus.any():
-        return _checked(problem, y)
-    A = symmetrize(op.adjoint(plus))
-    values, V = eigh(A)
-    keep = values > 1e-9 * max(values[-1], 1e-300)
-    if not keep.any():
-        return _checked(problem, y)
-    root = V[:, keep] / np.sqrt(values[keep])
-    rows = np.flatnonzero(minus)
-    outside = V[:, ~keep]
-    if outside.shape[1]:
-        part = np.abs(op.restrict(rows).congruence(outside).values_diagonal(None))
-        whole = np.abs(op.restrict(rows).values_diagonal(None))
-        minus[rows[part > 1e-12 * np.maximum(whole, 1e-300)]] = 0.0
-    if not minus.any():
-        return _checked(problem, plus)
-    theta = min(1.0, (1 - 1e-12) / max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300))
-    y = plus + theta * minus
-    return _checked(problem, y) if float(y @ b) < 0 else None
-
-
-def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
-    """Accept weights only if the sum of matrices is positive semidefinite to rounding and the bound is clearly negative."""
-    total = float(y @ problem.losses.bound)
-    size = float(np.abs(y) @ np.abs(problem.losses.bound))
-    if not total < -1e-10 * max(size, 1e-300):
-        return None
-    values = eigvalsh(symmetrize(problem.operator.adjoint(y)))
-    scale = max(float(np.abs(values).max()), 1e-300)
-    # every feasible M has tr M >= -total / max(0, -lambda_min): beyond any matrix that float64 can hold beside the prior
-    if float(values[0]) < -1e-13 * scale and -total / -float(values[0]) < 1e9 * max(
-        1.0, float(np.abs(problem.prior).sum())
-    ):
-        return None
-    strong = np.flatnonzero(np.abs(y * problem.unit) > 1e-6 * np.abs(y * problem.unit).max())
-    return InfeasibilityProof(y, strong, -total)
+    return X.P @ (X.P @ gram(X.base)).T

@@ -47,7 +47,7 @@ class Spectral:
         return (self.F * self.t) @ self.F.T
 
     def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Spectral | None:
-        """The chart after the step ``T + alpha dT``, or None outside the domain."""
+        """The chart after the step ``T + alpha dT`` with dT in the frame, or None outside the domain."""
         B = add_diagonal(alpha * dT, self.t)
         if not np.isfinite(B).all():
             return None

@@ -7,7 +7,7 @@ identity and the touched points span fewer dimensions, M differs from the identi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ class Coordinates:
     t0: np.ndarray
     R: np.ndarray | None = None
     span: Span | None = None
+    identity: bool = False  # whether the prior of M is the identity
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
@@ -120,19 +121,16 @@ class Coordinates:
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
         Z = self._map(touched)
         invariant = np.isin(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
-        if (self.t0 == self.t0[0]).all() and not everywhere and self._prior_is_identity():
+        if self.identity and not everywhere:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:
                 Z, span = reduced
-                here = Coordinates(self.base, self.t0[: Z.shape[1]], self.R, span)
+                here = replace(self, t0=self.t0[: Z.shape[1]], span=span)
                 return here, bind(constraints, Z, rows)
         Z = np.asarray(Z.todense()) if sp.issparse(Z) else np.array(Z, dtype=float)
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
         return self, bind(constraints, Z, rows)
-
-    def _prior_is_identity(self) -> bool:
-        return float(self.t0[0]) in (-1.0, 0.0, 1.0)  # links of 1: LogDet, von Neumann, Frobenius
 
 
 def _touched(index: np.ndarray, n: int) -> np.ndarray:
@@ -227,7 +225,7 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
     if isinstance(prior, Factor):
         G0 = check_points("prior factor G0", prior.G0)
         if divergence.is_congruence_invariant:
-            return Coordinates(G0, divergence.link(np.ones(G0.shape[1])))
+            return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
         gram = G0.T @ G0
         values, Q = _eigen("prior G0'G0", gram, divergence)
         keep = values > RANK_TOL * values[-1]
@@ -235,7 +233,7 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
         return Coordinates(G0, divergence.link(values), R=Q / np.sqrt(values))
     values, Q = _eigen("prior", prior, divergence)
     if divergence.is_congruence_invariant:
-        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))))
+        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))), identity=True)
     return Coordinates(Q, divergence.link(values))
 
 
@@ -244,10 +242,10 @@ def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinate
     X = check_points("X", X)
     d = X.shape[1]
     if prior is None:
-        return Coordinates(X, divergence.link(np.ones(d)))
+        return Coordinates(X, divergence.link(np.ones(d)), identity=True)
     values, Q = _eigen("prior", prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
     if divergence.is_congruence_invariant:
-        return Coordinates(X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values))
+        return Coordinates(X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values), identity=True)
     return Coordinates(X, divergence.link(values), R=Q)

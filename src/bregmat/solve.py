@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat.certificates import Certificate, certify, infeasibility
+from bregmat.certificates import Certificate, certify
 from bregmat.charts import Chart
+from bregmat.infeasibility import InfeasibilityProof, infeasibility, singular_rows
 from bregmat.linalg import calm_blas
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Record, Status
@@ -94,90 +95,99 @@ def _iterate(
     callback: Callable[[Record], Any] | None,
 ) -> Outcome:
     """The loop itself."""
-    clock = time.perf_counter()
-    history: list[Record] = []
-    best: Certificate | None = None
-    conflict = None
-    reason = ExitReason.MAX_ITER
-    iteration = 0
-    growth, next_try = 0.0, np.inf
-    state = None
-
-    def better(new: Certificate, old: Certificate | None) -> Certificate:
-        if old is None:
-            return new
-        if not np.isfinite(new.gap) and np.isfinite(old.gap):
-            return old
-        if new.dual_bound < old.dual_bound and np.isfinite(new.gap):  # the best bound holds whatever the matrix
-            gap = (new.objective - old.dual_bound) / max(1.0, abs(new.objective))
-            new = replace(new, dual=old.dual, dual_bound=old.dual_bound, gap=gap)
-        if np.isfinite(old.gap) and old.gap <= new.gap:
-            return old
-        return new
-
+    run = _Run(problem, tol, callback)
+    reason, iteration, state = ExitReason.MAX_ITER, 0, None
     try:
         state = solver.init(problem, tol, start)
+        run.proof = singular_rows(problem) if problem.losses.has_hard else None
         while True:
-            finite = bool(np.isfinite(state.values).all() and np.isfinite(state.dual).all())
-            if not finite:
-                reason = ExitReason.NONFINITE
-                break
-            record_gap, bound, violation, objective = np.nan, np.nan, np.nan, state.objective
-            worth = state.signal <= 10.0 * tol * max(1.0, abs(state.objective)) and state.signal <= next_try
-            if worth or state.stalled or iteration >= max_iter:
-                certificate = certify(problem, state.chart, state.values, state.dual)
-                best = better(certificate, best)
-                objective, bound, record_gap, violation = (
-                    certificate.objective,
-                    certificate.dual_bound,
-                    certificate.gap,
-                    certificate.violation,
-                )
-                next_try = np.inf if np.isfinite(certificate.gap) else state.signal / 4.0
-            record = Record(iteration, time.perf_counter() - clock, objective, bound, record_gap, violation)
-            history.append(record)
-            if callback is not None and callback(record):
+            last = state.stalled or iteration >= max_iter
+            if run.record(iteration, state, last):
                 reason = ExitReason.INTERRUPTED
-                break
-            if best is not None and best.proves(tol):
+            elif run.best is not None and run.best.proves(tol):
                 reason = ExitReason.TOLERANCE
-                break
-            if problem.losses.has_hard:
-                size = float(np.abs(state.dual * problem.unit).max(initial=0.0))
-                if size > 2.0 * growth and (iteration >= 3 or state.stalled):
-                    growth = size
-                    proof = infeasibility(problem, state.dual)
-                    if proof is not None:
-                        conflict = proof
-                        reason = ExitReason.CERTIFICATE
-                        break
-            if state.stalled:
+            elif run.contradiction(iteration, state, last):
+                reason = ExitReason.CERTIFICATE
+            elif state.stalled:
                 reason = ExitReason.STALLED
-                break
-            if iteration >= max_iter:
-                break
-            if max_seconds is not None and time.perf_counter() - clock > max_seconds:
+            elif iteration >= max_iter:
+                reason = ExitReason.MAX_ITER
+            elif max_seconds is not None and run.seconds() > max_seconds:
                 reason = ExitReason.TIME
-                break
-            state = solver.step(problem, state)
-            iteration += 1
+            else:
+                following = solver.step(problem, state)
+                iteration += 1
+                if np.isfinite(following.values).all() and np.isfinite(following.dual).all():
+                    state = following
+                    continue
+                reason = ExitReason.NONFINITE
+            break
     except KeyboardInterrupt:
-        reason = ExitReason.INTERRUPTED
         if state is None:
             raise
-    if best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-        best = better(certify(problem, state.chart, state.values, state.dual), best)
-    status = _status(problem, best, tol)
-    rows = None
-    if conflict is not None:
-        status, rows = Status.INFEASIBLE, conflict.rows
-        best = replace(best, dual=conflict.dual, gap=np.inf)
-    elif status is Status.OPTIMAL and reason is not ExitReason.INTERRUPTED:
-        reason = ExitReason.TOLERANCE
-    return Outcome(best, status, reason, iteration, time.perf_counter() - clock, history, solver.name, rows)
+        reason = ExitReason.INTERRUPTED
+    return run.outcome(solver.name, reason, iteration, state)
 
 
-def _status(problem: NearestMatrix, certificate: Certificate, tol: float) -> Status:
-    if certificate.proves(tol):
-        return Status.OPTIMAL
-    return Status.FEASIBLE if np.isfinite(certificate.gap) or not problem.losses.has_hard else Status.UNKNOWN
+class _Run:
+    """Bookkeeping of one run: clock, history, best certificate, proof of infeasibility."""
+
+    def __init__(self, problem: NearestMatrix, tol: float, callback: Callable[[Record], Any] | None) -> None:
+        self.problem, self.tol, self.callback = problem, tol, callback
+        self.clock = time.perf_counter()
+        self.history: list[Record] = []
+        self.best: Certificate | None = None
+        self.proof: InfeasibilityProof | None = None
+        self._largest_dual = 0.0
+        self._retry_below = np.inf
+
+    def seconds(self) -> float:
+        """Wall time since the start."""
+        return time.perf_counter() - self.clock
+
+    def record(self, iteration: int, state: State, last: bool) -> bool:
+        """Certify where it is worth it, write the history, call back; whether the callback asks to stop.
+
+        A certificate costs about one product of each row with a matrix, and a Gram system where hard rows must be
+        restored, so it waits for the solver's own signal, unless somebody watches.
+        """
+        close = state.signal <= 10.0 * self.tol * max(1.0, abs(state.objective)) and state.signal <= self._retry_below
+        watched = self.callback is not None and not self.problem.losses.has_hard
+        if close or last or watched:
+            new = self._certify(state)
+            self._retry_below = np.inf if np.isfinite(new.gap) else state.signal / 4.0
+            row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
+        else:
+            row = Record(iteration, self.seconds(), state.objective, np.nan, np.nan, np.nan)
+        self.history.append(row)
+        return self.callback is not None and bool(self.callback(row))
+
+    def _certify(self, state: State) -> Certificate:
+        new = certify(self.problem, state.chart, state.values, state.dual)
+        self.best = new if self.best is None else self.best.joined(new)
+        return new
+
+    def contradiction(self, iteration: int, state: State, last: bool) -> bool:
+        """Look for a proof of infeasibility when the multipliers have doubled, and once more at the end."""
+        if self.proof is None and self.problem.losses.has_hard:
+            size = float(np.abs(state.dual * self.problem.unit).max(initial=0.0))
+            if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
+                self._largest_dual = size
+                self.proof = infeasibility(self.problem, state.dual)
+        return self.proof is not None
+
+    def outcome(self, name: str, reason: ExitReason, iteration: int, state: State) -> Outcome:
+        """The certified end of the run."""
+        if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
+            self._certify(state)
+        best, rows = self.best, None
+        if self.proof is not None:
+            status, rows = Status.INFEASIBLE, self.proof.rows
+            best = replace(best, dual=self.proof.dual, gap=np.inf)
+        elif best.proves(self.tol):
+            status = Status.OPTIMAL
+        elif np.isfinite(best.upper):
+            status = Status.FEASIBLE
+        else:
+            status = Status.UNKNOWN
+        return Outcome(best, status, reason, iteration, self.seconds(), self.history, name, rows)

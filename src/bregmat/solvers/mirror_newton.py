@@ -99,6 +99,7 @@ class MirrorNewton:
         E = solution.E
         dT = E if S is None else _mirror_step(E, S, R, active, h)
         slope = float(np.vdot(R, E if S is None else S * E))
+        floor = 1e-15 * abs(F) * problem.r
         alpha = 1.0
         while alpha > 1e-12:
             chart = state.chart.moved(E, dT, alpha)
@@ -106,7 +107,7 @@ class MirrorNewton:
                 framed = problem.operator.congruence(chart.F)
                 p = framed.values_diagonal(chart.x)
                 trial = chart.value() + problem.losses.value(p)
-                if trial <= F + self.sufficient * alpha * slope + 1e-15 * abs(F) * problem.r:
+                if trial <= F + self.sufficient * alpha * slope + floor:
                     return self._state(problem, chart, framed, p, state.tol, state.linear_steps + solution.steps)
             alpha *= 0.5
         return replace(state, stalled=True)

@@ -1,0 +1,46 @@
+# Every target installs what it needs by itself: `.venv` is made on first use and again when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/installed
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
+	@echo "make test   all tests"
+	@echo "make lint   ruff and mypy"
+	@echo "make bench  benchmarks, with the rivals in the same run"
+	@echo "make clean  remove the environment and everything generated"
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[all,test,dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/bregmat demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/installed-bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	touch $@
+
+bench: $(VENV)/installed-bench
+	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) build dist bregmat-demo test-results.xml .pytest_cache .ruff_cache .mypy_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,164 @@
+"""HTML as strings: numbers, tables, and a result's certificate in words.
+
+Shared by notebooks and reports; imports nothing beyond the standard library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape as _escape
+from typing import Any
+
+STATUS_TEXT = {
+    "OPTIMAL": "proven optimal",
+    "FEASIBLE": "meets the hard constraints, not proven optimal",
+    "INFEASIBLE": "proven impossible",
+    "UNBOUNDED": "no minimum exists",
+    "UNKNOWN": "nothing proven",
+}
+
+
+def escape(text: Any) -> str:
+    """Any value as text that is safe inside an element or an attribute."""
+    return _escape(str(text), quote=True)
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number as one reads it; a dash for None and NaN; other values as they are (not escaped)."""
+    if value is None:
+        return "–"
+    if isinstance(value, str | bool):
+        return str(value)
+    if getattr(value, "ndim", 0):
+        return f"array of shape {value.shape}"
+    try:
+        x = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if math.isnan(x):
+        return "–"
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    if x == int(x) and abs(x) < 1e15 and not _is_float(value):
+        return f"{int(x):,}"
+    if x != 0 and (abs(x) < 1e-3 or abs(x) >= 1e7):
+        mantissa, exponent = f"{x:.{max(digits - 2, 1)}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", "−")
+    decimals = max(digits - 1 - math.floor(math.log10(abs(x))), 0) if x else 0
+    text = f"{x:,.{decimals}f}".replace("-", "−")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def seconds(value: float) -> str:
+    """A duration given in seconds."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s" if value < 120 else f"{value / 60:.1f} min"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iterable[int] = (), name: str = "") -> str:
+    """A table of cells that are HTML already; columns in `numeric` are right-aligned."""
+    numeric = set(numeric)
+    kind = [' class="num"' if k in numeric else "" for k in range(len(header))]
+    head = "".join(f'<th scope="col"{kind[k]}>{cell}</th>' for k, cell in enumerate(header))
+    body = "".join("<tr>" + "".join(_cell(k, cell, kind[k]) for k, cell in enumerate(row)) + "</tr>" for row in rows)
+    label = f' class="{escape(name)}"' if name else ""
+    head = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
+    return f"<table{label}>{head}<tbody>{body}</tbody></table>"
+
+
+def name_of(member: Any) -> str:
+    """The name of an enum member, or of a plain string."""
+    return str(getattr(member, "name", member))
+
+
+def proof(result: Any) -> str:
+    """What the certificate proves, as one or two plain sentences (not escaped)."""
+    status = name_of(result.status)
+    if status == "INFEASIBLE":
+        rows = result.conflict
+        which = f" Constraint rows {_list(rows)} contradict each other." if rows is not None and len(rows) else ""
+        return (
+            "No positive semidefinite matrix meets all hard constraints: this is proven, not a failure of the search."
+            f"{which}"
+        )
+    if status == "UNBOUNDED":
+        return "The objective can be made as small as one likes, so no best matrix exists."
+    objective, bound = number(result.objective, 7), number(result.dual_bound, 7)
+    bounded = math.isfinite(result.dual_bound)
+    if status == "OPTIMAL":
+        return (
+            f"The matrix found has objective {objective}. Every matrix allowed in this problem has at least {bound}: "
+            "that lower bound is computed from the multipliers alone, whatever the search did. So no other matrix is "
+            f"better by more than {number(max(float(result.gap), 1e-15), 2)} of the objective."
+        )
+    known = f" No matrix can be below {bound}; this one is at {objective}." if bounded else " No lower bound is known."
+    if status == "FEASIBLE":
+        return (
+            "The matrix meets the hard constraints; that it is the best one is not proven to the tolerance asked for."
+            f"{known}"
+        )
+    return (
+        "The search stopped before anything was proven: hard constraints are still violated, by up to "
+        f"{number(result.max_violation, 2)} of their bounds.{known}"
+    )
+
+
+def certificate_rows(result: Any) -> list[tuple[str, str]]:
+    """(name, value) of every number of the certificate, as text (not escaped)."""
+    status = name_of(result.status)
+    return [
+        ("status", f"{status}: {STATUS_TEXT.get(status, '')}".rstrip(": ")),
+        ("exit reason", f"{name_of(result.exit_reason)}: {result.exit_reason.advice}"),
+        ("objective", number(result.objective, 7)),
+        ("dual bound", number(result.dual_bound, 7)),
+        ("relative gap", number(result.gap, 3)),
+        ("violation of hard constraints", f"{number(result.max_violation, 3)} (largest, relative)"),
+        ("iterations", number(int(result.n_iter))),
+        ("time", seconds(float(result.seconds))),
+    ]
+
+
+def result_html(result: Any) -> str:
+    """A result as an HTML fragment for notebooks: its certificate and what it proves.
+
+    Parameters
+    ----------
+    result : Result
+        Or any object with its certificate's attributes.
+
+    Returns
+    -------
+    str
+        Colours are inherited, so it suits light and dark notebooks.
+    """
+    status = name_of(result.status)
+    left = "text-align:left;padding:1px 14px 1px 0"
+    rows = "".join(
+        f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
+        f'<td style="{left}">{escape(value)}</td></tr>'
+        for name, value in certificate_rows(result)
+    )
+    return (
+        f'<div class="bregmat-result" style="max-width:46em"><strong>{escape(type(result).__name__)}: '
+        f"{escape(STATUS_TEXT.get(status, status))}</strong>"
+        f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{rows}</table>'
+        f'<div style="opacity:.85">{escape(proof(result))}</div></div>'
+    )
+
+
+def _cell(k: int, cell: str, kind: str) -> str:
+    return f'<th scope="row"{kind}>{cell}</th>' if k == 0 else f"<td{kind}>{cell}</td>"
+
+
+def _is_float(value: Any) -> bool:
+    """Python and NumPy floats; integers, however they are stored, are not."""
+    return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
+
+
+def _list(rows: Any, most: int = 8) -> str:
+    shown = ", ".join(str(int(row)) for row in list(rows)[:most])
+    return shown + (f" and {len(rows) - most} more" if len(rows) > most else "")

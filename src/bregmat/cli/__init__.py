@@ -1,0 +1,18 @@
+"""The command `bregmat`. Imported by the command only, never by `import bregmat`."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point of the command `bregmat`."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f'the command bregmat needs {error.name}: pip install "bregmat[cli,plot]"\n')
+        sys.exit(2)
+    from bregmat.cli.app import app
+
+    app(prog_name="bregmat")

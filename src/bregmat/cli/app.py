@@ -1,0 +1,227 @@
+"""The commands."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from bregmat import __version__
+from bregmat._html import number
+from bregmat.cli import show
+from bregmat.cli.show import bad_input, fail, note
+from bregmat.io import Points, check_writable, load, read_manifest, read_points, write_points
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Learn a metric from labels or constraints, with a certificate of how good it is.",
+    epilog="Exit codes: 0 solved, 2 bad input, 3 infeasible, 4 not converged, 130 interrupted (best iterate written).",
+)
+
+PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out`.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"bregmat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def learn(
+    points: PointsFile,
+    constraints: Annotated[
+        Path | None,
+        typer.Option(help="Constraints: .csv or .parquet with columns relation,i,j,k,l,bound,sense,weight."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="COLUMN", help="Column that names the rows. Default: id or sample_id, else row numbers."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Numeric column that is no feature; may be repeated.")
+    ] = None,
+    unlabeled: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Label that means 'not known', beside empty cells.")
+    ] = None,
+    divergence: Annotated[str, typer.Option(help="logdet, vonneumann or frobenius.")] = "logdet",
+    slack_weight: Annotated[
+        str | None,
+        typer.Option(
+            help="What a violated bound costs; inf: bounds must hold; auto: chosen by cross-validation of the labels.",
+            show_default="the library's",
+        ),
+    ] = None,
+    prior: Annotated[str, typer.Option(help="identity, or covariance (its inverse).")] = "identity",
+    n_constraints: Annotated[
+        int | None, typer.Option(help="Pairs drawn from the labels; 0: labels only measure.", show_default="40 k^2")
+    ] = None,
+    n_components: Annotated[int | None, typer.Option(help="Dimensions to keep.", show_default="all")] = None,
+    tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-4,
+    max_iter: Annotated[int | None, typer.Option(help="Most iterations.", show_default="the solver's own")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the pairs drawn from labels, and of the folds.")] = 0,
+    neighbors: Annotated[int, typer.Option(min=1, help="k of the nearest-neighbour test.")] = 4,
+    folds: Annotated[int, typer.Option(min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")] = 5,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report here.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Learn a metric from points with labels, constraints, or both."""
+    if constraints is None and labels is None:
+        raise fail("give --constraints FILE or --labels COLUMN (or both)")
+    from bregmat.cli.inputs import read_task
+    from bregmat.cli.learning import Settings, learn_task
+
+    with bad_input():
+        outputs = _check_outputs({"--out": out, "--report": report}, [points, constraints])
+        task = read_task(
+            points,
+            constraints=constraints,
+            labels=labels,
+            id_column=id_column,
+            exclude=exclude or [],
+            unlabeled=unlabeled,
+        )
+    parameters: dict[str, Any] = {
+        "divergence": divergence,
+        "prior": prior,
+        "n_constraints": n_constraints,
+        "n_components": n_components,
+        "tol": tol,
+        "max_iter": max_iter,
+        "random_state": seed,
+    }
+    choose = slack_weight == "auto"
+    if choose and labels is None:
+        raise fail("--slack-weight auto needs --labels COLUMN to judge by")
+    if slack_weight is not None and not choose:
+        with bad_input():
+            parameters["slack_weight"] = float(slack_weight)
+    settings = Settings(
+        parameters, choose_slack_weight=choose, n_neighbors=neighbors, n_folds=folds, quiet=quiet, seed=seed
+    )
+    raise typer.Exit(learn_task(task, settings, out=outputs["--out"], report=outputs["--report"]))
+
+
+@app.command()
+def transform(
+    model: ModelFile,
+    points: PointsFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the new points go: .csv, .parquet or .npy.")],
+) -> None:
+    """Map points with a learned metric, so that Euclidean distances are the learned ones."""
+    with bad_input():
+        _check_outputs({"--out": out}, [model, points])
+        learner = load(model)
+        names = read_manifest(model)["info"].get("feature_names")
+        data = _points_for(points, names, learner.n_features_in_)
+        after = learner.transform(data.X)
+        write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=data.columns)
+    note(f"{len(after):,} points in {after.shape[1]} dimensions written to {out}")
+
+
+@app.command()
+def inspect(model: ModelFile) -> None:
+    """Show what a model file holds: what it was learned from, its settings and its certificate."""
+    with bad_input():
+        manifest = read_manifest(model)
+        learner = load(model)
+    info = manifest["info"]
+    rows = [
+        ("class", manifest["class"]),
+        ("written by", f"bregmat {manifest['bregmat']}, format {manifest['format_version']}"),
+        ("learned from", info.get("source", "unknown")),
+        ("features", _listed(info.get("feature_names") or [f"{learner.n_features_in_} without names"])),
+        *((name, value) for name, value in learner.get_params().items() if value is not None and name != "callback"),
+        *((f"array {name}", f"{tuple(a['shape'])} {np.dtype(a['dtype'])}") for name, a in manifest["arrays"].items()),
+    ]
+    console = show.stdout()
+    console.print(show.name_value_table(rows, str(model)))
+    console.print()
+    console.print(show.certificate_table(learner.result_))
+    strengths = np.sort((learner.components_**2).sum(axis=1))[::-1]
+    shown = ", ".join(number(value) for value in strengths[:8]) + (", ..." if len(strengths) > 8 else "")
+    console.print(show.name_value_table([("eigenvalues", shown)]))
+
+
+@app.command()
+def demo(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Data sets.", show_default="wine and digits")
+    ] = None,
+    out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where models and reports go.")] = Path(
+        "bregmat-demo"
+    ),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Learn on real data (bundled, or the UCI sets where BREGMAT_DATA points) and show what it brings."""
+    from bregmat.cli.demo import default_names, run_demo
+
+    with bad_input():
+        code = run_demo(names or default_names(), out_dir, quiet=quiet)
+    raise typer.Exit(code)
+
+
+def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -> dict[str, Path | None]:
+    """Absolute output paths, checked before any work: writable, distinct, and no input among them."""
+    taken = {path.resolve(): str(path) for path in inputs if path is not None}
+    checked: dict[str, Path | None] = {}
+    for option, path in outputs.items():
+        checked[option] = None if path is None else check_writable(path)
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise ValueError(f"{option} {path} is the same file as {taken[path.resolve()]}")
+        taken[path.resolve()] = option
+    if outputs.get("--report") is not None:
+        _require_matplotlib()
+    return checked
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError('the report needs matplotlib: pip install "bregmat[plot]"') from error
+
+
+def _points_for(path: Path, names: list[str] | None, d: int) -> Points:
+    """The columns a model was learned on, by name where the file has them, else all d columns of numbers."""
+    points = read_points(path)
+    if names and set(names) <= {*points.names, *points.columns}:
+        return read_points(path, features=names)
+    if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
+        return points
+    missing = [name for name in names or () if name not in points.names]
+    if not missing or _are_made_up(names or ()):
+        raise ValueError(f"{path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
+    raise ValueError(f"{path}: no column {_listed(missing)}, which the model was learned on")
+
+
+def _are_made_up(names: Any) -> bool:
+    """Whether names are those given to files without a header."""
+    return list(names) == [f"x{k}" for k in range(len(names))]
+
+
+def _listed(names: Any, most: int = 6) -> str:
+    names = [str(name) for name in names]
+    return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")

@@ -1,0 +1,210 @@
+"""The work of `bregmat learn`: fit, write the model, measure, print, report; in this order, so that nothing is lost."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat._html import name_of
+from bregmat.cli import show
+from bregmat.cli.inputs import Task
+from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy
+from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note
+from bregmat.constraints import Constraints
+from bregmat.estimators import MetricLearner
+from bregmat.io import save
+from bregmat.labels import constraints_from_labels
+from bregmat.result import SolverError
+
+__all__ = ["Settings", "learn_task"]
+
+LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
+SLACK_WEIGHTS = (0.1, 1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for on the command line."""
+
+    parameters: dict[str, Any]
+    choose_slack_weight: bool = False
+    n_neighbors: int = 4
+    n_folds: int = 5
+    n_repeats: int = 1
+    quiet: bool = False
+    seed: int = 0
+
+
+def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path | None) -> int:
+    """Learn, write, measure, show; the exit code."""
+    with bad_input():
+        rows = _rows(task, settings)
+        if settings.choose_slack_weight:
+            with show.interruptible(), show.working(quiet=settings.quiet) as say:
+                say(f"choosing the slack weight for {task.name}")
+                settings = _with_slack_weight(task, settings)
+    start = time.monotonic()
+    learner = fit(task, rows, settings)
+    elapsed = time.monotonic() - start
+    result = learner.result_
+    code = exit_code(result)
+    info = {"source": task.name, "feature_names": list(task.feature_names)}
+    if out is not None:
+        with bad_input():
+            save(out, learner, info=info)
+    after = learner.transform(task.X)
+    summary = [constraints_met(rows, task.X, after)]
+    if code == ExitCode.INTERRUPTED:
+        task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
+    elif task.n_classes > 1:
+        try:
+            with show.interruptible():
+                _measure(summary, task, after, settings, elapsed)
+        except KeyboardInterrupt:
+            code = ExitCode.INTERRUPTED
+            task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
+    for text in task.warnings:
+        note(f"note: {text}", style="yellow")
+    console = show.stdout()
+    console.print(task.title, style="bold", markup=False, soft_wrap=True)
+    console.print(show.summary_table(summary))
+    console.print(show.certificate_table(result))
+    if out is not None:
+        console.print(f"model   {out}", soft_wrap=True, markup=False)
+    if report is not None:
+        with bad_input():
+            write(report, task, rows, learner, settings, summary)
+        console.print(f"report  {report}", soft_wrap=True, markup=False)
+    return code
+
+
+def _with_slack_weight(task: Task, settings: Settings) -> Settings:
+    """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task."""
+    weight = best_slack_weight(
+        MetricLearner(**settings.parameters),
+        task.X,
+        task.y,
+        weights=SLACK_WEIGHTS,
+        given=task.given,
+        row_numbers=task.row_numbers,
+        n_neighbors=settings.n_neighbors,
+        random_state=settings.seed,
+    )
+    return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
+
+
+def _rows(task: Task, settings: Settings) -> Constraints:
+    """All constraints in row numbers of X: drawn from the labels, then those given."""
+    wanted = settings.parameters.get("n_constraints")
+    drawn = None
+    if task.labels is not None and wanted != 0:
+        drawn = constraints_from_labels(task.X, task.labels, wanted, random_state=settings.seed)
+    if drawn is not None and task.given is not None:
+        return drawn + task.given
+    rows = drawn if drawn is not None else task.given
+    if rows is None:
+        raise ValueError("no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given")
+    return rows
+
+
+def fit(task: Task, rows: Constraints, settings: Settings) -> Any:
+    """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3)."""
+    learner = MetricLearner(**settings.parameters)
+    try:
+        with collected_warnings() as texts, Progress(f"learning from {task.name}", quiet=settings.quiet) as progress:
+            learner.set_params(callback=progress)
+            learner.fit(task.X, constraints=rows)
+    except SolverError as error:
+        raise _failed(task, rows, error) from error
+    except (ValueError, TypeError) as error:
+        raise fail(str(error)) from error
+    finally:
+        learner.set_params(callback=None)
+    task.warnings += texts
+    return learner
+
+
+def _failed(task: Task, rows: Constraints, error: SolverError) -> Exception:
+    """What to say when the solver proved that there is no solution, or broke down."""
+    result = error.result
+    conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
+    for text in task.warnings:
+        note(f"note: {text}", style="yellow")
+    code = ExitCode.INFEASIBLE if name_of(result.status) == "INFEASIBLE" else ExitCode.NOT_CONVERGED
+    failure = fail(str(error), code)
+    names = task.sample_id if task.sample_id is not None else np.arange(len(task.X))
+    for row in conflict[:10]:
+        index = rows.index[row]
+        samples = ", ".join(str(names[i]) for i in index[index >= 0].tolist())
+        note(f"  row {row}: {rows.describe(row)}   (points {samples})", style="")
+    if len(conflict) > 10:
+        note(f"  ... and {len(conflict) - 10} more rows of the conflict", style="")
+    return failure
+
+
+def _measure(summary: list[SummaryRow], task: Task, after: np.ndarray, settings: Settings, elapsed: float) -> None:
+    """Add what can be measured with labels to the table "before and after"."""
+    n_fits = settings.n_folds * settings.n_repeats
+    if elapsed * n_fits > LONGEST_MEASUREMENT:
+        task.warnings.append(
+            f"no nearest-neighbour test: {n_fits} more runs of {elapsed:.0f} s; have it on fewer points"
+        )
+    elif n_fits:
+        try:
+            summary.append(_neighbours(task, settings))
+        except (ValueError, SolverError) as error:
+            task.warnings.append(f"no nearest-neighbour test: {error}")
+    summary.append(k_means_nmi(task.X, after, task.y, random_state=settings.seed))
+
+
+def _neighbours(task: Task, settings: Settings) -> SummaryRow:
+    """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
+
+    def fit_part(rows: np.ndarray) -> Any:
+        X, y = task.X[rows], task.y[rows]
+        chosen = settings
+        if settings.choose_slack_weight:
+            chosen = _with_slack_weight(replace(task, X=X, labels=y, row_numbers=rows), settings)
+        with warnings.catch_warnings():  # a fold that stops early is still a fold; the main run has its own message
+            warnings.simplefilter("ignore")
+            return MetricLearner(**chosen.parameters).fit(X, y, constraints=task.given, sample_id=rows)
+
+    with show.working(quiet=settings.quiet) as say:
+        return neighbours_accuracy(
+            fit_part,
+            task.X,
+            task.y,
+            n_neighbors=settings.n_neighbors,
+            n_folds=settings.n_folds,
+            n_repeats=settings.n_repeats,
+            random_state=settings.seed,
+            on_fold=lambda k, n: say(f"measuring on held-out points: fold {k} of {n}"),
+        )
+
+
+def write(
+    path: Path, task: Task, rows: Constraints, learner: Any, settings: Settings, summary: Sequence[SummaryRow]
+) -> None:
+    """The HTML report."""
+    from bregmat.report import ReportData, write_report
+
+    asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
+    data = ReportData(
+        title=f"Metric learned from {task.name}",
+        result=learner.result_,
+        X=task.X,
+        constraints=rows,
+        y=task.labels,
+        unlabeled=-1,
+        learner=learner,
+        summary=summary,
+        settings=asked,
+        sample_id=task.sample_id,
+        feature_names=task.feature_names,
+        warnings=task.warnings,
+    )
+    write_report(path, data)

@@ -1,0 +1,120 @@
+"""Before and after: constraints met, nearest neighbours on held-out folds, k-means."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+
+from bregmat.cli.show import SummaryRow
+from bregmat.constraints import Constraints
+
+__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy"]
+
+MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
+
+
+def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray) -> SummaryRow:
+    """How many constraints hold to a relative tolerance of 1e-3."""
+
+    def text(G: np.ndarray) -> str:
+        met = int(rows.satisfied(G).sum())
+        return f"{met:,} ({met / rows.n_constraints:.0%})"
+
+    return (f"constraints met, of {rows.n_constraints:,}", text(before), text(after))
+
+
+def neighbours_accuracy(
+    fit: Callable[[np.ndarray], Any],
+    X: np.ndarray,
+    labels: np.ndarray,
+    *,
+    n_neighbors: int = 4,
+    n_folds: int = 5,
+    n_repeats: int = 1,
+    random_state: int = 0,
+    on_fold: Callable[[int, int], Any] | None = None,
+) -> SummaryRow:
+    """Accuracy of k-nearest-neighbours on held-out folds, with the points as they are and with a metric per fold.
+
+    Parameters
+    ----------
+    fit : callable
+        Gets the row numbers of the training part, gives something with `transform`.
+    X : ndarray of shape (n, d)
+    labels : ndarray of shape (n,)
+        Class numbers; rows with -1 take part in no fold.
+    on_fold : callable, optional
+        Told the number of the fold that begins and how many there are.
+    """
+    rows = np.flatnonzero(labels >= 0)
+    n_folds = min(n_folds, int(np.bincount(labels[rows]).min()))
+    if n_folds < 2:
+        return (f"{n_neighbors}-NN accuracy: a class has only one labelled point", None, None)
+    folds = RepeatedStratifiedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
+    before, after = [], []
+    for k, (training, test) in enumerate(folds.split(rows, labels[rows])):
+        if on_fold is not None:
+            on_fold(k + 1, n_folds * n_repeats)
+        training, test = rows[training], rows[test]
+        nearest = KNeighborsClassifier(min(n_neighbors, len(training)))
+        before.append(nearest.fit(X[training], labels[training]).score(X[test], labels[test]))
+        metric = fit(training)
+        nearest.fit(metric.transform(X[training]), labels[training])
+        after.append(nearest.score(metric.transform(X[test]), labels[test]))
+    name = f"{n_neighbors}-NN accuracy, {f'{n_repeats} x ' if n_repeats > 1 else ''}{n_folds}-fold"
+    return (name, float(np.mean(before)), float(np.mean(after)))
+
+
+def k_means_nmi(before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
+    """Normalised mutual information of k-means (k classes, ten starts) with the labels, on the points learned from."""
+    rows = np.flatnonzero(labels >= 0)
+    if len(rows) > MOST_CLUSTERED:
+        rows = np.sort(np.random.default_rng(random_state).choice(rows, MOST_CLUSTERED, replace=False))
+    k = int(labels.max()) + 1
+
+    def nmi(G: np.ndarray) -> float:
+        clusters = KMeans(k, n_init=10, random_state=random_state).fit_predict(G[rows])
+        return float(normalized_mutual_info_score(labels[rows], clusters))
+
+    return ("k-means NMI, same points", nmi(before), nmi(after))
+
+
+def best_slack_weight(
+    learner: Any,
+    X: np.ndarray,
+    labels: np.ndarray,
+    *,
+    weights: tuple[float, ...],
+    given: Constraints | None = None,
+    row_numbers: np.ndarray | None = None,
+    n_neighbors: int = 4,
+    n_folds: int = 3,
+    random_state: int = 0,
+) -> float:
+    """The slack weight with the best k-nearest-neighbour accuracy in a cross-validated grid search.
+
+    `given` names values of `row_numbers` (default 0, 1, 2, ...). With equal accuracies the smallest weight
+    wins: it stays nearest to the prior.
+    """
+    known = labels >= 0
+    n_folds = max(2, min(n_folds, int(np.bincount(labels[known]).min())))
+    grid = GridSearchCV(
+        Pipeline([("metric", learner), ("nearest", KNeighborsClassifier(n_neighbors))]),
+        {"metric__slack_weight": sorted(weights)},
+        cv=StratifiedKFold(n_folds, shuffle=True, random_state=random_state),
+        error_score=np.nan,
+    )
+    extra = {}
+    if given is not None:
+        names = np.arange(len(X)) if row_numbers is None else row_numbers
+        extra = {"metric__constraints": given, "metric__sample_id": names[known]}
+    with warnings.catch_warnings():  # a weight that is too heavy to converge or to solve loses, without a word
+        warnings.simplefilter("ignore")
+        grid.fit(X[known], labels[known], **extra)
+    return float(grid.best_params_["metric__slack_weight"])

@@ -1,0 +1,210 @@
+"""What the commands print: tables, progress, messages. Results go to standard output, all else to standard error."""
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bregmat._html import certificate_rows, name_of, number, seconds
+
+__all__ = [
+    "ExitCode",
+    "Progress",
+    "bad_input",
+    "certificate_table",
+    "collected_warnings",
+    "exit_code",
+    "fail",
+    "interruptible",
+    "name_value_table",
+    "note",
+    "stderr",
+    "stdout",
+    "summary_table",
+    "working",
+]
+
+SummaryRow = tuple[str, Any, Any]
+
+
+class ExitCode:
+    """Exit codes of every command."""
+
+    SOLVED = 0
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NOT_CONVERGED = 4
+    INTERRUPTED = 130
+
+
+def stdout() -> Console:
+    """A console made when it is needed, so that redirected streams are honoured."""
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str, *, style: str = "dim") -> None:
+    """One line on standard error."""
+    stderr().print(escape(text), style=style, soft_wrap=True)
+
+
+def fail(text: str, code: int = ExitCode.BAD_INPUT) -> typer.Exit:
+    """Print an error and give the exception that ends the command: ``raise fail(...)``."""
+    stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Turn the library's errors about arguments and files into one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise fail(str(error)) from error
+
+
+class _Stop(BaseException):
+    """Ctrl-C, in a form that no solver takes for itself."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C inside ends the whole block with `KeyboardInterrupt`, not only the solver's run of the moment.
+
+    A solver that is interrupted gives its best iterate; a search over many runs would go on with the next.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise _Stop
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except _Stop:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Texts of the warnings raised inside, each once, in order."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    texts += dict.fromkeys(str(warning.message) for warning in caught)
+
+
+def exit_code(result: Any) -> int:
+    """The exit code a result stands for."""
+    status, reason = name_of(result.status), name_of(result.exit_reason)
+    if status == "INFEASIBLE":
+        return ExitCode.INFEASIBLE
+    if reason == "INTERRUPTED":
+        return ExitCode.INTERRUPTED
+    if status == "OPTIMAL" or (status == "FEASIBLE" and reason in ("TOLERANCE", "CERTIFICATE")):
+        return ExitCode.SOLVED
+    return ExitCode.NOT_CONVERGED
+
+
+def summary_table(rows: Iterable[SummaryRow]) -> Table:
+    """What was measured, before and after learning."""
+    table = Table()
+    table.add_column("")
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right", style="bold")
+    for name, before, after in rows:
+        table.add_row(escape(name), _cell(before), _cell(after))
+    return table
+
+
+def certificate_table(result: Any) -> Table:
+    """Status, objective, dual bound, gap, violation, iterations, time."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in certificate_rows(result):
+        table.add_row(escape(name), escape(value))
+    return table
+
+
+def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
+    """Two columns."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(escape(name), escape(number(value)))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float) and 0 <= value <= 1:
+        return f"{value:.3f}"
+    return escape(number(value))
+
+
+@contextmanager
+def working(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Gives a function that says what is being done; its line is kept up to date on a terminal and absent elsewhere."""
+    console = stderr()
+    if quiet or not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(escape(text))
+
+
+class Progress:
+    """Callback of the solvers: shows gap and violation once a run takes longer than a second.
+
+    On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
+    """
+
+    def __init__(self, what: str, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._quiet, self._clock = what, quiet, clock
+        self._console = stderr()
+        self._status: Any = None
+        self._next = 1.0 if self._console.is_terminal else 10.0
+        self._start = clock()
+
+    def __enter__(self) -> "Progress":
+        self._start = self._clock()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, record: Any) -> None:
+        elapsed = self._clock() - self._start
+        if self._quiet or elapsed < self._next:
+            return
+        text = (
+            f"{self._what}: iteration {record.iteration}, gap {number(record.gap, 3)}, "
+            f"violation {number(record.violation, 3)}, {seconds(elapsed)}"
+        )
+        if not self._console.is_terminal:
+            self._next = elapsed + 10.0
+            self._console.print(escape(text), soft_wrap=True)
+            return
+        self._next = elapsed + 0.1
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(escape(text) + "  [dim](Ctrl-C keeps the best so far)[/]")

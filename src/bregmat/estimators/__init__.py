@@ -1,0 +1,5 @@
+"""scikit-learn estimators."""
+
+from bregmat.estimators.metric import MetricLearner
+
+__all__ = ["MetricLearner"]

@@ -1,0 +1,63 @@
+"""Estimators as plain values and arrays, for files (``bregmat.save``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregmat.constraints import Constraints
+
+_COLUMNS = ("relation", "index", "bound", "sense", "weight")
+
+
+def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Hyper-parameters as plain values and arrays.
+
+    Library objects with a name become that name. Callbacks and random generators are not kept: None.
+    """
+    meta: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in params.items():
+        if name == "callback" or isinstance(value, np.random.Generator | np.random.RandomState):
+            meta[name] = None
+        elif name in ("divergence", "loss") and hasattr(value, "name"):
+            meta[name] = value.name
+        elif name == "prior" and not isinstance(value, str):
+            arrays["params.prior"] = np.asarray(value, dtype=float)
+        else:
+            meta[name] = value
+    return meta, arrays
+
+
+def parameters_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Inverse of :func:`parameters_state`."""
+    return {**meta, **{name.removeprefix("params."): a for name, a in arrays.items() if name.startswith("params.")}}
+
+
+def constraints_state(constraints: Constraints) -> dict[str, np.ndarray] | None:
+    """Columns as arrays; None for rows with matrices of their own or with names that are not plain."""
+    ids = constraints.ids
+    if constraints.matrices or (ids is not None and ids.dtype.kind == "O"):
+        return None
+    arrays = {f"constraints.{name}": getattr(constraints, name) for name in _COLUMNS}
+    return arrays if ids is None else {**arrays, "constraints.ids": ids}
+
+
+def constraints_restored(arrays: dict[str, np.ndarray]) -> Constraints | None:
+    """Inverse of :func:`constraints_state`."""
+    if "constraints.relation" not in arrays:
+        return None
+    columns = {name: arrays[f"constraints.{name}"] for name in _COLUMNS}
+    return Constraints(**columns, ids=arrays.get("constraints.ids"))
+
+
+def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every name with ``prefix.`` before it."""
+    return {f"{prefix}.{name}": a for name, a in arrays.items()}
+
+
+def unprefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that :func:`prefixed` named."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}

@@ -1,0 +1,133 @@
+"""Proofs that hard rows contradict each other (Farkas for the cone).
+
+Weights ``y`` of the right signs with ``A*(y)`` positive semidefinite and ``y . b < 0``: a matrix M >= 0 that meets the rows would
+have ``0 <= <A*(y), M> <= y . b < 0``. Numerically every such M has ``tr M >= -y.b / max(0, -lambda_min A*(y))``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat.certificates import clip_dual
+from bregmat.linalg import eigh, eigvalsh, symmetrize
+from bregmat.operators import Operator
+from bregmat.problems import NearestMatrix
+
+BEYOND = 1e7  # a proof may leave open only matrices whose trace is this many times the prior's
+
+
+@dataclass(frozen=True, eq=False)
+class InfeasibilityProof:
+    """Weights that prove that no matrix meets all hard rows, and the rows that carry them."""
+
+    dual: np.ndarray
+    rows: np.ndarray
+
+
+def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof | None:
+    """A proof from (growing) multipliers, or None.
+
+    Tries them normalised, from the few largest to all, as they are and mended (:func:`_ray`); then drops rows that the
+    proof does not need.
+    """
+    mu = np.where(problem.losses.hard, clip_dual(problem, mu), 0.0)
+    weight = np.abs(mu * problem.unit)
+    top = float(weight.max(initial=0.0))
+    if not np.isfinite(top) or top == 0:
+        return None
+    for threshold in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
+        y = np.where(weight > threshold * top, mu, 0.0) / top
+        proof = _checked(problem, y) or _ray(problem, y)
+        if proof is not None:
+            return _pruned(problem, proof)
+    return None
+
+
+def singular_rows(problem: NearestMatrix) -> InfeasibilityProof | None:
+    """Hard rows that only a singular matrix meets (a value <= 0 of a PSD row), where the divergence admits none."""
+    L = problem.losses
+    if not problem.divergence.is_congruence_invariant:
+        return None
+    for row in np.flatnonzero(L.hard & (L.bound == 0) & (L.sense >= 0)):
+        y = np.zeros(problem.c)
+        y[row] = 1.0
+        proof = _checked(problem, y)
+        if proof is not None:
+            return proof
+    return None
+
+
+def _pruned(problem: NearestMatrix, proof: InfeasibilityProof, most: int = 60) -> InfeasibilityProof:
+    """The proof without the rows it does not need, weakest first; each removal is proven again."""
+    order = np.flatnonzero(proof.dual)
+    order = order[np.argsort(np.abs(proof.dual * problem.unit)[order])][:most]
+    for row in order:
+        y = proof.dual.copy()
+        y[row] = 0.0
+        proof = _checked(problem, y) or _ray(problem, y) or _balanced(problem, y) or proof
+    return proof
+
+
+def _row_norms(op: Operator) -> np.ndarray:
+    """Frobenius norm of each A_i."""
+    return np.linalg.norm(op.features(None), axis=1)
+
+
+def _balanced(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+    """A proof with ``A*(y) = 0`` on the rows of y: rows that cancel each other, such as a cycle of comparisons."""
+    rows = np.flatnonzero(y)
+    if not 1 < len(rows) <= 50:
+        return None
+    X = problem.operator.restrict(rows).features(None)
+    X = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
+    null = eigh(X @ X.T)[1][:, 0] / np.maximum(_row_norms(problem.operator.restrict(rows)), 1e-300)
+    null *= np.sign(null @ y[rows])
+    if (problem.losses.sense[rows] * null < 0).any():
+        return None
+    candidate = np.zeros_like(y)
+    candidate[rows] = null
+    return _checked(problem, candidate)
+
+
+def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+    """Mend weights: drop negative ones outside the range of the positive part, shrink the others until the sum is PSD."""
+    op = problem.operator
+    plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
+    if not minus.any() or not plus.any():
+        return None
+    values, V = eigh(symmetrize(op.adjoint(plus)))
+    keep = values > 1e-9 * max(values[-1], 1e-300)
+    if not keep.any():
+        return None
+    rows = np.flatnonzero(minus)
+    outside = V[:, ~keep]
+    if outside.shape[1]:
+        chosen = op.restrict(rows)
+        part = _row_norms(chosen.congruence(outside))
+        minus[rows[part > 1e-12 * np.maximum(_row_norms(chosen), 1e-300)]] = 0.0
+        if not minus.any():
+            return None
+    root = V[:, keep] / np.sqrt(values[keep])
+    top = float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1])
+    return _checked(problem, plus + min(1.0, (1 - 1e-12) / max(top, 1e-300)) * minus)
+
+
+def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+    """Accept weights only if they prove it in spite of rounding."""
+    rows = np.flatnonzero(y)
+    if len(rows) == 0:
+        return None
+    b = problem.losses.bound[rows]
+    total, size = float(y[rows] @ b), float(np.abs(y[rows]) @ np.abs(b))
+    values = eigvalsh(symmetrize(problem.operator.restrict(rows).adjoint(y[rows])))
+    noise = 4.0 * len(values) * np.finfo(float).eps * float(np.abs(values).max())
+    if problem.divergence.is_congruence_invariant and total <= 0 and values[0] >= -noise and values[-1] > 1e3 * noise and size == 0:
+        return InfeasibilityProof(y, rows)  # <A*(y), M> <= 0 for A*(y) >= 0, nonzero: M would be singular
+    if not total < -1e-12 * size:
+        return None
+    open_trace = -total / max(-float(values[0]), noise, 1e-300)
+    if open_trace < BEYOND * max(float(np.abs(problem.prior).sum()), 1e-300):
+        return None
+    return InfeasibilityProof(y, rows)

@@ -1,0 +1,21 @@
+"""Files in and out: models, points, constraints. Nothing here ever unpickles."""
+
+from bregmat.io.models import ModelFileError, load, read_manifest, save
+from bregmat.io.pairs import parse_sample_ids, read_constraints, write_constraints
+from bregmat.io.paths import atomic_write, check_writable
+from bregmat.io.points import Points, read_points, write_points
+
+__all__ = [
+    "ModelFileError",
+    "Points",
+    "atomic_write",
+    "check_writable",
+    "load",
+    "parse_sample_ids",
+    "read_constraints",
+    "read_manifest",
+    "read_points",
+    "save",
+    "write_constraints",
+    "write_points",
+]

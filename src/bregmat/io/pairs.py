@@ -1,0 +1,252 @@
+"""Constraints from .csv and .parquet, and back: columns relation, i, j, k, l, bound, sense, weight."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat.constraints import RELATIONS, SENSES, Constraints
+from bregmat.io.paths import atomic_write
+from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
+
+__all__ = ["parse_sample_ids", "read_constraints", "write_constraints"]
+
+COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
+_SAMPLES = ("i", "j", "k", "l")
+_N_SAMPLES = {
+    "sq_distance": 2,
+    "similarity": 2,
+    "comparison": 4,
+    "similarity_comparison": 4,
+    "diagonal": 1,
+    "trace": 0,
+}
+_DEFAULT_SENSE = {"comparison": "<=", "similarity_comparison": "<=", "diagonal": "==", "trace": "=="}
+_DEFAULT_BOUND = ("comparison", "similarity_comparison")
+_NEVER_NEGATIVE = ("sq_distance", "diagonal", "trace")
+
+
+def parse_sample_ids(values: Any) -> np.ndarray:
+    """Sample ids from text: integers if all are written as such ("7", not "007" or "7.0"), strings otherwise."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and (array == np.rint(array)).all():
+        return array.astype(np.int64)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    words = array.astype(str)
+    try:
+        numbers = words.astype(np.int64)
+    except (ValueError, OverflowError):
+        return words
+    return numbers if (numbers.astype(str) == words).all() else words
+
+
+def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) -> Constraints:
+    """Read constraints from a file.
+
+    Parameters
+    ----------
+    path : path
+        .csv with a header line, or .parquet. Columns: `relation` (sq_distance, similarity, comparison,
+        similarity_comparison, diagonal, trace), the samples `i`, `j`, `k`, `l` as far as the relation has them,
+        `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row hard). `bound` of a
+        comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0). `sense` may
+        be left empty for comparisons ("<="), diagonal and trace ("==").
+    id_type : {None, int, str}
+        What sample ids are. None: integers where all of them are written as such, strings otherwise.
+
+    Returns
+    -------
+    Constraints
+        Rows in the order of the file.
+
+    Raises
+    ------
+    ValueError
+        Unknown column or relation, a missing or superfluous cell, i == j, a bound no matrix can meet; with file and
+        line (row for .parquet).
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    lines: list[int] | None = None
+    if suffix == ".csv":
+        header, cells, lines = read_csv(path, has_header=True)
+        table = {name: np.array(column) for name, column in zip(header or (), cells)}
+    elif suffix == ".parquet":
+        table = {name: _as_text(column) for name, column in read_parquet(path).items()}
+    else:
+        raise ValueError(
+            f"{path}: cannot read constraints from {suffix or 'a file without ending'}; use .csv or .parquet"
+        )
+    if unknown := [name for name in table if name not in COLUMNS]:
+        raise ValueError(
+            f"{path}{', line 1' if lines else ''}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}"
+        )
+    if missing := [name for name in ("relation", "bound", "sense") if name not in table]:
+        raise ValueError(
+            f"{path}{', line 1' if lines else ''}: no column {missing[0]!r}; needed: relation, bound, sense"
+        )
+    n = len(table["relation"])
+    rows = _Rows(path, lines, {name: table.get(name, np.full(n, "")) for name in COLUMNS})
+    return rows.constraints(id_type)
+
+
+def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None:
+    """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise ValueError(
+            f"{path}: cannot write constraints to {suffix or 'a file without ending'}; use .csv or .parquet"
+        )
+    relation = np.array(RELATIONS)[constraints.relation]
+    if (linear := np.flatnonzero(relation == "linear")).size:
+        raise ValueError(
+            f"constraints of the relation 'linear' have no column form; rows {linear[:5].tolist()} are linear"
+        )
+    symbols = {code: symbol for symbol, code in SENSES.items()}
+    columns: dict[str, Any] = {"relation": relation.tolist()}
+    for k, name in enumerate(_SAMPLES):
+        index = constraints.index[:, k]
+        if constraints.ids is None:
+            columns[name] = [str(i) if i >= 0 else "" for i in index.tolist()]
+        else:
+            ids = constraints.ids.tolist()
+            columns[name] = [str(ids[i]) if i >= 0 else "" for i in index.tolist()]
+    columns["bound"] = constraints.bound.tolist()
+    columns["sense"] = [symbols[code] for code in constraints.sense.tolist()]
+    columns["weight"] = constraints.weight.tolist()
+    with atomic_write(path) as handle:
+        if suffix == ".csv":
+            write_csv(handle, list(columns), list(columns.values()))
+        else:
+            write_parquet(handle, columns)
+
+
+def _as_text(column: np.ndarray) -> np.ndarray:
+    """A parquet column as the text a .csv would hold; missing numbers become empty."""
+    if column.dtype.kind == "f":
+        whole = np.isfinite(column) & (column == np.rint(column)) & (np.abs(column) < 2**53)
+        return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(column, whole)])
+    return column.astype(str)
+
+
+class _Rows:
+    """The cells of a constraints file, checked column by column; every message names the line."""
+
+    def __init__(self, path: Path, lines: list[int] | None, table: dict[str, np.ndarray]) -> None:
+        self.path, self.lines, self.table = path, lines, table
+        self.n = len(table["relation"])
+
+    def constraints(self, id_type: type | None) -> Constraints:
+        names, code = np.unique(self.table["relation"], return_inverse=True)
+        for k, name in enumerate(names):
+            if name not in _N_SAMPLES:
+                known = ", ".join(_N_SAMPLES)
+                extra = "; matrices cannot be given in a table" if name == "linear" else ""
+                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {known}{extra}")
+        n_samples = np.array([_N_SAMPLES[name] for name in names])[code]
+        index, ids = self._samples(n_samples, id_type)
+        never_negative = np.isin(names, _NEVER_NEGATIVE)[code]
+        bound = self._bound(np.isin(names, _DEFAULT_BOUND)[code])
+        self._wrong(
+            never_negative & (bound < 0), "bound {bound} is negative; no positive semidefinite matrix can meet it"
+        )
+        return Constraints(
+            relation=np.array([RELATIONS.index(name) for name in names], dtype=np.int8)[code],
+            index=index,
+            bound=bound,
+            sense=self._sense(np.array([_DEFAULT_SENSE.get(str(name), "") for name in names])[code]),
+            weight=self._weight(),
+            ids=ids,
+        )
+
+    def _wrong(self, bad: Any, message: str) -> None:
+        """Raise for the first bad row; the message may name cells of that row in braces."""
+        rows = np.flatnonzero(bad)
+        if not rows.size:
+            return
+        row = int(rows[0])
+        where = f"line {self.lines[row]}" if self.lines is not None else f"row {row}"
+        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
+        for name, column in self.table.items():
+            message = message.replace(f"{{{name}}}", repr(str(column[row])))
+        raise ValueError(f"{self.path}, {where}: {message}{more}")
+
+    def _samples(self, n_samples: np.ndarray, id_type: type | None) -> tuple[np.ndarray, np.ndarray | None]:
+        index = np.full((self.n, 4), -1, dtype=np.int64)
+        used = np.arange(4)[None, :] < n_samples[:, None]
+        for k, name in enumerate(_SAMPLES):
+            empty = self.table[name] == ""
+            self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {name!r}, which is empty")
+            self._wrong(~used[:, k] & ~empty, f"{{relation}} takes no sample in column {name!r}, got {{{name}}}")
+        words = [self.table[name][used[:, k]] for k, name in enumerate(_SAMPLES)]
+        if not used.any():
+            return index, None
+        ids = np.concatenate(words)
+        ids = parse_sample_ids(ids) if id_type is None else self._cast(ids, used, id_type)
+        table = None
+        if ids.dtype.kind == "i":
+            codes = ids
+            if (ids < 0).any():
+                negative = np.zeros_like(used)
+                negative.T[used.T] = ids < 0
+                self._wrong(negative.any(axis=1), "sample numbers start at 0; got i={i}, j={j}, k={k}, l={l}")
+        else:
+            table, codes = np.unique(ids, return_inverse=True)
+        index.T[used.T] = codes
+        pairs = (
+            ("i", "j", 0, 1, 2, "sq_distance"),
+            ("i", "j", 0, 1, 4, "comparison"),
+            ("k", "l", 2, 3, 4, "comparison"),
+        )
+        for first, second, a, b, size, relation in pairs:
+            same = (n_samples == size) & (self.table["relation"] == relation) & (index[:, a] == index[:, b])
+            self._wrong(same, f"{first} and {second} must be different samples, both are {{{first}}}")
+        four = n_samples == 4
+        left, right = np.sort(index[:, :2], axis=1), np.sort(index[:, 2:], axis=1)
+        self._wrong(four & (left == right).all(axis=1), "(i, j) and (k, l) must be different pairs")
+        return index, table
+
+    def _cast(self, ids: np.ndarray, used: np.ndarray, id_type: type) -> np.ndarray:
+        if id_type is str:
+            return ids
+        numbers = parse_sample_ids(ids)
+        if numbers.dtype.kind != "i":
+            bad = np.zeros_like(used)
+            bad.T[used.T] = [parse_sample_ids([word]).dtype.kind != "i" for word in ids]
+            self._wrong(bad.any(axis=1), "samples are row numbers here; got i={i}, j={j}, k={k}, l={l}")
+        return numbers
+
+    def _float(self, name: str, default: np.ndarray, message: str) -> np.ndarray:
+        cells = np.where((self.table[name] == "") & (default != ""), default, self.table[name])
+        try:
+            return cells.astype(np.float64)
+        except ValueError:
+            self._wrong(np.array([not _is_float(cell) for cell in cells]), message)
+            raise
+
+    def _bound(self, may_be_empty: np.ndarray) -> np.ndarray:
+        bound = self._float("bound", np.where(may_be_empty, "0", ""), "bound {bound} is not a number")
+        self._wrong(~np.isfinite(bound), "bound {bound} is not finite")
+        return bound
+
+    def _weight(self) -> np.ndarray:
+        weight = self._float("weight", np.full(self.n, "1"), "weight {weight} is not a number")
+        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a row hard)")
+        return weight
+
+    def _sense(self, default: np.ndarray) -> np.ndarray:
+        sense = np.where(self.table["sense"] == "", default, self.table["sense"])
+        self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
+        names, code = np.unique(sense, return_inverse=True)
+        return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]
+
+
+def _is_float(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,260 @@
+"""Constraints from class labels: random pairs bounded by percentiles of squared distances (Davis 2007, section 5).
+
+No array grows with the square of the number of points (sampling.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.constraints import Constraints, rows_text
+from bregmat.sampling import PairGroups, draw_pairs, generator, sq_distances, sq_norms
+
+MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
+PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
+FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are looked at, down to this number
+PERCENTILE_WORK = 100_000_000
+
+
+def constraints_from_labels(
+    X: Any,
+    y: Any,
+    n_constraints: int | None = None,
+    *,
+    percentiles: tuple[float, float] = (5, 95),
+    unlabeled: Any = -1,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+) -> Constraints:
+    """Random pairs of labelled points: same class near, different classes far (Davis 2007, section 5).
+
+        same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
+        different class:  sq_distance(i, j) >= l        squared distances between labelled points
+
+    Half of the pairs are of either kind, as far as there are enough. Within a kind every class (every pair of
+    classes) has an equal share, so that rare classes are not drowned by common ones. No pair occurs twice.
+    Bounds are *squared* distances in the units of X.
+
+    Parameters
+    ----------
+    X : array-like or scipy.sparse, shape (n, d)
+        Points, one per row; finite.
+    y : array-like, shape (n,)
+        Labels of any type: strings, integers, booleans, mixed objects. Rows labelled ``unlabeled``, None, NaN or
+        NA take no part.
+    n_constraints : int, optional
+        Number of pairs, at least 1. By default 40 k^2 for k classes, at most 1,000,000. Fewer are returned where the
+        data has no more.
+    percentiles : (float, float)
+        Lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
+        pairs up to 20,000, else of a random 20,000 of them (5,000 to 20,000 above 5,000 columns).
+    unlabeled : object
+        The label that means "not known"; None if only missing values do.
+    random_state : int, Generator, RandomState or None
+        Seed; the same seed gives the same pairs. None draws anew at every call.
+
+    Returns
+    -------
+    Constraints
+        Squared distance rows named by the row numbers of X; same-class pairs first.
+
+    Raises
+    ------
+    ValueError
+        Labels exactly {-1, 1} while ``unlabeled=-1`` (which is meant?), continuous y, NaN or infinity in X, fewer
+        than two labelled rows, or no pair at all whose points differ.
+
+    Notes
+    -----
+    Pairs of identical points are never drawn: for different classes no metric can separate them, for the same
+    class they are met by every metric. Points that agree to 12 digits count as identical.
+
+    Differs from the paper, which draws pairs at random whatever their class: with many classes hardly any pair
+    would then be of the same class. Cost: O(n d) for the checks and O(d) per pair.
+    """
+    points = _points(X)
+    codes = label_codes(y, unlabeled=unlabeled)
+    if len(codes) != points.shape[0]:
+        raise ValueError(f"y has {len(codes)} labels but X has {points.shape[0]} rows.")
+    lower, upper = check_percentiles(percentiles)
+    rng = generator(random_state)
+    rows = np.flatnonzero(codes >= 0)
+    if len(rows) < 2:
+        raise ValueError(
+            f"y must label at least 2 rows to make a pair; {len(rows)} of {len(codes)} rows are labelled "
+            f"(unlabeled={unlabeled!r}, n_samples={len(codes)})."
+        )
+    k = int(codes.max()) + 1
+    if n_constraints is None:
+        n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
+    elif not isinstance(n_constraints, int | np.integer) or isinstance(n_constraints, bool):
+        raise TypeError(f"n_constraints must be an integer or None; got {n_constraints!r}.")
+    elif n_constraints < 1:
+        raise ValueError(f"n_constraints must be at least 1; got {n_constraints}.")
+
+    size = sq_norms(points)
+    near_bound, far_bound = _bounds(points, size, rows, lower, upper, rng)
+    ordered = rows[np.argsort(codes[rows], kind="stable")]
+    sizes = np.bincount(codes[rows])
+    within = PairGroups.within(ordered, sizes)
+    across = PairGroups.across(ordered, sizes)
+    n_same = min(n_constraints // 2 if k > 1 else n_constraints, within.n_pairs)
+    n_same = max(n_same, n_constraints - across.n_pairs)
+    same = draw_pairs(points, size, within, n_same, rng)
+    different = draw_pairs(points, size, across, n_constraints - len(same[0]), rng, lambda i, j: codes[i] != codes[j])
+    parts = []
+    if len(same[0]):
+        parts.append(Constraints.sq_distance(*same, near_bound, "<="))
+    if len(different[0]):
+        parts.append(Constraints.sq_distance(*different, far_bound, ">="))
+    elif k > 1 and n_constraints > len(same[0]):
+        raise ValueError(
+            "y gives different classes to identical points, and no two points of different classes were found that "
+            f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
+        )
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+# ---------------------------------------------------------------------- labels
+def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
+    """Class numbers 0, 1, ... in order of first appearance, -1 for rows without a label; int64, shape (n,).
+
+    Raises ``ValueError`` for labels exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels.
+    """
+    values, missing = _label_array(y)
+    known = values[~missing]
+    if known.dtype.kind == "O" and len(known) and all(_is_number(v) for v in known):
+        known = known.astype(float)
+    if known.dtype.kind == "c":
+        raise ValueError("y must hold class labels; got complex numbers.")
+    if known.dtype.kind == "f":
+        where = np.flatnonzero(~missing)
+        bad = where[~np.isfinite(known)]
+        if len(bad):
+            raise ValueError(f"y contains infinity or a value too large, in {rows_text(bad)}.")
+        bad = where[known != np.rint(known)]
+        if len(bad):
+            raise ValueError(
+                f"y must hold class labels, but it is continuous (y[{bad[0]}] = {values[bad[0]]}; {rows_text(bad)}). "
+                "For distances that are known, use Constraints.sq_distance(i, j, bound, sense)."
+            )
+    match = _matches(known, unlabeled)
+    if (
+        known.dtype.kind in "if"
+        and _is_number(unlabeled)
+        and unlabeled == -1
+        and set(np.unique(known).tolist()) == {-1, 1}
+    ):
+        raise ValueError(
+            "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? "
+            "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
+        )
+    codes = np.full(len(values), -1, dtype=np.int64)
+    rows = np.flatnonzero(~missing)[~match]
+    codes[rows] = _first_appearance(known[~match])
+    return codes
+
+
+def _label_array(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as a 1-D array and the mask of missing values."""
+    values = np.asarray(y)
+    if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
+        values = np.array(y, dtype=object)
+    if values.ndim != 1:
+        raise ValueError(f"y should be a 1d array, one label per row; got shape {values.shape}.")
+    if values.dtype.kind == "O":
+        missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
+    elif values.dtype.kind == "f":
+        missing = np.isnan(values)
+    elif values.dtype.kind in "mM":
+        missing = np.isnat(values)
+    else:
+        missing = np.zeros(len(values), dtype=bool)
+    if isinstance(y, np.ma.MaskedArray):
+        missing = missing | np.ma.getmaskarray(y)
+    return values, missing
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT or pandas.NA (which has no truth value of its own)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and value != value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _matches(labels: np.ndarray, unlabeled: Any) -> np.ndarray:
+    """Where a label equals the "not known" mark; marks of another kind match nothing."""
+    if _is_missing(unlabeled):
+        return np.zeros(len(labels), dtype=bool)
+    if labels.dtype.kind == "O":
+        equal = (type(v) is type(unlabeled) or _is_number(v) and _is_number(unlabeled) for v in labels)
+        return np.fromiter((same and v == unlabeled for same, v in zip(equal, labels)), dtype=bool, count=len(labels))
+    comparable = {
+        "U": isinstance(unlabeled, str),
+        "S": isinstance(unlabeled, bytes),
+        "b": isinstance(unlabeled, bool | np.bool_),
+    }.get(labels.dtype.kind, _is_number(unlabeled))
+    return labels == unlabeled if comparable else np.zeros(len(labels), dtype=bool)
+
+
+def _first_appearance(labels: np.ndarray) -> np.ndarray:
+    """Codes 0, 1, ... in order of first appearance, so that the pairs do not depend on how classes are spelt."""
+    if labels.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        return np.array([seen.setdefault(v, len(seen)) for v in labels], dtype=np.int64)
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+# ---------------------------------------------------------------------- points and bounds
+def _points(X: Any) -> Any:
+    """X as a float array or CSR array, finite."""
+    if sp.issparse(X):
+        points = sp.csr_array(X, dtype=float)
+        owner = np.repeat(np.arange(points.shape[0]), np.diff(points.indptr))
+        bad = np.unique(owner[~np.isfinite(points.data)])
+    else:
+        points = np.asarray(X)
+        if points.dtype.kind == "c":
+            raise ValueError("X must be real; got complex data.")
+        try:
+            points = points.astype(float, copy=False)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"X must be numeric: {error}.") from error
+        if points.ndim != 2:
+            raise ValueError(f"X must be 2-dimensional, one point per row; got shape {points.shape}.")
+        bad = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if len(bad):
+        raise ValueError(f"X contains NaN or infinity in {rows_text(bad)}.")
+    return points
+
+
+def check_percentiles(percentiles: Any) -> tuple[float, float]:
+    try:
+        lower, upper = (float(p) for p in percentiles)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
+    if not 0 <= lower <= upper <= 100:
+        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
+    return lower, upper
+
+
+def _bounds(
+    points: Any, size: np.ndarray, rows: np.ndarray, lower: float, upper: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Percentiles of the positive squared distances between the given rows: a bound of 0 would have no slack."""
+    pairs = PairGroups.within(rows, np.array([len(rows)]))
+    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
+    i, j = draw_pairs(points, size, pairs, min(pairs.n_pairs, enough), rng)
+    if len(i) == 0:
+        raise ValueError(f"no two labelled points of X were found to differ: see {rows_text(rows)}.")
+    near, far = np.percentile(sq_distances(points, i, j), [lower, upper])
+    return float(near), float(far)

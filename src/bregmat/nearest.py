@@ -1,0 +1,259 @@
+"""Nearness problems: build the problem, read its facts, choose the solver, return the certified result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregmat.certificates import Certificate
+from bregmat.constraints import Constraints
+from bregmat.coordinates import Coordinates, Factor, kernel_coordinates, metric_coordinates
+from bregmat.divergences import as_divergence
+from bregmat.problems import NearestMatrix, build_problem
+from bregmat.result import ExitReason, Record, Result, Status
+from bregmat.solve import Outcome, Solver, solve
+try:  # TEMPORARY until the helpers' files exist
+    from bregmat.solvers.dual_newton import DualNewton
+except ImportError:
+    DualNewton = MirrorNewton = None
+try:
+    from bregmat.solvers.interior_point import InteriorPoint
+except ImportError:
+    InteriorPoint = None
+from bregmat.solvers.mirror_newton import MirrorNewton
+
+SOLVERS: dict[str, type] = {cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint) if cls is not None}
+MAX_ITER = 200
+
+__all__ = ["Factor", "nearest_kernel", "nearest_metric"]
+
+
+def nearest_kernel(
+    prior: Any,
+    constraints: Constraints,
+    *,
+    divergence: Any = "logdet",
+    loss: Any = None,
+    slack_weight: Any = np.inf,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    warm_start: Result | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> Result:
+    """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
+
+    ``minimize D(K, K0) + sum_i loss_i(<A_i, K>)`` over ``K >= 0`` (Kulis 2009, sections 3 and 6).
+
+    Parameters
+    ----------
+    prior : array-like, shape (n, n), or Factor
+        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps its
+        range space (always for a factor and for LogDet and von Neumann).
+    constraints : Constraints
+        Rows on samples 0 ... n-1. Distances are squared.
+    divergence : {"logdet", "vonneumann", "frobenius"} or object
+    loss : None, Squared() or SquaredHinge()
+        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22).
+    slack_weight : float or array-like, shape (c,)
+        The papers' gamma; positive, dimensionless; inf makes rows hard.
+    solver : {"auto", "mirror_newton", "dual_newton", "interior_point"} or object
+    tol : float
+        Relative duality gap at which the result is called optimal.
+    max_iter : int, optional
+        Limit on Newton steps (200).
+    max_seconds : float, optional
+        Limit on wall time.
+    warm_start : Result, optional
+        An earlier result; its dual weights are reused, new rows at the end start at 0.
+    callback : callable, optional
+        Called once per iteration with a Record; returning True stops.
+
+    Returns
+    -------
+    Result
+        With status, gap and violation that hold for the returned matrix.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that make no problem; numerical outcomes never raise.
+    """
+    D = as_divergence(divergence)
+    coordinates = kernel_coordinates(prior, D)
+    return _nearest(
+        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
+    )
+
+
+def nearest_metric(
+    X: Any,
+    constraints: Constraints,
+    *,
+    prior: Any = None,
+    divergence: Any = "logdet",
+    loss: Any = None,
+    slack_weight: Any = np.inf,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    warm_start: Result | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> Result:
+    """The Mahalanobis matrix nearest to a prior that meets bounds on squared distances of data.
+
+    ``minimize D(W, W0) + sum_i loss_i(<A_i, X W X'>)`` over ``W >= 0`` (Davis 2007).
+
+    Parameters
+    ----------
+    X : array-like or scipy.sparse, shape (n, d)
+        Data, one sample per row.
+    constraints : Constraints
+        Rows on samples 0 ... n-1. Distances are squared.
+    prior : array-like, shape (d, d), optional
+        PSD matrix ``W0``; None is the identity. A d x d matrix is never formed for the identity when the touched points
+        span fewer dimensions.
+    divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
+        As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
+
+    Returns
+    -------
+    Result
+        ``result.transform(X)`` maps data so that squared Euclidean distances are the learned ones.
+    """
+    D = as_divergence(divergence)
+    coordinates = metric_coordinates(X, prior, D)
+    return _nearest(
+        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
+    )
+
+
+def _nearest(
+    coordinates: Coordinates,
+    constraints: Constraints,
+    divergence: Any,
+    loss: Any,
+    slack_weight: Any,
+    solver: Any,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    warm_start: Result | None,
+    callback: Callable[[Record], Any] | None,
+) -> Result:
+    clock = time.perf_counter()
+    _check_options(constraints, tol, max_iter, max_seconds, warm_start)
+    constraints = constraints.locate(None, n=coordinates.base.shape[0])[0]
+    coordinates, operator = coordinates.bind(constraints)
+    problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
+    start = None
+    if warm_start is not None:
+        mu = np.zeros(problem.c)
+        mu[: len(warm_start.dual)] = warm_start.dual
+        start = replace(warm_start.certificate, dual=mu)
+    limit = MAX_ITER if max_iter is None else max_iter
+    outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
+    return Result(
+        status=outcome.status,
+        exit_reason=outcome.exit_reason,
+        certificate=outcome.certificate,
+        coordinates=coordinates,
+        tol=tol,
+        n_iter=outcome.n_iter,
+        seconds=time.perf_counter() - clock,
+        history=outcome.history,
+        solver=outcome.solver,
+        conflict=outcome.conflict,
+        violation=problem.violation(outcome.certificate.values),
+    )
+
+
+def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:
+    if not isinstance(constraints, Constraints):
+        raise TypeError(f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}.")
+    if not (isinstance(tol, int | float) and tol > 0):
+        raise ValueError(f"tol must be a positive number; got {tol!r}.")
+    if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
+        raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"max_seconds must be None or positive; got {max_seconds!r}.")
+    if warm_start is not None:
+        if not isinstance(warm_start, Result):
+            raise TypeError(f"warm_start must be an earlier Result; got {type(warm_start).__name__}.")
+        if len(warm_start.dual) > constraints.n_constraints:
+            raise ValueError(
+                f"warm_start has {len(warm_start.dual)} rows but there are {constraints.n_constraints} constraints; new rows go to the end."
+            )
+
+
+def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver, int]]:
+    """Solvers to try in order, each with its share of the iterations."""
+    if not isinstance(solver, str):
+        if not all(hasattr(solver, name) for name in ("check", "init", "step")):
+            raise TypeError(f"solver must be a string or an object with check, init and step; got {solver!r}.")
+        return [(solver, limit)]
+    if solver != "auto":
+        if solver not in SOLVERS:
+            raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
+        return [(SOLVERS[solver](), limit)]
+    if problem.losses.has_hard:
+        return [(DualNewton(), limit)]
+    if not problem.divergence.keeps_range:
+        return [(DualNewton(), min(limit, 60)), (MirrorNewton(), limit)]
+    if DualNewton is None or InteriorPoint is None:
+        return [(MirrorNewton(), limit)]
+    return [(MirrorNewton(), min(limit, 40)), (DualNewton(), min(limit, 40)), (InteriorPoint(), limit)]
+
+
+def _run(
+    problem: NearestMatrix,
+    plan: list[tuple[Solver, int]],
+    tol: float,
+    limit: int,
+    max_seconds: float | None,
+    start: Certificate | None,
+    callback: Callable[[Record], Any] | None,
+) -> Outcome:
+    """Try the planned solvers until one is done; keep the best certificate and one history."""
+    best: Outcome | None = None
+    clock = time.perf_counter()
+    used = 0
+    for solver, share in plan:
+        left = limit - used
+        if best is not None and left <= 0:
+            break
+        seconds = None if max_seconds is None else max(1e-9, max_seconds - (time.perf_counter() - clock))
+        passed = time.perf_counter() - clock
+        offset = used
+
+        def shifted(record: Record, offset: int = offset, passed: float = passed) -> Any:
+            return callback(replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed))
+
+        outcome = solve(
+            problem,
+            solver,
+            tol=tol,
+            max_iter=min(share, left),
+            max_seconds=seconds,
+            start=start,
+            callback=None if callback is None else shifted,
+        )
+        used += outcome.n_iter
+        if best is not None:
+            moved = [replace(r, iteration=r.iteration + offset, seconds=r.seconds + passed) for r in outcome.history]
+            outcome = replace(outcome, history=best.history + moved, n_iter=used, solver=f"{best.solver} + {outcome.solver}")
+            if not outcome.certificate.gap <= best.certificate.gap and outcome.status is not Status.INFEASIBLE:
+                outcome = replace(outcome, certificate=best.certificate, status=best.status)
+        best = outcome
+        if outcome.status in (Status.OPTIMAL, Status.INFEASIBLE) or outcome.exit_reason in (
+            ExitReason.INTERRUPTED,
+            ExitReason.TIME,
+        ):
+            break
+    return best

@@ -1,0 +1,19 @@
+"""Pictures of what was learned; scikit-learn's Display convention, Matplotlib imported on first use.
+
+Every class has ``from_estimator`` / ``from_result`` / ``from_data``, which compute and draw, and ``plot(ax=None)``,
+which draws again; ``ax_`` and ``figure_`` hold the Matplotlib objects.
+"""
+
+from bregmat.plots.convergence import ConvergenceDisplay
+from bregmat.plots.embedding import EmbeddingDisplay
+from bregmat.plots.pairs import PairDistanceDisplay
+from bregmat.plots.spectrum import SpectrumDisplay
+from bregmat.plots.violation import ViolationDisplay
+
+__all__ = [
+    "ConvergenceDisplay",
+    "EmbeddingDisplay",
+    "PairDistanceDisplay",
+    "SpectrumDisplay",
+    "ViolationDisplay",
+]

@@ -1,0 +1,123 @@
+"""What the displays share: colours, panels, axes without chartjunk, rows sampled from large data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+# Okabe and Ito: told apart with every common colour-vision deficiency, on white and on dark grey.
+SIMILAR, DISSIMILAR, EQUAL, NEUTRAL = "#0072B2", "#D55E00", "#009E73", "#8A8F98"
+_UP_TO_SEVEN = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#BFB01A")
+# Petroff (2021), ten colours optimised for the same purpose.
+_UP_TO_TEN = (
+    "#3F90DA", "#FFA90E", "#BD1F01", "#94A4A2", "#832DB6", "#A96B59", "#E76300", "#B9AC70", "#717581", "#92DADD",
+)  # fmt: skip
+PAPER = "#FFFFFE"  # the halo of names: white, but a white of its own, which a report turns into the colour of its page
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+
+
+def class_colors(n_classes: int) -> tuple[str, ...]:
+    """Colours of 1 to 10 classes."""
+    return _UP_TO_SEVEN[:n_classes] if n_classes <= len(_UP_TO_SEVEN) else _UP_TO_TEN[:n_classes]
+
+
+def panels(ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[np.object_]:
+    """Axes to draw in, flat: a new figure's, the caller's, or the caller's single axes cut into `shape`."""
+    n_panels = shape[0] * shape[1]
+    if ax is None:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError("pictures need Matplotlib: pip install 'bregmat[plot]'") from error
+        figure, axes = plt.subplots(*shape, figsize=figsize, layout="constrained", squeeze=False, **subplots)
+        return axes.ravel()
+    given = np.asarray(ax, dtype=object).ravel()
+    if len(given) == n_panels:
+        return given
+    if len(given) != 1:
+        raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(given)}.")
+    outer = given[0]
+    grid = outer.get_subplotspec()
+    if grid is None:
+        raise ValueError(f"ax was not made by subplots, so it cannot be divided; hand over {n_panels} axes.")
+    outer.remove()
+    axes = grid.subgridspec(*shape).subplots(squeeze=False, **subplots)
+    return axes.ravel()
+
+
+def tidy(ax: Axes, *, grid: Literal["x", "y"] | None = None) -> None:
+    """No box around the data, ticks without marks; grid lines along one axis where values are read off."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(length=3)
+    if grid is not None:
+        ax.grid(axis=grid, linewidth=0.6, alpha=0.5)
+        ax.set_axisbelow(True)
+
+
+def log_scale(axis: Any, low: float, high: float) -> None:
+    """Make an axis logarithmic, with plain text at its ticks: 1, 2, 5 and multiples over less than three decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    if low > 0 and high / low < 1e3:
+        subs = (1.0, 2.0, 5.0) if high / low > 5 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=20))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    else:
+        axis.set_major_locator(LogLocator(numticks=8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """A power of ten: 0.01, 1, 100 as they are, else 10⁻⁶."""
+    exponent = round(np.log10(value))
+    if -2 <= exponent <= 3:
+        return f"{value:,.{max(-exponent, 0)}f}"
+    return "10" + str(exponent).translate(_SUPERSCRIPT)
+
+
+def centred_note(ax: Axes, text: str) -> None:
+    """A sentence in place of a picture when there is nothing to draw."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
+
+
+def sample_rows(n: int, most: int, random_state: Any) -> NDArray[np.int64]:
+    """At most `most` of the row numbers 0 ... n - 1, in order."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(random_state).choice(n, size=most, replace=False))
+
+
+def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Rows of an array, sparse matrix or data frame, in the same kind of container."""
+    if len(rows) == X.shape[0]:
+        return X
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    return X[rows]
+
+
+def plain(text: Any, most: int) -> str:
+    """A user's word as Matplotlib shall show it: not as a formula, not hidden from the legend, not too long."""
+    text = " ".join(str(text).split())
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return ("\u200b" + text if text.startswith("_") else text).replace("$", r"\$")
+
+
+def short(value: float) -> str:
+    """A number as one reads it: three digits, thousands with commas, powers of ten for the very large and small."""
+    if value == 0 or not np.isfinite(value):
+        return "0" if value == 0 else str(value)
+    if 1e-3 <= abs(value) < 1e3:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.2e}"

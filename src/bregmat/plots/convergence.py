@@ -1,0 +1,154 @@
+"""How the objective and its proven lower bound met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat._html import number
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_RELATIVE = ("gap", "violation")  # the lines of the lower panel
+FLOOR = 1e-16  # where zero and below is drawn on a logarithmic axis: under float64 rounding
+
+
+class ConvergenceDisplay:
+    """Objective and dual bound above; relative gap and violation, on a logarithmic axis, below.
+
+    Values that a record does not know (NaN) are left out; lines join the known ones.
+
+    Parameters
+    ----------
+    iteration, seconds, objective, dual_bound, gap, violation : ndarray of shape (m,)
+        One entry per record of the solver's history. `gap` and `violation` are relative (dimensionless), `seconds`
+        count from the start.
+    tol : float, optional
+        The tolerance asked for; drawn as a line.
+
+    Attributes
+    ----------
+    ax_ : ndarray of 2 Axes
+    figure_ : Figure
+    lines_ : dict of str to Line2D
+        "objective", "dual_bound", "gap" and, where known, "violation".
+    """
+
+    def __init__(
+        self,
+        iteration: NDArray[np.int64],
+        seconds: NDArray[np.float64],
+        objective: NDArray[np.float64],
+        dual_bound: NDArray[np.float64],
+        gap: NDArray[np.float64],
+        violation: NDArray[np.float64],
+        *,
+        tol: float | None = None,
+    ) -> None:
+        self.iteration, self.seconds = iteration, seconds
+        self.objective, self.dual_bound, self.gap, self.violation = objective, dual_bound, gap, violation
+        self.tol = tol
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> ConvergenceDisplay:
+        """Draw ``estimator.result_``; options as in `from_data`."""
+        return cls.from_result(estimator.result_, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, **options: Any) -> ConvergenceDisplay:
+        """Draw ``result.history`` with ``result.tol``; options as in `from_data`."""
+        return cls.from_data(result.history, **{"tol": result.tol, **options})
+
+    @classmethod
+    def from_data(
+        cls, history: Sequence[Any], *, tol: float | None = None, x: str = "iterations", ax: Any = None
+    ) -> ConvergenceDisplay:
+        """Draw a list of records.
+
+        Parameters
+        ----------
+        history : sequence of Record
+            With iteration, seconds, objective, dual_bound, gap, violation.
+        tol : float, optional
+            Relative gap asked for.
+        x : {"iterations", "seconds"}
+            What the horizontal axis counts.
+        ax : Axes or 2 Axes, optional
+            Where to draw; one axes is divided in two.
+        """
+        if len(history) == 0:
+            raise ValueError("history is empty; there is nothing to draw.")
+        columns = [
+            np.array([getattr(record, name) for record in history], dtype=float)
+            for name in ("iteration", "seconds", "objective", "dual_bound", "gap", "violation")
+        ]
+        return cls(*columns, tol=tol).plot(ax=ax, x=x)
+
+    def plot(self, ax: Any = None, *, x: str = "iterations") -> ConvergenceDisplay:
+        """Draw against "iterations" or "seconds"; `ax` is one axes (divided in two) or two. Returns self."""
+        if x not in ("iterations", "seconds"):
+            raise ValueError(f'x must be "iterations" or "seconds"; got {x!r}.')
+        at = self.iteration if x == "iterations" else self.seconds
+        self.ax_ = panels(ax, (2, 1), (6.4, 5.2), sharex=True)
+        self.figure_ = self.ax_[0].figure
+        upper, lower = self.ax_
+        marker = "o" if len(at) <= 40 else None
+        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.6}
+        self.lines_ = {}
+        for panel, name, label, color, dash in (
+            (upper, "objective", "objective", SIMILAR, "-"),
+            (upper, "dual_bound", "proven lower bound", DISSIMILAR, "--"),
+            (lower, "gap", "relative gap", EQUAL, "-"),
+            (lower, "violation", "largest violation of hard rows", "#CC79A7", ":"),
+        ):
+            values = getattr(self, name)
+            known = np.isfinite(values)
+            if not known.any() or (name == "violation" and not values[known].any()):  # without hard rows it is 0
+                continue
+            shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
+            (self.lines_[name],) = panel.plot(at[known], shown, dash, color=color, label=label, **style)
+        self._scale_objective(upper)
+        upper.set_ylabel("objective")
+        drawn = np.concatenate([[1.0], *(line.get_ydata() for name, line in self.lines_.items() if name in _RELATIVE)])
+        low, high = min(drawn.min(), self.tol or 1.0) / 3, drawn.max() * 3
+        log_scale(lower.yaxis, low, high)
+        lower.set_ylim(low, high)
+        lower.set_ylabel("relative, log scale")
+        lower.set_xlabel("iteration" if x == "iterations" else "seconds")
+        if self.tol is not None:
+            lower.axhline(self.tol, color=EQUAL, linewidth=0.9, alpha=0.7)
+            lower.annotate(
+                f"tolerance {number(self.tol, 3)}", (0.0, self.tol), xycoords=("axes fraction", "data"), xytext=(4, 3),
+                textcoords="offset points", fontsize="small", color=EQUAL,
+            )  # fmt: skip
+        if x == "iterations":
+            lower.xaxis.get_major_locator().set_params(integer=True)
+        for panel in self.ax_:
+            tidy(panel, grid="y")
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(frameon=False)
+            else:
+                panel.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=panel.transAxes)
+        self.figure_.align_ylabels(list(self.ax_))
+        return self
+
+    def _scale_objective(self, panel: Any) -> None:
+        """Logarithmic where the objective falls by decades; either way the far-off early bounds do not flatten it."""
+        objective = self.objective[np.isfinite(self.objective)]
+        bound = self.dual_bound[np.isfinite(self.dual_bound)]
+        if len(objective) == 0 or len(bound) == 0:
+            return
+        last, high = objective[-1], objective.max()
+        if objective.min() > 0 and high > 100 * last:
+            low = max(bound.min(), last / 10)
+            log_scale(panel.yaxis, low, high)
+            panel.set_ylim(low / 1.3, high * 1.3)
+            return
+        reach = max(np.abs(objective - last).max(), 1e-9 * max(1.0, abs(last)))
+        low = max(bound.min(), last - 1.5 * reach)
+        if low > bound.min():
+            panel.set_ylim(low - 0.05 * reach, high + 0.05 * (high - low))

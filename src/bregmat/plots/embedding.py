@@ -1,0 +1,247 @@
+"""Points before and after the learned map, in two dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, class_colors, panels, plain, sample_rows, take_rows, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+    Group = tuple[Any, str, NDArray[np.bool_], str, str]  # label, name, which points, colour, marker
+
+MOST_CLASSES = 10
+COLORS_SUFFICE = 7  # with more classes than this their names stand among the points, too
+
+
+class EmbeddingDisplay:
+    """First two principal components of the points before and after the learned map, coloured by label.
+
+    Both panels have equal units on both axes, so a distance in the picture is the part of the (unsquared) distance that
+    two dimensions can show; the axis labels say how much of the variance that is.
+
+    Parameters
+    ----------
+    before, after : ndarray of shape (m, 2)
+        Coordinates of the drawn points; data units before, learned units after.
+    y : ndarray of shape (m,), optional
+        Label of each drawn point; None or NaN means unlabelled.
+    share_before, share_after : (float, float)
+        Share of the variance along each axis, 0 to 1.
+    rows : ndarray of shape (m,), optional
+        Row numbers of the drawn points in the data.
+    n_points : int, optional
+        Number of points the drawn ones were sampled from.
+
+    Attributes
+    ----------
+    ax_ : ndarray of 2 Axes
+    figure_ : Figure
+    classes_ : list
+        The classes drawn in a colour of their own, in the order of the legend.
+    """
+
+    def __init__(
+        self,
+        before: NDArray[np.float64],
+        after: NDArray[np.float64],
+        *,
+        y: ArrayLike | None = None,
+        share_before: tuple[float, float] = (np.nan, np.nan),
+        share_after: tuple[float, float] = (np.nan, np.nan),
+        rows: NDArray[np.int64] | None = None,
+        n_points: int | None = None,
+    ) -> None:
+        self.before, self.after, self.y = before, after, y
+        self.share_before, self.share_after = share_before, share_after
+        self.rows = np.arange(len(before)) if rows is None else rows
+        self.n_points = len(before) if n_points is None else n_points
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
+        """Draw `X` before and after ``estimator.transform``; options as in `from_data`."""
+        return cls._from_map(estimator.transform, X, y, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
+        """Draw `X` before and after ``result.transform``; options as in `from_data`."""
+        return cls._from_map(result.transform, X, y, **options)
+
+    @classmethod
+    def from_data(
+        cls,
+        before: Any,
+        after: Any,
+        y: ArrayLike | None = None,
+        *,
+        unlabeled: Any = None,
+        max_points: int = 2000,
+        random_state: Any = 0,
+        ax: Any = None,
+    ) -> EmbeddingDisplay:
+        """Draw points whose images are already at hand.
+
+        Parameters
+        ----------
+        before : array or scipy.sparse of shape (n, d)
+            Points in data units.
+        after : array of shape (n, k)
+            The same points after the learned map.
+        y : array of shape (n,), optional
+            Labels, any dtype.
+        unlabeled : scalar, optional
+            The value in `y` that means "no label".
+        max_points : int
+            More points than this are sampled without replacement; the components are those of the sample.
+        random_state : int or Generator
+            Seed of the sample.
+        ax : Axes or 2 Axes, optional
+            Where to draw; one axes is divided in two.
+        """
+        rows = sample_rows(before.shape[0], max_points, random_state)
+        return cls._draw(take_rows(before, rows), take_rows(after, rows), y, rows, before.shape[0], unlabeled, ax)
+
+    @classmethod
+    def _from_map(
+        cls,
+        transform: Any,
+        X: Any,
+        y: ArrayLike | None,
+        *,
+        unlabeled: Any = None,
+        max_points: int = 2000,
+        random_state: Any = 0,
+        ax: Any = None,
+    ) -> EmbeddingDisplay:
+        """As `from_data`; only the sampled points are mapped."""
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        rows = sample_rows(X.shape[0], max_points, random_state)
+        some = take_rows(X, rows)
+        return cls._draw(some, transform(some), y, rows, X.shape[0], unlabeled, ax)
+
+    @classmethod
+    def _draw(
+        cls, before: Any, after: Any, y: Any, rows: NDArray[np.int64], n: int, unlabeled: Any, ax: Any
+    ) -> EmbeddingDisplay:
+        first, share_before = _principal(before)
+        second, share_after = _principal(after)
+        # The sign of a component is arbitrary: choose the one that keeps points on their side of the picture.
+        second = second * np.where((first * second).sum(axis=0) < 0, -1.0, 1.0)
+        if y is not None:
+            y = np.asarray(y)
+            if y.shape != (n,):
+                raise ValueError(f"y must have shape ({n},), one label per point; got {y.shape}.")
+            y = y[rows].astype(object)
+            y[[_is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
+        display = cls(first, second, y=y, share_before=share_before, share_after=share_after, rows=rows, n_points=n)
+        return display.plot(ax=ax)
+
+    def plot(self, ax: Any = None, *, legend: bool = True) -> EmbeddingDisplay:
+        """Draw; `ax` is one axes (divided in two) or two. Returns self."""
+        self.ax_ = panels(ax, (1, 2), (9.0, 4.3))
+        self.figure_ = self.ax_[0].figure
+        groups = self._groups()
+        self.classes_ = [label for label, *_ in groups if label is not None]
+        size = float(np.clip(9000 / max(len(self.before), 1), 9, 36))
+        for panel, points, share, title in zip(
+            self.ax_, (self.before, self.after), (self.share_before, self.share_after), ("before", "after"), strict=True
+        ):
+            for _, name, mask, color, marker in groups:
+                panel.scatter(
+                    *points[mask].T, s=size, c=color, marker=marker, alpha=0.75, linewidths=0, label=name,
+                    rasterized=len(points) > 600,
+                )  # fmt: skip
+            if len(self.classes_) > COLORS_SUFFICE:
+                self._name_classes(panel, points, groups)
+            panel.set_aspect("equal", adjustable="datalim")
+            panel.margins(0.06)
+            panel.locator_params(nbins=5)
+            panel.set_title(title)
+            for axis, part, number in ((panel.xaxis, share[0], "1st"), (panel.yaxis, share[1], "2nd")):
+                digits = 0 if 0.01 <= part <= 0.99 else 1
+                known = f" ({part:.{digits}%} of variance)" if np.isfinite(part) else ""
+                axis.set_label_text(f"{number} component{known}")
+            tidy(panel)
+        if legend and self.y is not None:
+            handles, names = self.ax_[0].get_legend_handles_labels()
+            self.ax_[1].legend(
+                handles,
+                names,
+                loc="center left",
+                bbox_to_anchor=(1.0, 0.5),
+                frameon=False,
+                markerscale=max(1.0, (30 / size) ** 0.5),
+            )
+        return self
+
+    def _name_classes(self, panel: Axes, points: NDArray[np.float64], groups: list[Group]) -> None:
+        """Each class's name at the median of its points, readable over them."""
+        from matplotlib.patheffects import withStroke
+
+        halo = [withStroke(linewidth=4, foreground=PAPER)]
+        for label, name, mask, *_ in groups:
+            if label is not None:
+                x, y = np.median(points[mask], axis=0)
+                panel.text(x, y, name, weight="bold", fontsize=12, ha="center", va="center", path_effects=halo)
+
+    def _groups(self) -> list[Group]:
+        """The groups to draw, grey ones first so that they lie below."""
+        everything = np.ones(len(self.before), dtype=bool)
+        if self.y is None:
+            return [(None, "points", everything, class_colors(1)[0], MARKERS[0])]
+        y = np.asarray(self.y, dtype=object)
+        counts: dict[Any, int] = {}
+        for label in y:
+            if not _is_missing(label):
+                counts[label] = counts.get(label, 0) + 1
+        largest = sorted(counts, key=lambda label: -counts[label])
+        shown = largest if len(largest) <= MOST_CLASSES else largest[: MOST_CLASSES - 1]
+        shown = sorted(shown, key=_order)
+        groups = []
+        missing = np.array([_is_missing(label) for label in y], dtype=bool)
+        other = ~missing & ~np.array([label in shown for label in y], dtype=bool)
+        if missing.any():
+            groups.append((None, "unlabelled", missing, NEUTRAL, "."))
+        if other.any():
+            groups.append((None, f"{len(largest) - len(shown)} other classes", other, NEUTRAL, MARKERS[0]))
+        colors = class_colors(len(shown))
+        for k, label in enumerate(shown):
+            groups.append((label, plain(label, 24), y == label, colors[k], MARKERS[k]))
+        return groups
+
+
+def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """Coordinates on the first two principal components and the shares of variance along them."""
+    from sklearn.decomposition import PCA
+
+    sparse = hasattr(points, "tocsr")
+    points = points if sparse else np.asarray(points, dtype=float)
+    n, d = points.shape
+    if min(n, d) < 3 or n < 4:
+        points = points.toarray() if sparse else points
+        centred = points - points.mean(axis=0)
+        U, s, _ = np.linalg.svd(centred, full_matrices=False)
+        coordinates, variance, total = (U * s)[:, :2], s[:2] ** 2, float((s**2).sum())
+        share = variance / total if total > 0 else np.full(len(variance), np.nan)
+    else:
+        pca = PCA(n_components=2, svd_solver="arpack" if sparse else "auto", random_state=0)
+        with np.errstate(invalid="ignore"):  # all points equal: no variance to divide by
+            coordinates = pca.fit_transform(points)
+        share = pca.explained_variance_ratio_
+    missing = 2 - coordinates.shape[1]
+    return np.pad(coordinates, ((0, 0), (0, missing))), tuple(np.pad(share, (0, missing)))
+
+
+def _is_missing(label: Any) -> bool:
+    """None or NaN: a row without a label."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
+
+
+def _order(label: Any) -> tuple[bool, Any]:
+    """Numbers by value before everything else by name."""
+    number = isinstance(label, int | float | np.number) and not isinstance(label, bool)
+    return (not number, label if number else str(label))

@@ -1,0 +1,215 @@
+"""Squared distances of the constrained pairs before and after learning, with their bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.constraints import SQ_DISTANCE
+from bregmat.plots._rows import constraints_among
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, short, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+# sense code, name, symbol, colour, hatch-free line style of the bound
+GROUPS = (
+    (1, "similar", "≤", SIMILAR, "--"),
+    (-1, "dissimilar", "≥", DISSIMILAR, "-."),
+    (0, "fixed", "=", EQUAL, ":"),
+)
+
+
+class PairDistanceDisplay:
+    """Histograms of squared distances of similar ("<=") and dissimilar (">=") pairs before and after, and their bounds.
+
+    If all pairs of a kind share one bound the axis is the squared distance. If bounds differ from pair to pair the axis
+    is the squared distance divided by its bound, and 1 is the mark: similar pairs belong left of it, dissimilar pairs
+    right of it.
+
+    Parameters
+    ----------
+    sq_before, sq_after : ndarray of shape (c,)
+        Squared distances, data units squared.
+    bound : ndarray of shape (c,)
+        Bounds on the squared distances.
+    sense : ndarray of shape (c,)
+        +1 for "<=", -1 for ">=", 0 for "==".
+    relative : bool, optional
+        Whether to divide by the bounds; by default only if bounds differ within a kind.
+    tol : float
+        Relative violation up to which a pair counts as met.
+
+    Attributes
+    ----------
+    ax_ : ndarray of 2 Axes
+    figure_ : Figure
+    is_relative_ : bool
+    met_ : dict of str to (float, float)
+        Share of the pairs of each kind that meet their bounds, before and after, 0 to 1.
+    ordered_ : (float, float)
+        Probability that a similar pair is closer than a dissimilar one, before and after, 0 to 1 (the area under the
+        ROC curve); NaN where a kind is absent.
+    """
+
+    def __init__(
+        self,
+        sq_before: NDArray[np.float64],
+        sq_after: NDArray[np.float64],
+        bound: NDArray[np.float64],
+        sense: NDArray[np.int8],
+        *,
+        relative: bool | None = None,
+        tol: float = 1e-3,
+    ) -> None:
+        self.sq_before, self.sq_after, self.bound, self.sense = sq_before, sq_after, bound, sense
+        self.relative, self.tol = relative, tol
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
+    ) -> PairDistanceDisplay:
+        """Draw the pairs of `constraints` (those it was fitted on where not given) among the rows of `X`.
+
+        `sample_id` names the rows, as in ``fit``; pairs that are not in `X` are left out. Other options as in
+        `from_data`.
+        """
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        located, _ = constraints_among(estimator, X, constraints, sample_id)
+        return cls.from_data(X, estimator.transform(X), located, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> PairDistanceDisplay:
+        """Draw the pairs of `constraints` (in row numbers of `X`); options as in `from_data`."""
+        return cls.from_data(X, result.transform(X), constraints, **options)
+
+    @classmethod
+    def from_data(
+        cls,
+        before: Any,
+        after: Any,
+        constraints: Any,
+        *,
+        relative: bool | None = None,
+        tol: float = 1e-3,
+        ax: Any = None,
+    ) -> PairDistanceDisplay:
+        """Draw points whose images are already at hand.
+
+        Parameters
+        ----------
+        before : array or scipy.sparse of shape (n, d)
+            Points, data units.
+        after : array of shape (n, k)
+            The same points after the learned map.
+        constraints : Constraints
+            In row numbers; rows other than squared distances are left out.
+        relative, tol
+            As in the class.
+        ax : Axes or 2 Axes, optional
+            Where to draw; one axes is divided in two.
+        """
+        rows = constraints.relation == SQ_DISTANCE
+        if not rows.any():
+            raise ValueError("constraints hold no squared distances; there is nothing to draw.")
+        pairs = constraints.select(rows)
+        before = before if hasattr(before, "tocsr") else np.asarray(before, dtype=float)
+        display = cls(
+            pairs.values(before), pairs.values(np.asarray(after, dtype=float)), pairs.bound, pairs.sense,
+            relative=relative, tol=tol,
+        )  # fmt: skip
+        return display.plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> PairDistanceDisplay:
+        """Draw; `ax` is one axes (divided in two) or two. Returns self."""
+        self.ax_ = panels(ax, (2, 1), (7.0, 5.4), sharex=True)
+        self.figure_ = self.ax_[0].figure
+        one_bound = all(len(np.unique(self.bound[self.sense == code])) <= 1 for code, *_ in GROUPS)
+        self.is_relative_ = not one_bound if self.relative is None else self.relative
+        usable = self.bound > 0 if self.is_relative_ else np.ones(len(self.bound), dtype=bool)
+        unit = np.where(usable, self.bound, 1.0) if self.is_relative_ else np.ones(len(self.bound))
+        values = (self.sq_before / unit, self.sq_after / unit)
+        marks = [1.0] if self.is_relative_ else list(np.unique(self.bound))
+        edges, is_log = _edges(np.concatenate([v[usable] for v in values]), marks)
+        self.ordered_ = tuple(_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
+        self.met_ = {}
+        for code, name, symbol, color, dash in GROUPS:
+            rows = self.sense == code
+            if not rows.any():
+                continue
+            self.met_[name] = tuple(float(self._holds(sq)[rows].mean()) for sq in (self.sq_before, self.sq_after))
+            for k, panel in enumerate(self.ax_):
+                drawn = np.clip(values[k][rows & usable], edges[0], edges[-1])
+                if len(drawn) == 0:
+                    continue
+                panel.hist(
+                    drawn, edges, weights=np.full(len(drawn), 100 / len(drawn)), histtype="stepfilled", color=color,
+                    alpha=0.45, label=f"{name} ({symbol}): {self.met_[name][k]:.0%} met",
+                )  # fmt: skip
+                if rows.sum() <= 60:
+                    panel.plot(
+                        drawn,
+                        np.full(len(drawn), 0.03),
+                        "|",
+                        color=color,
+                        markersize=9,
+                        transform=panel.get_xaxis_transform(),
+                    )  # too few for a histogram alone: every pair is a tick
+                if not self.is_relative_:
+                    bound = self.bound[rows][0]
+                    panel.axvline(bound, color=color, linestyle=dash, linewidth=1.4)
+        for panel, title, ordered in zip(self.ax_, ("before", "after"), self.ordered_, strict=True):
+            if self.is_relative_:
+                panel.axvline(1.0, color="0.5", linestyle="--", linewidth=1.4)
+            if is_log:
+                log_scale(panel.xaxis, edges[0], edges[-1])
+            known = f": a similar pair is closer than a dissimilar one in {ordered:.0%} of cases"
+            panel.set_title(title + (known if np.isfinite(ordered) else ""), loc="left")
+            panel.set_ylabel("% of the pairs")
+            tidy(panel)
+            panel.legend(frameon=False)
+        self.ax_[1].set_xlabel(self._x_label(is_log))
+        return self
+
+    def _holds(self, sq_distance: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether each pair meets its bound to the relative tolerance."""
+        excess = sq_distance - self.bound
+        excess = np.where(self.sense == 0, np.abs(excess), self.sense * excess)
+        return excess <= self.tol * np.where(self.bound > 0, self.bound, 1.0)
+
+    def _x_label(self, is_log: bool) -> str:
+        scale = ", log scale" if is_log else ""
+        if self.is_relative_:
+            left_out = int((self.bound <= 0).sum())
+            note = f"; {left_out:,} pairs with bound 0 left out" if left_out else ""
+            return f"squared distance / its bound{scale}{note}"
+        bounds = [
+            f"{name} {symbol} {short(self.bound[self.sense == code][0])}"
+            for code, name, symbol, *_ in GROUPS
+            if (self.sense == code).any()
+        ]
+        return f"squared distance{scale} (bounds: {', '.join(bounds)})"
+
+
+def _ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:
+    """Share of (similar, dissimilar) couples of pairs in which the similar pair is closer; ties count half."""
+    similar, dissimilar = np.sort(sq_distance[sense == 1]), sq_distance[sense == -1]
+    if len(similar) == 0 or len(dissimilar) == 0:
+        return float("nan")
+    below = np.searchsorted(similar, dissimilar, "left") + np.searchsorted(similar, dissimilar, "right")
+    return float(below.mean() / (2 * len(similar)))
+
+
+def _edges(values: NDArray[np.float64], marks: list[float]) -> tuple[NDArray[np.float64], bool]:
+    """Bin edges over the values and the marks, logarithmic where they span more than a factor of 30."""
+    n_bins = int(np.clip(2 * np.sqrt(len(values) / 2), 8, 60))
+    positive = np.concatenate([values[values > 0], [m for m in marks if m > 0]])
+    if len(positive) == 0:
+        return np.linspace(0.0, 1.0, n_bins + 1), False
+    # a few pairs of almost identical points must not stretch the axis over many empty decades
+    low = min(np.quantile(positive, 0.002) / 2, *[m / 2 for m in marks if m > 0] or [np.inf])
+    low, high = max(low, positive.min()), positive.max()
+    if high > 30 * low:
+        return np.geomspace(low * 0.999, high * 1.001, n_bins + 1), True
+    return np.linspace(0.0, high * 1.02, n_bins + 1), False

@@ -1,0 +1,117 @@
+"""Which directions the learned matrix stretches and which it shrinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.plots._style import NEUTRAL, SIMILAR, log_scale, panels, short, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class SpectrumDisplay:
+    """Eigenvalues of the learned matrix, largest first, against those of the prior; logarithmic axis.
+
+    Above the prior a direction was stretched, below it was shrunk; eigenvalues of 0 (directions given up) are counted
+    in the legend, not drawn.
+
+    Parameters
+    ----------
+    learned, prior : ndarray of shape (r,)
+        Eigenvalues, largest first, at least 0; dimensionless.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    lines_ : dict of str to Line2D
+        "learned" and "prior".
+    """
+
+    def __init__(self, learned: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
+        self.learned, self.prior = learned, prior
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> SpectrumDisplay:
+        """Draw ``estimator.result_``; options as in `from_data`."""
+        return cls.from_result(estimator.result_, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, **options: Any) -> SpectrumDisplay:
+        """Draw ``result.spectrum()``; options as in `from_data`."""
+        return cls.from_data(result.spectrum(), **options)
+
+    @classmethod
+    def from_data(cls, learned: ArrayLike, *, prior: ArrayLike | None = None, ax: Any = None) -> SpectrumDisplay:
+        """Draw given eigenvalues.
+
+        Parameters
+        ----------
+        learned : array of shape (r,)
+            Eigenvalues in any order.
+        prior : array of shape (r,) or (d, d), optional
+            The prior's eigenvalues, or the prior itself; the identity where not given.
+        ax : Axes, optional
+        """
+        learned = _descending(learned)
+        if prior is None:
+            prior = np.ones(len(learned))
+        else:
+            prior = np.asarray(prior, dtype=float)
+            prior = _descending(np.linalg.eigvalsh(prior) if prior.ndim == 2 else prior)
+        return cls(learned, prior).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> SpectrumDisplay:
+        """Draw. Returns self."""
+        (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
+        self.figure_ = self.ax_.figure
+        self.lines_ = {}
+        for name, values, color, dash in (
+            ("prior", self.prior, NEUTRAL, "--"),
+            ("learned", self.learned, SIMILAR, "-"),
+        ):
+            top = values.max(initial=0.0)
+            drawn = values[values > 1e-14 * top] if top > 0 else values[:0]
+            zeros = len(values) - len(drawn)
+            marker = "o" if len(drawn) <= 100 and name == "learned" else None
+            (self.lines_[name],) = self.ax_.plot(
+                np.arange(1, len(drawn) + 1), drawn, dash, color=color, marker=marker, markersize=4, linewidth=1.6,
+                label=_label(name, drawn, zeros),
+            )  # fmt: skip
+        log_scale(self.ax_.yaxis, *_range(self.prior, self.learned))
+        most = max(len(self.prior), len(self.learned), 1)
+        self.ax_.set_xlim(max(1 - 0.03 * most, 0.3), most + max(0.03 * most, 0.7))
+        self.ax_.set_xlabel("direction, most stretched first")
+        self.ax_.set_ylabel("eigenvalue, log scale")
+        self.ax_.xaxis.get_major_locator().set_params(integer=True)
+        tidy(self.ax_, grid="y")
+        self.ax_.legend(frameon=False)
+        return self
+
+
+def _descending(values: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 1:
+        raise ValueError(f"eigenvalues must be 1-dimensional; got shape {values.shape}.")
+    return np.sort(values)[::-1]
+
+
+def _range(*spectra: NDArray[np.float64]) -> tuple[float, float]:
+    """Smallest positive and largest eigenvalue of all."""
+    values = np.concatenate(spectra)
+    values = values[values > 1e-14 * values.max(initial=0.0)]
+    return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+
+
+def _label(name: str, drawn: NDArray[np.float64], zeros: int) -> str:
+    """The legend entry: the range of the values, and how many are zero."""
+    parts = [name]
+    if len(drawn):
+        low, high = short(drawn[-1]), short(drawn[0])
+        parts.append(f"all {low}" if low == high else f"{low} to {high}")
+    if zeros:
+        parts.append(f"{zeros:,} zero")
+    return f"{parts[0]}: {', '.join(parts[1:])}" if len(parts) > 1 else name

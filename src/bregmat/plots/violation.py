@@ -1,0 +1,145 @@
+"""The constraints that are violated most, by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.plots._rows import constraints_among
+from bregmat.plots._style import DISSIMILAR, centred_note, log_scale, panels, plain, short, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class ViolationDisplay:
+    """Bars of the largest relative violations; each names its constraint row, relation, points and bound.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (m,)
+        Constraint rows, worst first.
+    labels : list of m str
+        Each row in words.
+    violation : ndarray of shape (m,)
+        Relative violation: excess divided by the absolute value of the bound; dimensionless.
+    n_violated, n_constraints : int
+        How many rows are violated beyond `tol`, and how many there are.
+    tol : float
+        Relative violation up to which a row counts as met.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    bars_ : BarContainer or None
+        None if nothing is violated.
+    """
+
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        labels: list[str],
+        violation: NDArray[np.float64],
+        *,
+        n_violated: int,
+        n_constraints: int,
+        tol: float = 1e-3,
+    ) -> None:
+        self.rows, self.labels, self.violation = rows, labels, violation
+        self.n_violated, self.n_constraints, self.tol = n_violated, n_constraints, tol
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
+    ) -> ViolationDisplay:
+        """Draw the rows of `constraints` (those it was fitted on where not given) whose points are in `X`.
+
+        `sample_id` names the rows of `X`, as in ``fit``. Other options as in `from_data`.
+        """
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        located, names = constraints_among(estimator, X, constraints, sample_id)
+        return cls.from_data(estimator.transform(X), located, sample_id=names, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, constraints: Any, X: Any = None, **options: Any) -> ViolationDisplay:
+        """Draw for ``result.transform(X)``, or for the learned kernel without `X`; options as in `from_data`."""
+        return cls.from_data(result.factor if X is None else result.transform(X), constraints, **options)
+
+    @classmethod
+    def from_data(
+        cls,
+        after: Any,
+        constraints: Any,
+        *,
+        sample_id: ArrayLike | None = None,
+        most: int = 15,
+        tol: float = 1e-3,
+        ax: Any = None,
+    ) -> ViolationDisplay:
+        """Draw for given points.
+
+        Parameters
+        ----------
+        after : array of shape (n, k)
+            The points after the learned map; their inner products are the learned kernel.
+        constraints : Constraints
+            In row numbers.
+        sample_id : array of shape (n,), optional
+            Names of the points.
+        most : int
+            Number of rows to draw at most.
+        tol : float
+            Relative violation up to which a row counts as met.
+        ax : Axes, optional
+        """
+        violation = constraints.violation(np.asarray(after, dtype=float))
+        return cls._worst(violation, constraints, sample_id, most, tol).plot(ax=ax)
+
+    @classmethod
+    def _worst(
+        cls, violation: NDArray[np.float64], constraints: Any, sample_id: Any, most: int, tol: float
+    ) -> ViolationDisplay:
+        """The display of the `most` worst rows, not drawn yet."""
+        n_violated = int((~(violation <= tol)).sum())
+        worst = np.argsort(-violation, kind="stable")[: min(most, n_violated)]
+        named = constraints if sample_id is None else replace(constraints, ids=np.asarray(sample_id))
+        labels = [named.describe(int(row)) for row in worst]
+        return cls(
+            worst, labels, violation[worst], n_violated=n_violated, n_constraints=constraints.n_constraints, tol=tol
+        )
+
+    def plot(self, ax: Any = None) -> ViolationDisplay:
+        """Draw. Returns self."""
+        (self.ax_,) = panels(ax, (1, 1), (7.4, 1.1 + 0.28 * max(len(self.rows), 3)))
+        self.figure_ = self.ax_.figure
+        self.bars_ = None
+        if len(self.rows) == 0:
+            centred_note(self.ax_, f"All {self.n_constraints:,} constraints are met (to a relative {self.tol:g}).")
+            return self
+        place = np.arange(len(self.rows))
+        self.bars_ = self.ax_.barh(place, self.violation, height=0.62, color=DISSIMILAR)
+        names = [f"row {row}: {plain(_signs(label), 60)}" for row, label in zip(self.rows, self.labels, strict=True)]
+        self.ax_.set_yticks(place, names)
+        self.ax_.invert_yaxis()
+        self.ax_.bar_label(self.bars_, [short(v) for v in self.violation], padding=3, fontsize="small")
+        finite = self.violation[np.isfinite(self.violation)]
+        if len(finite) and finite.max() > 100 * finite.min():
+            log_scale(self.ax_.xaxis, finite.min(), finite.max())
+        self.ax_.margins(x=0.12)
+        self.ax_.set_xlabel("relative violation (excess / bound)")
+        self.ax_.set_title(
+            f"{len(self.rows)} worst of {self.n_violated:,} violated constraints ({self.n_constraints:,} in all)",
+            loc="left",
+        )
+        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.spines["left"].set_visible(False)
+        tidy(self.ax_, grid="x")
+        return self
+
+
+def _signs(label: str) -> str:
+    """Mathematical signs for the ASCII ones."""
+    return label.replace("<=", "≤").replace(">=", "≥").replace("==", "=")

@@ -1,0 +1,104 @@
+"""What a report shows, gathered by the caller and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bregmat.constraints import Constraints
+    from bregmat.result import Result
+
+#: a row of the summary table: what is measured, its value before learning, its value after
+SummaryRow = tuple[str, Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """Everything a report shows; the result's own numbers (certificate, history, spectrum) are read from `result`.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page, e.g. ``"Metric learned from wine.csv"``.
+    result : Result
+        What the solver returned.
+    X : array, scipy.sparse or data frame of shape (n, d)
+        The points as they were handed to the learner.
+    constraints : Constraints
+        In row numbers of `X` (``ids=None``; see `Constraints.locate`), the rows the solver saw.
+    y : array of shape (n,), optional
+        Class labels of the rows of `X`, any dtype; colours the embedding.
+    unlabeled : scalar, optional
+        The value in `y` that means "no label"; drawn in grey.
+    learner : object with ``transform(X)``, optional
+        The learned map; ``result.transform`` where not given.
+    prior : array of shape (d,) or (d, d), optional
+        The prior matrix, or its eigenvalues; the identity where not given.
+    summary : sequence of (name, before, after)
+        Rows of the table "before and after". A value may be a float, int, str or None (shown as a dash). A float in
+        [0, 1] is shown with three digits; hand a str over to have it shown as it is.
+    settings : mapping of str to object
+        What was asked for: divergence, slack weight, number of constraints, ...
+    sample_id : array of shape (n,), optional
+        Names of the rows of `X` in the table of violated constraints; row numbers where not given.
+    feature_names : sequence of d str, optional
+        Names of the columns of `X` in the table of features; a data frame's own, or "column 0", ... where not given.
+    warnings : sequence of str
+        Shown at the top of the page, e.g. how many constraint rows were dropped because their points are absent.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not two-dimensional, a length differs from n (or d), or a constraint names a row outside `X`.
+    TypeError
+        If `constraints` still name sample ids, or a row of `summary` is not (name, before, after).
+    """
+
+    title: str
+    result: Result
+    X: Any
+    constraints: Constraints
+    y: ArrayLike | None = None
+    unlabeled: Any = None
+    learner: Any = None
+    prior: ArrayLike | None = None
+    summary: Sequence[SummaryRow] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sample_id: ArrayLike | None = None
+    feature_names: Sequence[str] | None = None
+    warnings: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if len(getattr(self.X, "shape", ())) != 2:
+            raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
+        n, d = self.X.shape
+        if self.feature_names is None and hasattr(self.X, "columns"):
+            object.__setattr__(self, "feature_names", [str(name) for name in self.X.columns])
+        for name, size, what in (("y", n, "row"), ("sample_id", n, "row"), ("feature_names", d, "column")):
+            if (value := getattr(self, name)) is None:
+                continue
+            value = np.asarray(value)
+            if value.shape != (size,):
+                raise ValueError(f"{name} must have shape ({size},), one entry per {what} of X; got {value.shape}.")
+            object.__setattr__(self, name, value)
+        if self.constraints.ids is not None:
+            raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
+        self.constraints.check_range(n)
+        for row in self.summary:
+            if isinstance(row, str) or len(row) != 3:
+                raise TypeError(f"a row of summary is (name, before, after); got {row!r}.")
+
+    def points(self) -> Any:
+        """The points before learning, (n, d): a dense or sparse array."""
+        return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
+
+    def mapped(self) -> NDArray[np.float64]:
+        """The points after the learned map, (n, k)."""
+        learned = self.learner if self.learner is not None else self.result
+        return np.asarray(learned.transform(self.X), dtype=float)

@@ -1,0 +1,233 @@
+"""The sections of a report, each a short function from the data to HTML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bregmat._html import STATUS_TEXT, certificate_rows, escape, name_of, number, proof, table
+from bregmat.constraints import RELATIONS, SQ_DISTANCE
+from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
+from bregmat.report.data import ReportData
+from bregmat.report.features import feature_table
+from bregmat.report.pictures import picture
+
+Section = tuple[str, str, str]  # id, heading, HTML
+WORST = 20
+TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+
+_RELATION_TEXT = {
+    "sq_distance": "squared distances between two points",
+    "similarity": "similarities (inner products) of two points",
+    "comparison": "comparisons: one pair closer than another",
+    "similarity_comparison": "comparisons: one pair more similar than another",
+    "diagonal": "squared lengths of points",
+    "trace": "trace of the kernel",
+    "linear": "general linear constraints on the kernel",
+}
+_VIOLATION_HEADER = ("row", "constraint", "learned value", "violation before", "violation after")
+_SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
+
+
+def sections(data: ReportData) -> list[Section]:
+    """All sections in reading order; without a usable matrix only those that say why."""
+    opening = [_learned(data), *_summary(data), _certificate(data)]
+    if name_of(data.result.status) in ("INFEASIBLE", "UNBOUNDED"):
+        return [*opening, *_conflict(data)]
+    points, after = data.points(), data.mapped()
+    if not np.isfinite(after).all():
+        return [*opening, _convergence(data)]
+    return [
+        *opening,
+        _embedding(data, points, after),
+        *_distances(data, points, after),
+        _convergence(data),
+        _spectrum(data),
+        *feature_table(points, after, data.feature_names),
+        _violations(data, points, after),
+    ]
+
+
+def _learned(data: ReportData) -> Section:
+    n, d = data.X.shape
+    c = data.constraints
+    counts = np.bincount(c.relation, minlength=len(RELATIONS))
+    kinds = []
+    for code, count in enumerate(counts):
+        if not count:
+            continue
+        text = f"{count:,} {_RELATION_TEXT[RELATIONS[code]]}"
+        if code == SQ_DISTANCE:
+            senses = c.sense[c.relation == code]
+            parts = [
+                f"{int((senses == sense).sum()):,} {name}"
+                for sense, name in (
+                    (1, "“at most” (similar pairs)"),
+                    (-1, "“at least” (dissimilar pairs)"),
+                    (0, "“exactly”"),
+                )
+                if (senses == sense).any()
+            ]
+            text += f": {', '.join(parts)}"
+        kinds.append(text)
+    found = name_of(data.result.status) not in ("INFEASIBLE", "UNBOUNDED")
+    lead = (
+        f"From {n:,} points with {d:,} features and {c.n_constraints:,} statements about them, a positive semidefinite "
+        "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
+        "statements as far as possible, while the matrix stays as close to where it started as they permit."
+        if found
+        else f"{c.n_constraints:,} statements were made about {n:,} points with {d:,} features. "
+        "No matrix could be learned from them."
+    )
+    items = "".join(f"<li>{escape(kind)}</li>" for kind in kinds)
+    html = f'<p class="lead">{escape(lead)}</p><p>The statements:</p><ul>{items}</ul>'
+    if data.settings:
+        rows = [(escape(name), escape(number(value))) for name, value in data.settings.items()]
+        html += table(("setting", "value"), rows, name="settings")
+    return "learned", "What was learned", html
+
+
+def _summary(data: ReportData) -> list[Section]:
+    if not len(data.summary):
+        return []
+    rows = [(escape(name), escape(_value(before)), escape(_value(after))) for name, before, after in data.summary]
+    html = f'<div class="scroll">{table(("", "before", "after"), rows, numeric=(1, 2), name="summary")}</div>'
+    return [("summary", "Before and after", html)]
+
+
+def _value(value: Any) -> str:
+    """A summary value: shares and scores with three digits."""
+    if isinstance(value, float | np.floating) and 0 <= value <= 1:
+        return f"{value:.3f}"
+    return number(value)
+
+
+def _certificate(data: ReportData) -> Section:
+    status = name_of(data.result.status)
+    kind = "good" if status == "OPTIMAL" else "bad"
+    rows = [(escape(name), escape(value)) for name, value in certificate_rows(data.result)]
+    html = (
+        f'<p><span class="verdict {kind}">{escape(STATUS_TEXT.get(status, status))}</span></p>'
+        f"<p>{escape(proof(data.result))}</p>{table(('', ''), rows, name='certificate')}"
+    )
+    if status == "OPTIMAL" and np.max(data.result.violation, initial=0.0) > TOLERANCE:  # so these rows have slack
+        html += (
+            '<p class="note">A constraint with slack may be violated at a price, and the price is part of the '
+            "objective: violations that remain are the best compromise, not an error.</p>"
+        )
+    return "certificate", "Certificate", html
+
+
+def _embedding(data: ReportData, points: Any, after: Any) -> Section:
+    svg, display = picture(
+        lambda ax: EmbeddingDisplay.from_data(points, after, data.y, unlabeled=data.unlabeled, ax=ax),
+        name="embedding", size=(10.0, 4.6), alt="The points in two dimensions before and after the learned map",
+    )  # fmt: skip
+    m, n = len(display.rows), display.n_points
+    sampled = f" {m:,} of the {n:,} points are drawn." if m < n else ""
+    caption = (
+        "The first two principal components of the points as given and after the learned map. Units are equal on both "
+        "axes, so what looks near is near in these two dimensions; the axis labels say how much of the variance they "
+        f"hold.{sampled}"
+    )
+    return "embedding", "Embedding before and after", _figure(svg, caption)
+
+
+def _distances(data: ReportData, points: Any, after: Any) -> list[Section]:
+    is_pair = data.constraints.relation == SQ_DISTANCE
+    if not is_pair.any():
+        return []
+    svg, _ = picture(
+        lambda ax: PairDistanceDisplay.from_data(points, after, data.constraints, tol=TOLERANCE, ax=ax),
+        name="distances", size=(8.6, 5.6), alt="Squared distances of similar and dissimilar pairs before and after",
+    )  # fmt: skip
+    caption = (
+        "Squared distances of the pairs that were spoken about. Similar pairs (≤) should lie left of their bound, "
+        "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
+    )
+    return [("distances", "Distances before and after", _figure(svg, caption))]
+
+
+def _convergence(data: ReportData) -> Section:
+    history = data.result.history
+    if not len(history):
+        return "convergence", "Convergence", "<p>The solver kept no history.</p>"
+    svg, _ = picture(
+        lambda ax: ConvergenceDisplay.from_data(history, tol=data.result.tol, ax=ax),
+        name="convergence", size=(8.6, 5.4), alt="Objective, proven lower bound, gap and violation by iteration",
+    )  # fmt: skip
+    caption = (
+        "The objective comes down to the proven lower bound: where they meet, no better matrix is possible. Below, the "
+        "relative distance between the two, and the largest relative violation of hard constraints, if there are any."
+    )
+    return "convergence", "Convergence", _figure(svg, caption)
+
+
+def _spectrum(data: ReportData) -> Section:
+    svg, display = picture(
+        lambda ax: SpectrumDisplay.from_data(data.result.spectrum(), prior=data.prior, ax=ax),
+        name="spectrum", size=(8.6, 4.0), alt="Eigenvalues of the learned matrix and of the prior",
+    )  # fmt: skip
+    caption = (
+        f"Eigenvalues of the learned matrix in its {len(display.learned):,} directions. Above the prior, differences "
+        "count more than before; below it, less."
+    )
+    return "spectrum", "Spectrum of the learned matrix", _figure(svg, caption)
+
+
+def _violations(data: ReportData, points: Any, after: Any) -> Section:
+    c = data.constraints
+    before, violation = c.violation(points), c.violation(after)
+    broken = int((~(violation <= TOLERANCE)).sum())
+    heading = "Worst violated constraints"
+    if not broken:
+        return (
+            "violations",
+            heading,
+            f"<p>All {c.n_constraints:,} constraints are met (to a relative {TOLERANCE:g}).</p>",
+        )
+    worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
+    value = c.select(worst).values(after)
+    rows = [
+        (
+            str(int(row)), f"<code>{_describe(data, int(row))}</code>", escape(number(float(value[k]))),
+            escape(number(float(before[row]), 3)), escape(number(float(violation[row]), 3)),
+        )
+        for k, row in enumerate(worst)
+    ]  # fmt: skip
+    html = (
+        f"<p>{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}; "
+        f"the {len(worst)} worst, by row of the constraints:</p>"
+        '<div class="scroll">'
+        + table(
+            ("row", "constraint", "learned value", "violation before", "after"),
+            rows,
+            numeric=(2, 3, 4),
+            name="violations",
+        )
+        + '</div><p class="note">Violations are relative: the excess divided by the bound. Points are named by '
+        + ("their sample ids" if data.sample_id is not None else "their row in the data, counted from 0")
+        + "; <code>sq_dist</code> is a squared distance.</p>"
+    )
+    return "violations", heading, html
+
+
+def _conflict(data: ReportData) -> list[Section]:
+    rows = data.result.conflict
+    if rows is None or not len(rows):
+        return []
+    cells = [(str(int(row)), f"<code>{_describe(data, int(row))}</code>") for row in rows]
+    html = f"<p>No matrix meets these rows together:</p>{table(('row', 'constraint'), cells, name='conflict')}"
+    return [("conflict", "Constraints that contradict each other", html)]
+
+
+def _describe(data: ReportData, row: int) -> str:
+    """A constraint row in words, points by their names."""
+    named = data.constraints if data.sample_id is None else replace(data.constraints, ids=np.asarray(data.sample_id))
+    return escape(named.describe(row))
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"

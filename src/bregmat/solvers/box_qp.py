@@ -1,0 +1,209 @@
+"""Convex quadratics in a box: projected conjugate gradients on the free rows.
+
+``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` with ``H = A (Psi o A* .) + diag(slope)``, the second-order
+model of a dual bound; H is known by its products only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregmat.operators import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Hessian of ``-g`` in the frame of a chart.
+
+    Attributes
+    ----------
+    operator : Operator
+        Rows in the frame, in the precision of the products.
+    weight : ndarray, shape (r, r), or None
+        Divided differences Psi of the inverse link; None stands for 1.
+    slope : ndarray, shape (c,)
+        Second derivative of the conjugate losses and the proximal term.
+    diagonal : ndarray, shape (c,)
+        Diagonal of H (or a bound of it): the preconditioner, and the unit of every norm here.
+    flat : float
+        Curvature relative to the diagonal below which a direction counts as flat: rounding of the products.
+    """
+
+    operator: Operator
+    weight: np.ndarray | None
+    slope: np.ndarray
+    diagonal: np.ndarray
+    dtype: type
+    flat: float
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """``H v``."""
+        X = self.operator.adjoint(v.astype(self.dtype, copy=False))
+        if self.weight is not None:
+            X *= self.weight
+        return self.operator.values(X).astype(float, copy=False) + self.slope * v
+
+    def restrict(self, free: np.ndarray) -> Model:
+        """The model on some of the rows."""
+        rows = np.flatnonzero(free)
+        return replace(self, operator=self.operator.restrict(rows), slope=self.slope[rows], diagonal=self.diagonal[rows])
+
+
+def projected_norm(q: np.ndarray, diagonal: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
+    """Length of the projected scaled gradient step from 0, in the norm of the diagonal."""
+    move = np.minimum(np.maximum(-q / diagonal, lower), upper)
+    return float(np.sqrt(move @ (diagonal * move)))
+
+
+def minimize_in_box(
+    model: Model,
+    gradient: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    partner: np.ndarray,
+    *,
+    reduction: float,
+    rounds: int,
+    cg_steps: int,
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """An approximate minimiser d, ``H d``, and whether the reduction was reached.
+
+    Each round solves on the free rows by conjugate gradients, projects, searches along the projected direction, and takes
+    the generalised Cauchy point where that is better (duplicate and dependent rows make H singular).
+
+    Parameters
+    ----------
+    lower, upper : ndarray, shape (c,)
+        Box of d; contains 0.
+    partner : ndarray of int, shape (m, 2)
+        Opposite rows with one matrix (an interval): a "<=" row first, which ends at ``lower``, then a ">=" row, which
+        ends at ``upper``. Only one of them moves away from its end at a time, else the two are a flat direction.
+    reduction : float
+        Stops when the projected gradient has fallen by this factor; dimensionless.
+    """
+    d, q = np.zeros_like(gradient), gradient.copy()
+    D = model.diagonal
+    first = projected_norm(q, D, lower, upper)
+    reached = False
+    for _ in range(rounds):
+        lo, hi = _intervals_blocked(lower - d, upper - d, partner)
+        free = ~(((lo >= 0) & (q > 0)) | ((hi <= 0) & (q < 0)))
+        if not free.any():
+            break
+        share = free.mean()
+        inner = model if share > 0.8 else model.restrict(free)
+        part = slice(None) if share > 0.8 else free
+        s = np.zeros_like(d)
+        target = 0.5 * reduction * first
+        s[part] = _conjugate_gradients(inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps)
+        e, He = _projected_search(model, q, s, lo, hi)
+        gain = -(q @ e + 0.5 * (e @ He))
+        if gain < 1e-3 * projected_norm(q, D, lo, hi) ** 2:
+            e, He, gain = _cauchy(model, q, lo, hi, (e, He, gain))
+        if not gain > 0:
+            break
+        d, q = d + e, q + He
+        reached = projected_norm(q, D, lower - d, upper - d) <= reduction * first
+        if reached:
+            break
+    return d, q - gradient, reached
+
+
+def _intervals_blocked(lo: np.ndarray, hi: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The box with the idle row of each interval held while the other is in use."""
+    if len(partner):
+        above, below = partner.T
+        up, down = lo[above] < 0, hi[below] > 0
+        lo[below[up]] = np.minimum(hi[below[up]], 0.0)
+        hi[above[down]] = np.maximum(lo[above[down]], 0.0)
+    return lo, hi
+
+
+def _conjugate_gradients(
+    model: Model, b: np.ndarray, free: np.ndarray, lo: np.ndarray, hi: np.ndarray, target: float, most: int
+) -> np.ndarray:
+    """``H s = b`` on the free rows, preconditioned by the diagonal; stops early where many rows leave the box."""
+    D = model.diagonal
+    whole = bool(free.all())
+    s, residual = np.zeros_like(b), b.copy()
+    z = residual / D
+    direction, rz = z, float(residual @ z)
+    goal = max(target, 0.0)
+    for k in range(most):
+        if not rz > 0:
+            break
+        H = model.product(direction)
+        if not whole:
+            H = np.where(free, H, 0.0)
+        curvature = float(direction @ H)
+        if curvature <= model.flat * float(direction @ (D * direction)):
+            return s + _until_bound(s, direction, lo, hi, curvature, rz, D) * direction
+        alpha = rz / curvature
+        s = s + alpha * direction
+        residual = residual - alpha * H
+        z = residual / D
+        rz, old = float(residual @ z), rz
+        if np.sqrt(rz) <= goal:
+            break
+        if k >= 2 and k % 3 == 2 and ((s < lo) | (s > hi)).sum() > 0.1 * free.sum():
+            break
+        direction = z + (rz / old) * direction
+    return s
+
+
+def _until_bound(
+    s: np.ndarray, v: np.ndarray, lo: np.ndarray, hi: np.ndarray, curvature: float, rz: float, D: np.ndarray
+) -> float:
+    """Step along a flat direction: to the first bound, or far but finite where there is none."""
+    room = np.full(len(v), np.inf)
+    up, down = v > 0, v < 0
+    room[up], room[down] = (hi[up] - s[up]) / v[up], (lo[down] - s[down]) / v[down]
+    alpha = max(float(room.min(initial=np.inf)), 0.0)
+    if np.isfinite(alpha):
+        return alpha
+    far = 1e3 / max(float(np.abs(v * np.sqrt(D)).max()), 1e-300)
+    return min(rz / curvature, far) if curvature > 0 else far
+
+
+def _projected_search(
+    model: Model, q: np.ndarray, s: np.ndarray, lo: np.ndarray, hi: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Along the projected path of s to a clear decrease, so that rows reach their bounds; else the best point of a chord."""
+    e, H = np.zeros_like(q), np.zeros_like(q)
+    chord = (0.0, e, H)
+    for alpha in (1.0, 0.3, 0.1, 0.01):
+        e = np.minimum(np.maximum(alpha * s, lo), hi)
+        H = model.product(e)
+        slope, curvature = float(q @ e), float(e @ H)
+        if not slope < 0:
+            continue
+        if slope + 0.5 * curvature <= 0.1 * slope:
+            return e, H
+        t = min(1.0, -slope / curvature)
+        gain = -(t * slope + 0.5 * t * t * curvature)
+        if gain > chord[0]:
+            chord = (gain, t * e, t * H)
+    return chord[1], chord[2]
+
+
+def _cauchy(
+    model: Model, q: np.ndarray, lo: np.ndarray, hi: np.ndarray, best: tuple[np.ndarray, np.ndarray, float]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Best of a given step and projected gradient steps that grow while they gain."""
+    length = 1.0
+    for _ in range(8):
+        e = np.minimum(np.maximum(-length * q / model.diagonal, lo), hi)
+        H = model.product(e)
+        slope, curvature = float(q @ e), float(e @ H)
+        if not slope < 0:
+            break
+        t = 1.0 if slope + curvature <= 0 else -slope / curvature
+        gain = -(t * slope + 0.5 * t * t * curvature)
+        if gain > best[2]:
+            best = (t * e, t * H, gain)
+        if t < 1.0 or gain < best[2]:
+            break
+        length *= 8.0
+    return best

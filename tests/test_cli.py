@@ -1,0 +1,467 @@
+"""The command: exit codes, what is written and when, messages that name what is wrong."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bregmat.cli import learning, main, measure, show
+from bregmat.cli.app import app
+from bregmat.cli.inputs import find_labels
+from bregmat.constraints import Constraints
+from bregmat.io import load, read_manifest, read_points, write_constraints, write_points
+
+
+@pytest.fixture
+def bregmat(monkeypatch, tmp_path):
+    """bregmat("learn", ...) runs the command in a fresh folder with wide output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("BREGMAT_DATA", raising=False)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def data(rng):
+    """60 points in two classes that the first column tells apart; the other three are louder noise."""
+    y = np.repeat([0, 1], 30)
+    X = rng.standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
+    X[:, 0] += y
+    return X, y
+
+
+@pytest.fixture
+def points(tmp_path, data):
+    X, y = data
+    columns = {"id": np.array([f"p{k:02d}" for k in range(60)]), "kind": np.where(y == 1, "yes", "no")}
+    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
+    return tmp_path / "points.csv"
+
+
+@pytest.fixture
+def pairs(tmp_path, rng, data):
+    """30 pairs of the same class that shall be near, 30 of different classes that shall be far; named by id."""
+    y = data[1]
+    same = np.array([rng.choice(np.flatnonzero(y == k % 2), 2, replace=False) for k in range(30)])
+    other = np.column_stack([rng.choice(30, 30), 30 + rng.choice(30, 30)])
+    names = np.array([f"p{k:02d}" for k in range(60)])
+    rows = Constraints.sq_distance(names[same[:, 0]], names[same[:, 1]], 1.0, "<=")
+    rows = rows + Constraints.sq_distance(names[other[:, 0]], names[other[:, 1]], 4.0, ">=")
+    write_constraints(tmp_path / "pairs.csv", rows)
+    return tmp_path / "pairs.csv"
+
+
+# ---------------------------------------------------------------- learn
+
+
+def test_learn_from_labels(bregmat, points, tmp_path):
+    done = bregmat("learn", points, "--labels", "kind", "--out", "model.bm", "--report", "report.html")
+    assert done.exit_code == 0, done.output
+    for text in (
+        "points.csv: 60 points, 4 features",
+        "constraints met, of 160",
+        "4-NN accuracy, 5-fold",
+        "k-means NMI",
+    ):
+        assert text in done.stdout
+    for text in ("OPTIMAL", "objective", "dual bound", "relative gap", "time", "model.bm", "report.html"):
+        assert text in done.stdout
+    learner = load("model.bm")
+    X = read_points(points).X
+    assert learner.transform(X).shape == (60, 4)
+    assert learner.constraints_.n_constraints == 160
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
+
+
+def test_learning_helps_on_held_out_folds(bregmat, points):
+    done = bregmat("learn", points, "--labels", "kind")
+    (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
+    before, after = (float(cell) for cell in line.replace("│", " ").split()[-2:])
+    assert before < 0.75 and after > 0.85
+
+
+def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
+    done = bregmat("learn", points, "--constraints", pairs, "--exclude", "kind", "--out", "model.bm")
+    assert done.exit_code == 0, done.output
+    assert "constraints met, of 60" in done.stdout and "NN accuracy" not in done.stdout
+    X = read_points(points).X
+    W = load("model.bm").get_mahalanobis_matrix()
+    assert W[0, 0] > 5 * W[1, 1]  # the column that tells the classes apart
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert X.shape == (60, 4)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_other_formats_and_row_numbers(bregmat, data, tmp_path, suffix):
+    X, y = data
+    write_points(tmp_path / f"points{suffix}", X, names=["a", "b", "c", "d"])
+    np.save(tmp_path / "y.npy", y)
+    rows = Constraints.sq_distance(np.arange(29), np.arange(1, 30), 1.0, "<=")
+    write_constraints(tmp_path / "pairs.parquet", rows)
+    done = bregmat("learn", f"points{suffix}", "--constraints", "pairs.parquet", "--labels", "y.npy", "--folds", "2")
+    assert done.exit_code == 0, done.output
+    assert "constraints met, of 189" in done.stdout and "4-NN accuracy, 2-fold" in done.stdout
+
+
+def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_path):
+    with pairs.open("a") as handle:
+        handle.write("sq_distance,p00,stranger,,,1,<=,1\n")
+    done = bregmat("learn", points, "--constraints", pairs, "--report", "report.html")
+    assert done.exit_code == 0, done.output
+    assert "1 of 61 constraints of pairs.csv name points that are not in points.csv (column 'id')" in done.stderr
+    assert "stranger" not in done.stderr and "1 of 61 constraints" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_labels_can_only_measure(bregmat, points, pairs):
+    done = bregmat("learn", points, "--constraints", pairs, "--labels", "kind", "--n-constraints", "0")
+    assert done.exit_code == 0, done.output
+    assert "constraints met, of 60" in done.stdout and "4-NN accuracy" in done.stdout
+
+
+def test_slack_weight_chosen_by_cross_validation(bregmat, points, pairs, monkeypatch):
+    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
+    done = bregmat(
+        "learn",
+        points,
+        "--labels",
+        "kind",
+        "--constraints",
+        pairs,
+        "--slack-weight",
+        "auto",
+        "--folds",
+        "2",
+        "--out",
+        "m",
+    )
+    assert done.exit_code == 0, done.output
+    assert load("m").slack_weight in (0.5, 5.0)
+
+
+def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
+    rows = Constraints.sq_distance(["p00", "p02"], ["p01", "p03"], 0.5, "<=")
+    write_constraints(tmp_path / "pairs.csv", rows)
+    done = bregmat("learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert load("m").slack_weight == np.inf
+    assert "2 (100%)" in done.stdout
+
+
+def test_contradiction_exits_with_3_and_names_the_rows(bregmat, points, tmp_path):
+    rows = Constraints.sq_distance(["p05", "p00", "p00"], ["p06", "p01", "p01"], [1, 1, 2], ["<=", "<=", ">="])
+    write_constraints(tmp_path / "pairs.csv", rows)
+    done = bregmat("learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m")
+    assert done.exit_code == 3, done.output
+    assert "row 1:" in done.stderr and "row 2:" in done.stderr and "row 0:" not in done.stderr
+    assert "(points p00, p01)" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
+    done = bregmat(
+        "learn", points, "--labels", "kind", "--max-iter", "1", "--tol", "1e-12", "--folds", "0", "--out", "m"
+    )
+    assert done.exit_code == 4, done.output
+    assert "note:" in done.stderr
+    assert load("m").n_iter_ <= 1
+
+
+def test_interrupt_keeps_the_best_iterate(bregmat, points, monkeypatch, tmp_path):
+    """Ctrl-C arrives as a real signal in the second iteration."""
+
+    def interrupt(self, record):
+        if record.iteration >= 1:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(show.Progress, "__call__", interrupt)
+    done = bregmat("learn", points, "--labels", "kind", "--tol", "1e-13", "--out", "m", "--report", "report.html")
+    assert done.exit_code == 130, done.output
+    assert "interrupted: this is the best iterate so far, written to" in done.stderr
+    assert "INTERRUPTED" in done.stdout
+    assert load("m").transform(np.eye(4)).shape == (4, 4)
+    assert (tmp_path / "report.html").exists()
+
+
+def test_interrupt_while_measuring_keeps_the_model(bregmat, points, monkeypatch):
+    def interrupt(*arguments, **keywords):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(learning, "neighbours_accuracy", interrupt)
+    done = bregmat("learn", points, "--labels", "kind", "--out", "m")
+    assert done.exit_code == 130, done.output
+    assert "interrupted while measuring: the model is complete" in done.stderr
+    assert load("m").n_features_in_ == 4
+
+
+def test_interrupt_ends_a_search_although_the_solver_would_keep_its_iterate():
+    def solver():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            return "best iterate"
+
+    before = signal.getsignal(signal.SIGINT)
+    assert solver() == "best iterate"
+    with pytest.raises(KeyboardInterrupt), show.interruptible():
+        solver()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
+    monkeypatch.setattr("bregmat.cli.inputs.read_points", lambda *a, **k: signal.raise_signal(signal.SIGINT))
+    assert bregmat("learn", points, "--labels", "kind").exit_code == 130
+
+
+# ---------------------------------------------------------------- bad input: exit code 2, before any work
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --constraints FILE or --labels COLUMN"),
+        (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
+        (["--labels", "a"], "y must hold class labels, but it is continuous"),
+        (["--labels", "kind", "--id", "name"], "no column 'name'"),
+        (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
+        (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
+        (["--labels", "kind", "--out", "points.csv"], "--out points.csv is the same file as"),
+        (["--labels", "kind", "--out", "same", "--report", "same"], "--report same is the same file as --out"),
+        (["--labels", "kind", "--slack-weight", "0"], "slack_weight must be positive"),
+        (["--labels", "kind", "--slack-weight", "heavy"], "could not convert string to float: 'heavy'"),
+        (["--labels", "kind", "--divergence", "euclid"], "euclid"),
+        (["--labels", "kind", "--prior", "flat"], "prior must be"),
+        (["--labels", "kind", "--n-components", "9"], "n_components must be at most"),
+        (["--labels", "kind", "--n-constraints", "0"], "no constraints: --n-constraints 0"),
+        (["--labels", "y.npy"], "y.npy"),
+        (["--constraints", "absent.csv"], "absent.csv"),
+        (["--constraints", "points.csv"], "line 1: unknown column 'id'"),
+        (["--constraints", "pairs.csv", "--slack-weight", "auto"], "--slack-weight auto needs --labels"),
+    ],
+)
+def test_bad_arguments(bregmat, points, pairs, arguments, message):
+    done = bregmat("learn", points, *arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output and done.stdout == ""
+
+
+def test_outputs_are_checked_before_inputs_are_read(bregmat):
+    done = bregmat("learn", "absent.csv", "--labels", "kind", "--out", "no/model")
+    assert done.exit_code == 2 and "cannot write 'no/model'" in done.stderr
+
+
+def test_bad_cell_names_file_line_and_column(bregmat, points):
+    lines = points.read_text().splitlines()
+    lines[7] = lines[7].rsplit(",", 1)[0] + ",oops"
+    points.write_text("\n".join(lines))
+    done = bregmat("learn", points, "--labels", "kind")
+    assert done.exit_code == 2
+    assert "points.csv, line 8, column 'd': 'oops' is not a number" in done.stderr
+
+
+def test_no_constraint_applies(bregmat, points, tmp_path):
+    write_constraints(tmp_path / "pairs.csv", Constraints.sq_distance(["x"], ["y"], 1.0, "<="))
+    done = bregmat("learn", points, "--constraints", "pairs.csv")
+    assert done.exit_code == 2 and "no constraint names two points of points.csv" in done.stderr
+
+
+def test_usage_error(bregmat):
+    assert bregmat("learn").exit_code == 2
+    assert bregmat("learn", "points.csv", "--folds", "-1").exit_code == 2
+
+
+def test_report_without_matplotlib(bregmat, points, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = bregmat("learn", points, "--labels", "kind", "--report", "report.html")
+    assert done.exit_code == 2 and 'pip install "bregmat[plot]"' in done.stderr
+
+
+@pytest.mark.parametrize("name", ["typer", "rich"])
+def test_command_without_its_extra(monkeypatch, capsys, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == f'the command bregmat needs {name}: pip install "bregmat[cli,plot]"\n'
+
+
+def test_labels():
+    words = np.array(["b", "", "a", "b", "?"])
+    assert find_labels(words, 5, "y", None).tolist() == [0, -1, 1, 0, 2]
+    assert find_labels(words, 5, "y", "?").tolist() == [0, -1, 1, 0, -1]
+    assert find_labels(np.array(["1", "-1", "1.0"]), 3, "y", None).tolist() == [0, 1, 0]
+    assert find_labels(np.array([4, -1, 7]), 3, "y", "-1").tolist() == [0, -1, 1]
+    with pytest.raises(ValueError, match="no row has a label"):
+        find_labels(np.array(["", ""]), 2, "y", None)
+    with pytest.raises(ValueError, match=r"have shape \(2,\), but there are 3 points"):
+        find_labels(np.zeros(2), 3, "y", None)
+
+
+# ---------------------------------------------------------------- transform, inspect, demo
+
+
+@pytest.fixture
+def model(bregmat, points):
+    assert bregmat("learn", points, "--labels", "kind", "--folds", "0", "--out", "model.bm").exit_code == 0
+    return "model.bm"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_transform(bregmat, model, points, suffix):
+    done = bregmat("transform", model, points, "--out", f"new{suffix}")
+    assert done.exit_code == 0, done.output
+    assert "60 points in 4 dimensions written to new" in done.stderr
+    new = read_points(f"new{suffix}")
+    assert np.array_equal(new.X, load(model).transform(read_points(points).X))
+    if suffix != ".npy":
+        assert new.names == ("c0", "c1", "c2", "c3")
+        assert new.columns["id"][3] == "p03" and new.columns["kind"][59] == "yes"
+
+
+def test_transform_takes_columns_by_name(bregmat, model, points, tmp_path):
+    data = read_points(points)
+    shuffled = np.column_stack([data.X[:, [2, 0]], np.zeros(60), data.X[:, [1, 3]]])
+    write_points(tmp_path / "other.csv", shuffled, names=["c", "a", "extra", "b", "d"])
+    assert bregmat("transform", model, "other.csv", "--out", "new.npy").exit_code == 0
+    assert np.array_equal(np.load("new.npy"), load(model).transform(data.X))
+    np.save("bare.npy", data.X)  # no names at all: as many columns as the model has
+    assert bregmat("transform", model, "bare.npy", "--out", "bare_new.npy").exit_code == 0
+    assert np.array_equal(np.load("bare_new.npy"), np.load("new.npy"))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["a", "b", "c", "e"], "no column d, which the model was learned on"), (["a", "b"], "no column c, d, which")],
+)
+def test_transform_without_the_columns(bregmat, model, tmp_path, names, message):
+    write_points(tmp_path / "other.csv", np.zeros((2, len(names))), names=names)
+    done = bregmat("transform", model, "other.csv", "--out", "new.csv")
+    assert done.exit_code == 2 and message in done.stderr
+
+
+def test_inspect(bregmat, model):
+    done = bregmat("inspect", model)
+    assert done.exit_code == 0, done.output
+    for text in ("MetricLearner", "points.csv", "a, b, c, d", "slack_weight", "OPTIMAL", "relative gap", "eigenvalues"):
+        assert text in done.stdout
+    assert read_manifest(model)["info"] == {"source": "points.csv", "feature_names": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.parametrize("command", [["inspect", "m"], ["transform", "m", "points.csv", "--out", "new.csv"]])
+def test_damaged_model(bregmat, model, tmp_path, command):
+    data = bytearray((tmp_path / model).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "m").write_bytes(data)
+    done = bregmat(*command)
+    assert done.exit_code == 2 and done.stderr.startswith("error: m: ") and "Traceback" not in done.output
+
+
+def test_demo(bregmat, monkeypatch, tmp_path):
+    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (10.0,))
+    done = bregmat("demo", "wine", "--out-dir", "shown")
+    assert done.exit_code == 0, done.output
+    assert "wine: 178 points, 13 features, 3 classes (bundled with scikit-learn)" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if "4-NN accuracy, 2 x 5-fold" in line]
+    before, after = (float(cell) for cell in line.replace("│", " ").split()[-2:])
+    assert 0.65 < before < 0.70 and after > 0.94
+    assert sorted(path.name for path in (tmp_path / "shown").iterdir()) == ["wine.bm", "wine.html"]
+
+
+def test_demo_of_an_unknown_or_absent_set(bregmat):
+    done = bregmat("demo", "vine")
+    assert done.exit_code == 2 and "name='vine' is no known data set" in done.stderr
+    done = bregmat("demo", "sonar")
+    assert done.exit_code == 2 and "Set BREGMAT_DATA to a folder" in done.stderr
+
+
+def test_version(bregmat):
+    from bregmat import __version__
+
+    assert bregmat("--version").stdout == f"bregmat {__version__}\n"
+
+
+def test_import_is_light():
+    heavy = ("typer", "rich", "matplotlib", "pandas", "polars", "bregmat.cli")
+    code = f"import sys, bregmat; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------- parts
+
+
+class Seconds:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress(monkeypatch, capsys, terminal):
+    from bregmat.result import Record
+
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    clock = Seconds()
+    record = Record(iteration=12, seconds=0.5, objective=3.0, dual_bound=2.0, gap=3.25e-4, violation=0.0125)
+    with show.Progress("learning", clock=clock) as progress:
+        clock.now = 0.9
+        assert progress(record) is None
+        clock.now = 20.0
+        progress(record)
+    shown = capsys.readouterr().err
+    assert "learning: iteration 12, gap 3.2e−4, violation 0.0125, 20 s" in shown
+    assert ("Ctrl-C keeps the best so far" in shown) is terminal
+
+
+def test_quick_runs_show_no_progress(capsys):
+    from bregmat.result import Record
+
+    with show.Progress("learning") as progress:
+        progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))
+    assert capsys.readouterr().err == ""
+
+
+class Same:
+    """A map that changes nothing."""
+
+    @staticmethod
+    def transform(X):
+        return X
+
+
+def test_measurements_of_the_identity(data):
+    X, y = data
+    seen = []
+
+    def fit(rows):
+        seen.append(rows)
+        return Same
+
+    labels = y.copy()
+    labels[[0, 40]] = -1
+    name, before, after = measure.neighbours_accuracy(fit, X, labels, n_folds=4, n_repeats=2)
+    assert name == "4-NN accuracy, 2 x 4-fold" and before == after
+    assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
+    _, before, after = measure.k_means_nmi(X, X, labels)
+    assert before == after
+    rows = Constraints.sq_distance([0, 1], [1, 2], [1e9, 1e-9], "<=")
+    assert measure.constraints_met(rows, X, X) == ("constraints met, of 2", "1 (50%)", "1 (50%)")
+
+
+def test_class_of_one_point_has_no_folds(data):
+    labels = np.r_[np.zeros(59, int), 1]
+    assert measure.neighbours_accuracy(lambda rows: Same, data[0], labels)[1:] == (None, None)

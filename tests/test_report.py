@@ -1,0 +1,445 @@
+"""The HTML report: complete in itself, safe, and drawn by a real browser."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_wine
+
+from bregmat._html import certificate_rows, number, proof, result_html, seconds
+from bregmat.constraints import Constraints
+from bregmat.estimators import MetricLearner
+from bregmat.nearest import nearest_metric
+from bregmat.report import ReportData, render_report, write_report
+from bregmat.report.features import feature_shares
+from bregmat.result import ExitReason, Record, Status
+
+nan, inf = float("nan"), float("inf")
+SECTIONS = [
+    "learned", "summary", "certificate", "embedding", "distances", "convergence", "spectrum", "features", "violations",
+]  # fmt: skip
+PICTURES = ["embedding", "distances", "convergence", "spectrum"]
+
+
+def learned(X, y, title, **settings):
+    """What the command line hands over after learning from labels."""
+    learner = MetricLearner(random_state=0, **settings).fit(X, y)
+    return ReportData(title, learner.result_, X, learner.constraints_, y=y, learner=learner)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    bunch = load_wine()
+    data = learned(bunch.data, bunch.target, "Metric learned from wine", slack_weight=1.0)
+    return replace(
+        data,
+        y=bunch.target_names[bunch.target],
+        feature_names=bunch.feature_names,
+        summary=[("4-NN accuracy", 0.672, 0.966), ("constraints met", "10 of 300", "250 of 300"), ("pairs", 300, None)],
+        settings={"divergence": "logdet", "slack_weight": inf, "prior": np.eye(13)},
+    )
+
+
+@pytest.fixture(scope="module")
+def wine_html(wine):
+    return render_report(wine)
+
+
+class Page(HTMLParser):
+    """What a test wants to know of a page: ids, headings, text, references, elements that run or load."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.ids, self.references, self.tags, self.text, self.headings = [], [], [], [], []
+        self.table, self._in = {}, None
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"):
+                self.references.append(value)
+            assert not name.startswith("on"), f"{tag} runs a script: {name}={value}"
+            if name == "style":
+                self.references += re.findall(r"url\(([^)]*)\)", value)
+        if tag in ("h1", "h2"):
+            self.headings.append("")
+            self._in = tag
+
+    def handle_endtag(self, tag):
+        if tag == self._in:
+            self._in = None
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self._in:
+            self.headings[-1] += data
+
+
+# ---------------------------------------------------------------------------------------------- the page as text
+def test_report_has_every_section_in_order(wine_html):
+    page = Page(wine_html)
+    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    assert page.headings == [
+        "Metric learned from wine",
+        "What was learned",
+        "Before and after",
+        "Certificate",
+        "Embedding before and after",
+        "Distances before and after",
+        "Convergence",
+        "Spectrum of the learned matrix",
+        "What distances are made of",
+        "Worst violated constraints",
+    ]
+    assert page.tags.count("svg") == len(PICTURES)
+
+
+def test_report_loads_nothing(wine_html):
+    page = Page(wine_html)
+    assert all(ref.startswith(("#", "data:image/png;base64,")) for ref in page.references), page.references[:5]
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert "://" not in re.sub(r'xmlns="[^"]*"', "", wine_html)
+    assert "@import" not in wine_html
+    assert len(wine_html) < 1_000_000
+
+
+def test_report_ids_are_unique_and_references_resolve(wine_html):
+    page = Page(wine_html)
+    assert len(page.ids) == len(set(page.ids))
+    assert {ref[1:] for ref in page.references if ref.startswith("#")} <= set(page.ids)
+
+
+def test_report_says_what_was_measured(wine, wine_html):
+    text = " ".join(Page(wine_html).text)
+    for words in ("0.672 0.966", "10 of 300 250 of 300", "300 –", "logdet", "array of shape (13, 13)", "∞"):
+        assert words in text
+    assert f"Every matrix allowed in this problem has at least {number(wine.result.dual_bound, 7)}" in text
+    assert "proven optimal" in text
+    assert seconds(wine.result.seconds) in text
+    assert "A constraint with slack may be violated at a price" in text
+    same = wine.constraints.sense == 1
+    assert f"{same.sum()} “at most” (similar pairs), {(~same).sum()} “at least” (dissimilar pairs)" in text
+
+
+def test_report_lists_the_worst_rows(wine, wine_html):
+    violation = wine.constraints.violation(wine.learner.transform(wine.X))
+    np.testing.assert_allclose(violation, wine.result.violation, rtol=1e-6, atol=1e-9)
+    worst = int(np.argmax(violation))
+    shown = wine.constraints.describe(worst).replace("<", "&lt;").replace(">", "&gt;")
+    rows = wine_html[wine_html.index('<table class="violations">') :]
+    first = rows[rows.index("<tbody>") :]
+    assert first.startswith(f'<tbody><tr><th scope="row">{worst}</th><td><code>{shown}</code></td>')
+    assert wine_html.count("<code>sq_dist(") == 20
+    assert f"{int((violation > 1e-3).sum())} of 360 constraints are violated" in wine_html
+
+
+def test_report_without_violations_says_so(wine):
+    generous = Constraints.sq_distance([0, 1], [2, 3], 1e9, "<=")
+    html = render_report(replace(wine, constraints=generous))
+    assert "All 2 constraints are met" in html
+    assert '<table class="violations">' not in html
+
+
+def test_report_escapes_every_word_of_the_user(wine):
+    evil = '<script>alert("x")</script>&\'$_'
+    n, d = wine.X.shape
+    data = replace(
+        wine,
+        title=evil,
+        y=np.array([evil, evil + "2"])[np.arange(n) % 2],
+        sample_id=[f"{evil}{k}" for k in range(n)],
+        feature_names=[f"{evil}{k}" for k in range(d)],
+        summary=[(evil, evil, evil)],
+        settings={evil: evil},
+        warnings=[evil],
+    )
+    html = render_report(data)
+    page = Page(html)
+    assert "script" not in page.tags
+    assert page.headings[0] == evil
+    text = "".join(page.text)
+    assert f"sq_dist({evil}" in text
+    assert f"{evil}12" in text  # the name of a feature
+
+
+def test_report_names_rows_by_sample_id(wine):
+    n = len(wine.X)
+    html = render_report(replace(wine, sample_id=np.array([f"bottle-{k}" for k in range(n)])))
+    assert re.search(r"<code>sq_dist\(bottle-\d+, bottle-\d+\)", html)
+    assert "sample ids" in html
+
+
+def test_report_of_other_relations_has_no_distances(wine):
+    constraints = Constraints.comparison([0, 1], [2, 3], [4, 5], [6, 7], 1.0) + Constraints.trace(5.0)
+    page = Page(render_report(replace(wine, constraints=constraints)))
+    assert "distances" not in page.ids
+    assert "violations" in page.ids
+
+
+def test_report_of_sparse_points(wine):
+    X = sp.csr_array(wine.X)
+    result = nearest_metric(X, wine.constraints, slack_weight=1.0)
+    page = Page(render_report(replace(wine, X=X, result=result, learner=None)))
+    assert "embedding" in page.ids
+    assert "features" not in page.ids
+
+
+def test_report_of_a_frame_takes_its_column_names(wine):
+    frame = pd.DataFrame(wine.X, columns=[f"c{k}" for k in range(13)])
+    learner = MetricLearner(slack_weight=1.0, random_state=0).set_output(transform="pandas").fit(frame, wine.y)
+    html = render_report(replace(wine, X=frame, feature_names=None, learner=learner, result=learner.result_))
+    assert "c12" in html
+
+
+def test_report_of_an_impossible_problem_names_the_conflict(wine):
+    pairs = Constraints.sq_distance([0, 5, 0], [1, 6, 1], [1.0, 1.0, 4.0], ["<=", "<=", ">="])
+    result = nearest_metric(wine.X, pairs)
+    page = Page(render_report(replace(wine, result=result, constraints=pairs)))
+    assert [name for name in page.ids if "-" not in name] == ["learned", "summary", "certificate", "conflict"]
+    text = " ".join(page.text)
+    assert "proven impossible" in text
+    assert re.search("Constraint rows (0, 2|2, 0) contradict each other", text)
+    assert pairs.describe(2) in page.text
+    assert pairs.describe(1) not in page.text
+
+
+def test_report_of_a_broken_run_shows_how_it_went(wine):
+    broken = replace(wine.result, status=Status.UNKNOWN, exit_reason=ExitReason.NONFINITE)
+    overflow = SimpleNamespace(transform=lambda X: np.full(X.shape, nan))
+    page = Page(render_report(replace(wine, result=broken, learner=overflow)))
+    assert [name for name in page.ids if "-" not in name] == ["learned", "summary", "certificate", "convergence"]
+    assert f"NONFINITE: {ExitReason.NONFINITE.advice}" in page.text
+
+
+@pytest.mark.parametrize("records", [[], [Record(0, 0.0, nan, nan, nan, nan)], [Record(0, 0.1, 9.0, 8.0, 0.1, 0.0)]])
+def test_report_of_a_short_history(wine, records):
+    html = render_report(replace(wine, result=replace(wine.result, history=records)))
+    assert "convergence" in Page(html).ids
+    assert ("The solver kept no history" in html) == (not records)
+
+
+def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    settings = dict(mpl.rcParams)
+    first = render_report(wine)
+    with mpl.rc_context({"axes.grid": True, "font.size": 30}):
+        assert render_report(wine) == first
+    assert dict(mpl.rcParams) == settings
+    assert plt.get_fignums() == []
+
+
+# ---------------------------------------------------------------------------------------------- the file
+def test_write_replaces_the_old_file_whole(wine, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    assert write_report(path, wine) == path
+    assert path.read_text(encoding="utf-8") == render_report(wine)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(error):
+        write_report(str(path), wine)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_write_into_a_folder_that_is_not_there(wine, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_report(tmp_path / "no" / "report.html", wine)
+
+
+# ---------------------------------------------------------------------------------------------- bad data
+def test_report_data_says_what_is_wrong(wine):
+    with pytest.raises(ValueError, match=r"X must have shape \(n, d\); got \(13,\)"):
+        replace(wine, X=wine.X[0])
+    with pytest.raises(ValueError, match=r"y must have shape \(178,\), one entry per row of X; got \(3,\)"):
+        replace(wine, y=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"sample_id must have shape \(178,\)"):
+        replace(wine, sample_id=["a"])
+    with pytest.raises(ValueError, match=r"feature_names must have shape \(13,\), one entry per column"):
+        replace(wine, feature_names=["a"])
+    with pytest.raises(TypeError, match="constraints must be in row numbers"):
+        replace(wine, constraints=Constraints.sq_distance(["a"], ["b"], 1.0, "<="))
+    with pytest.raises(ValueError, match="data has 178 rows"):
+        replace(wine, constraints=Constraints.sq_distance(0, 999, 1.0, "<="))
+    with pytest.raises(TypeError, match=r"summary is \(name, before, after\)"):
+        replace(wine, summary=[("accuracy", 0.5)])
+    with pytest.raises(TypeError, match="summary is"):
+        replace(wine, summary=["abc"])
+
+
+# ---------------------------------------------------------------------------------------------- numbers and words
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"), (nan, "–"), (inf, "∞"), (-inf, "−∞"), (0.0, "0"), (1.0, "1"), (0.05, "0.05"), (12.5, "12.5"),
+        (1234.5678, "1,235"), (1e-6, "1e−6"), (-3.14159, "−3.142"), (1.5e12, "1.5e12"), (1234567, "1,234,567"),
+        (np.int64(7), "7"),
+        (np.float64(0.25), "0.25"), ("as it is", "as it is"), (True, "True"), ((5, 95), "(5, 95)"),
+    ],
+)  # fmt: skip
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_seconds():
+    assert [seconds(s) for s in (nan, 0.00123, 12.345, 600.0)] == ["–", "1.23 ms", "12.3 s", "10.0 min"]
+
+
+def test_feature_shares_are_those_of_the_mean_squared_distance(rng):
+    X, B = rng.normal(size=(50, 4)) * [1, 2, 3, 4], rng.normal(size=(4, 2))
+    before, after = feature_shares(X, X @ B)
+    C = np.cov(X.T)
+    np.testing.assert_allclose(before, np.diag(C) / np.trace(C))
+    np.testing.assert_allclose(after, np.diag(B @ B.T @ C) / np.trace(B @ B.T @ C))
+
+
+@pytest.mark.parametrize("status", Status)
+def test_result_html_says_what_is_proven(wine, status):
+    result = replace(wine.result, status=status)
+    html = result._repr_html_()
+    assert html == result_html(result)
+    page = Page(html)
+    text = " ".join(page.text)
+    assert proof(result) in text
+    for name, value in certificate_rows(result):
+        assert name in text
+        assert value in text
+    promise = f"So no other matrix is better by more than {number(max(result.gap, 1e-15), 2)} of the objective"
+    assert (promise in text) == (status is Status.OPTIMAL)
+    assert page.references == []
+
+
+def test_proof_never_promises_more_than_rounding_allows(wine):
+    def with_numbers(status, **numbers):
+        return replace(wine.result, status=status, certificate=replace(wine.result.certificate, **numbers))
+
+    assert "1e−15 of the objective" in proof(with_numbers(Status.OPTIMAL, gap=-3e-17))
+    assert proof(with_numbers(Status.UNKNOWN, dual_bound=-inf)).endswith("No lower bound is known.")
+    assert "by up to 0.25 of their bounds" in proof(with_numbers(Status.UNKNOWN, violation=0.25))
+
+
+# ---------------------------------------------------------------------------------------------- in a browser
+PROBE = """<script>addEventListener("load", () => {
+  const box = e => { const r = e.getBoundingClientRect(); return [r.width, r.height]; };
+  const size = e => [e.viewBox.baseVal.width, e.viewBox.baseVal.height];
+  const pre = document.createElement("pre");
+  pre.id = "probe";
+  pre.textContent = JSON.stringify({
+    headings: [...document.querySelectorAll("h1, h2")].map(e => e.textContent),
+    pictures: [...document.querySelectorAll("figure svg")].map(e => ({shown: box(e), natural: size(e)})),
+    images: [...document.querySelectorAll("svg image")].map(e => box(e)),
+    loaded: performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:")),
+    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    outside: [...document.querySelectorAll("figure svg text")].filter(e => {
+      const t = e.getBoundingClientRect(), s = e.closest("svg").getBoundingClientRect();
+      return t.left < s.left - 2 || t.right > s.right + 2 || t.top < s.top - 2 || t.bottom > s.bottom + 2;
+    }).map(e => e.textContent),
+    ink: getComputedStyle(document.querySelector("figure svg text")).fill,
+    paper: getComputedStyle(document.body).backgroundColor,
+  });
+  document.body.append(pre);
+});</script>"""
+
+
+def browser():
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    pytest.fail("no browser to open the report in; install one: apt-get update && apt-get install -y chromium")
+
+
+def chromium(path, profile, *options):
+    """Run headless Chromium on a file without any network."""
+    command = [
+        browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", *options, path.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def look(path, tmp_path, *options):
+    """What the browser made of the page: a copy with a measuring script is opened."""
+    probed = tmp_path / "probed.html"
+    html = path.read_text(encoding="utf-8")
+    probed.write_text(html.replace("</body>", PROBE + "</body>"), encoding="utf-8")
+    dom = chromium(probed, tmp_path / "profile", "--dump-dom", *options)
+    found = re.search(r'<pre id="probe">(.*?)</pre>', dom, re.S)
+    return json.loads(found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
+
+
+@pytest.mark.parametrize("name", ["wine", "digits"])
+def test_report_opens_in_a_browser(name, wine, tmp_path):
+    digits = load_digits(return_X_y=True)
+    data = wine if name == "wine" else learned(*digits, "Metric learned from digits", slack_weight=1.0)
+    path = write_report(tmp_path / "report.html", data)
+    seen = look(path, tmp_path, "--window-size=1100,900")
+    assert seen["headings"][0] == f"Metric learned from {name}"
+    assert "Certificate" in seen["headings"]
+    assert len(seen["pictures"]) == len(PICTURES)
+    for picture in seen["pictures"]:
+        assert min(picture["natural"]) > 100
+        assert picture["shown"][0] > 700
+        assert picture["shown"][1] / picture["shown"][0] == pytest.approx(
+            picture["natural"][1] / picture["natural"][0], rel=0.01
+        )
+    assert all(min(image) > 10 for image in seen["images"])
+    assert (len(seen["images"]) > 0) == (name == "digits")  # many points are drawn as an image
+    assert seen["loaded"] == []
+    assert seen["overflow"] <= 0
+    assert seen["outside"] == []  # no label is cut off
+    assert (seen["ink"], seen["paper"]) == ("rgb(28, 33, 38)", "rgb(255, 255, 255)")
+
+
+def test_report_on_a_narrow_dark_screen(wine, tmp_path):
+    path = write_report(tmp_path / "report.html", wine)
+    seen = look(path, tmp_path, "--window-size=500,900", "--force-dark-mode")
+    assert seen["overflow"] <= 0
+    assert (seen["ink"], seen["paper"]) == ("rgb(231, 234, 238)", "rgb(22, 25, 29)")
+
+
+def test_report_screenshot_is_not_blank(wine, tmp_path):
+    path = write_report(tmp_path / "report.html", wine)
+    shot = tmp_path / "shot.png"
+    chromium(path, tmp_path / "profile", "--window-size=1100,4000", f"--screenshot={shot}")
+    pixels = mpl.image.imread(shot)[:, :, :3]
+    assert pixels.shape == (4000, 1100, 3)
+    for color in ("#0072B2", "#D55E00", "#E69F00", "#009E73"):  # similar, dissimilar, and two of the classes
+        distance = np.abs(pixels - np.array(mpl.colors.to_rgb(color))).max(axis=2)
+        assert (distance < 0.25).sum() > 100, color
+
+
+def test_reporting_without_matplotlib_says_how_to_install_it():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from bregmat.report.pictures import picture; "
+        "picture(None, name='x', size=(1, 1), alt='')"
+    )
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'bregmat[plot]'" in failed.stderr
