@@ -79,7 +79,7 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
         if not D.in_domain(t):
             return -np.inf, mu
     total = float(problem.losses.conjugate(mu).sum())
-    return D.constant(t0) - D.conjugate(t) - total, mu
+    return problem.offset + D.constant(t0) - D.conjugate(t) - total, mu
 
 
 def certify(problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray) -> Certificate:
@@ -111,7 +111,7 @@ def objective_value(problem: NearestMatrix, chart: Chart, p: np.ndarray, soft_on
     if L.has_hard:
         met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
         p = np.where(met, L.bound, p)
-    return chart.value() + L.value(p)
+    return problem.offset + chart.value() + L.value(p)
 
 
 def restore(

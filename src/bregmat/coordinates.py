@@ -113,15 +113,15 @@ class Coordinates:
         out.flush()
 
     # ------------------------------------------------------------------ the way in
-    def bind(self, constraints: Constraints) -> tuple[Coordinates, Operator]:
-        """Bind constraints to the touched rows, in their span where that is smaller."""
+    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
+        """Bind constraints to the touched rows, in their span where that is smaller (and ``in_span`` allows it)."""
         n = self.base.shape[0]
         everywhere = np.isin(constraints.relation, (TRACE, LINEAR)).any()
         rows = None if everywhere else _touched(constraints.index, n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
         Z = self._map(touched)
         invariant = np.isin(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
-        if self.identity and not everywhere:
+        if self.identity and in_span and not everywhere:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:
                 Z, span = reduced
@@ -131,6 +131,33 @@ class Coordinates:
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
         return self, bind(constraints, Z, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """Coordinates without the directions that must vanish, the operator in them, and what the move adds to the objective."""
+
+    coordinates: Coordinates
+    operator: Operator
+    offset: float
+
+
+def eliminate(coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: Divergence) -> Elimination:
+    """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
+
+    Without this their weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
+    from that of M by a constant.
+    """
+    values, V = eigh(operator.restrict(rows).adjoint(np.ones(len(rows))))
+    N = V[:, values <= RANK_TOL * max(values[-1], 1e-300)]
+    if N.shape[1] == 0:
+        raise ValueError("the hard rows with bound 0 leave only the zero matrix.")
+    t0, Q = eigh((N.T * coordinates.t0) @ N)
+    N = N @ Q
+    R = N if coordinates.R is None else coordinates.R @ N
+    offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
+    moved = replace(coordinates, t0=t0, R=R, identity=False)
+    return Elimination(moved, operator.congruence(N), offset)
 
 
 def _touched(index: np.ndarray, n: int) -> np.ndarray:

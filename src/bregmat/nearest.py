@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates import Certificate
+from bregmat.certificates import Certificate, dual_bound
 from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates, Factor, kernel_coordinates, metric_coordinates
+from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
-from bregmat.problems import NearestMatrix, build_problem
+from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import ExitReason, Record, Result, Status
 from bregmat.solve import Outcome, Solver, solve
 try:  # TEMPORARY until the helpers' files exist
@@ -150,8 +150,14 @@ def _nearest(
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start)
     constraints = constraints.locate(None, n=coordinates.base.shape[0])[0]
-    coordinates, operator = coordinates.bind(constraints)
-    problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
+    linked = np.zeros(0, np.int64) if divergence.is_congruence_invariant else must_link_rows(constraints, slack_weight)
+    coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
+    offset, whole = 0.0, None
+    if len(linked):
+        whole = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
+        reduced = eliminate(coordinates, operator, linked, divergence)
+        coordinates, operator, offset = reduced.coordinates, reduced.operator, reduced.offset
+    problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, met=linked, offset=offset)
     start = None
     if warm_start is not None:
         mu = np.zeros(problem.c)
@@ -159,10 +165,13 @@ def _nearest(
         start = replace(warm_start.certificate, dual=mu)
     limit = MAX_ITER if max_iter is None else max_iter
     outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
+    certificate = outcome.certificate
+    if whole is not None and outcome.conflict is None:
+        certificate = _with_links(whole, certificate, linked)
     return Result(
         status=outcome.status,
         exit_reason=outcome.exit_reason,
-        certificate=outcome.certificate,
+        certificate=certificate,
         coordinates=coordinates,
         tol=tol,
         n_iter=outcome.n_iter,
@@ -172,6 +181,17 @@ def _nearest(
         conflict=outcome.conflict,
         violation=problem.violation(outcome.certificate.values),
     )
+
+
+def _with_links(whole: NearestMatrix, certificate: Certificate, linked: np.ndarray) -> Certificate:
+    """The certificate for all rows: weights of eliminated ones are infinite in theory, and so large here that they cost
+    the dual bound about 1e-8 of itself."""
+    mu = certificate.dual.copy()
+    size = max(1.0, float(np.abs(whole.operator.adjoint(mu)).max()))
+    mu[linked] = 1e8 * size / whole.operator.restrict(linked).values_diagonal(None)
+    bound, mu = dual_bound(whole, mu)
+    gap = (certificate.upper - bound) / max(1.0, abs(certificate.objective))
+    return replace(certificate, dual=mu, dual_bound=bound, gap=gap)
 
 
 def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:

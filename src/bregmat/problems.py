@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints import COMPARISON, LINEAR, SIMILARITY, SIMILARITY_COMPARISON, Constraints, rows_text
+from bregmat.constraints import (
+    COMPARISON,
+    DIAGONAL,
+    LINEAR,
+    SIMILARITY,
+    SIMILARITY_COMPARISON,
+    SQ_DISTANCE,
+    Constraints,
+    rows_text,
+)
 from bregmat.divergences import Divergence
 from bregmat.losses import RowLosses, Squared, SquaredHinge
 from bregmat.operators import Operator, absolute_traces
@@ -33,6 +42,8 @@ class NearestMatrix:
         Bounds, senses, weights and scalar losses of the rows.
     unit : ndarray, shape (c,)
         Unit in which the violation of each row is measured.
+    offset : float
+        Constant of the objective, from directions that were eliminated.
     """
 
     divergence: Divergence
@@ -40,6 +51,7 @@ class NearestMatrix:
     operator: Operator
     losses: RowLosses
     unit: np.ndarray
+    offset: float = 0.0
 
     @property
     def c(self) -> int:
@@ -105,9 +117,19 @@ def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
 
 
 def build_problem(
-    divergence: Divergence, t0: np.ndarray, operator: Operator, constraints: Constraints, loss: Any, slack_weight: Any
+    divergence: Divergence,
+    t0: np.ndarray,
+    operator: Operator,
+    constraints: Constraints,
+    loss: Any,
+    slack_weight: Any,
+    *,
+    met: np.ndarray | None = None,
+    offset: float = 0.0,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit; constraints are in row numbers and in the operator's order.
+
+    Rows ``met`` hold by construction (:func:`bregmat.coordinates.eliminate`) and get a bound that never binds.
 
     Raises
     ------
@@ -119,6 +141,8 @@ def build_problem(
     gamma = _slack_weights(slack_weight, constraints)
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
     hard = np.isinf(gamma)
+    if met is not None:
+        bound[met], sense[met] = 1.0, 1
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
@@ -141,7 +165,15 @@ def build_problem(
     family[hard] = "hard"
     _check_reachable(operator, bound, sense, family, constraints)
     gamma = np.where(hard, 1.0, gamma)
-    return NearestMatrix(divergence, t0, operator, RowLosses(bound, sense, gamma, scale, family), unit)
+    return NearestMatrix(divergence, t0, operator, RowLosses(bound, sense, gamma, scale, family), unit, offset)
+
+
+def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
+    """Hard rows that force a squared distance or a diagonal entry to 0."""
+    zero = np.isin(constraints.relation, (SQ_DISTANCE, DIAGONAL)) & (constraints.bound == 0) & (constraints.sense >= 0)
+    if not zero.any():
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(zero & np.isinf(_slack_weights(slack_weight, constraints)))
 
 
 def _check_reachable(

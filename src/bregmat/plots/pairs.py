@@ -11,8 +11,10 @@ from bregmat.plots._rows import constraints_among
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, short, tidy
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+FEW = 60  # pairs of a kind
 # sense code, name, symbol, colour, hatch-free line style of the bound
 GROUPS = (
     (1, "similar", "≤", SIMILAR, "--"),
@@ -140,25 +142,11 @@ class PairDistanceDisplay:
                 continue
             self.met_[name] = tuple(float(self._holds(sq)[rows].mean()) for sq in (self.sq_before, self.sq_after))
             for k, panel in enumerate(self.ax_):
-                drawn = np.clip(values[k][rows & usable], edges[0], edges[-1])
-                if len(drawn) == 0:
-                    continue
-                panel.hist(
-                    drawn, edges, weights=np.full(len(drawn), 100 / len(drawn)), histtype="stepfilled", color=color,
-                    alpha=0.45, label=f"{name} ({symbol}): {self.met_[name][k]:.0%} met",
-                )  # fmt: skip
-                if rows.sum() <= 60:
-                    panel.plot(
-                        drawn,
-                        np.full(len(drawn), 0.03),
-                        "|",
-                        color=color,
-                        markersize=9,
-                        transform=panel.get_xaxis_transform(),
-                    )  # too few for a histogram alone: every pair is a tick
+                shown = rows & usable
+                label = f"{name} ({symbol}): {self.met_[name][k]:.0%} met"
+                _histogram(panel, values[k][shown], (self.bound / unit)[shown], code * self.tol, edges, color, label)
                 if not self.is_relative_:
-                    bound = self.bound[rows][0]
-                    panel.axvline(bound, color=color, linestyle=dash, linewidth=1.4)
+                    panel.axvline(self.bound[rows][0], color=color, linestyle=dash, linewidth=1.4)
         for panel, title, ordered in zip(self.ax_, ("before", "after"), self.ordered_, strict=True):
             if self.is_relative_:
                 panel.axvline(1.0, color="0.5", linestyle="--", linewidth=1.4)
@@ -192,6 +180,28 @@ class PairDistanceDisplay:
         return f"squared distance{scale} (bounds: {', '.join(bounds)})"
 
 
+def _histogram(
+    panel: Axes,
+    values: NDArray[np.float64],
+    bound: NDArray[np.float64],
+    margin: float,
+    edges: NDArray[np.float64],
+    color: str,
+    label: str,
+) -> None:
+    """Bars of one kind of pairs, in per cent; few pairs are ticks as well."""
+    if len(values) == 0:
+        return
+    # pairs that lie on their bound to within rounding belong to the bar on the side where it is met
+    placed = np.where(np.abs(values - bound) <= abs(margin) * bound, bound * (1 - margin), values)
+    placed = np.clip(placed, edges[0], edges[-1])
+    weights = np.full(len(values), 100 / len(values))
+    panel.hist(placed, edges, weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
+    if len(values) <= FEW:
+        height = np.full(len(values), 0.03)
+        panel.plot(values, height, "|", color=color, markersize=9, transform=panel.get_xaxis_transform())
+
+
 def _ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:
     """Share of (similar, dissimilar) couples of pairs in which the similar pair is closer; ties count half."""
     similar, dissimilar = np.sort(sq_distance[sense == 1]), sq_distance[sense == -1]
@@ -202,14 +212,25 @@ def _ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float
 
 
 def _edges(values: NDArray[np.float64], marks: list[float]) -> tuple[NDArray[np.float64], bool]:
-    """Bin edges over the values and the marks, logarithmic where they span more than a factor of 30."""
+    """Bin edges over the values and the marks, logarithmic where they span more than a factor of 30.
+
+    Up to three marks are edges themselves, so that no bar lies on both sides of a bound.
+    """
     n_bins = int(np.clip(2 * np.sqrt(len(values) / 2), 8, 60))
-    positive = np.concatenate([values[values > 0], [m for m in marks if m > 0]])
+    marks = [m for m in marks if m > 0]
+    positive = np.concatenate([values[values > 0], marks])
     if len(positive) == 0:
         return np.linspace(0.0, 1.0, n_bins + 1), False
     # a few pairs of almost identical points must not stretch the axis over many empty decades
-    low = min(np.quantile(positive, 0.002) / 2, *[m / 2 for m in marks if m > 0] or [np.inf])
-    low, high = max(low, positive.min()), positive.max()
-    if high > 30 * low:
-        return np.geomspace(low * 0.999, high * 1.001, n_bins + 1), True
-    return np.linspace(0.0, high * 1.02, n_bins + 1), False
+    low = max(min([np.quantile(positive, 0.002), *marks]) / 2, positive.min() * 0.999)
+    high = positive.max() * 1.001
+    is_log = high > 30 * low
+    stops = [low if is_log else 0.0, *(marks if len(marks) <= 3 else []), high]
+    spaced = np.geomspace if is_log else np.linspace
+    size = np.log(stops) if is_log else np.array(stops)
+    share = np.diff(size) / (size[-1] - size[0])
+    pieces = [
+        spaced(start, stop, max(1, round(n_bins * part)) + 1)
+        for start, stop, part in zip(stops[:-1], stops[1:], share, strict=True)
+    ]
+    return np.unique(np.concatenate(pieces)), is_log

@@ -15,6 +15,7 @@ from bregmat.certificates import gram
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.solvers.box_qp import Model
 
+IPMDEBUG = False
 FLOPS = 1.5e9  # of one factorisation: about a tenth of a second
 
 
@@ -41,14 +42,19 @@ def minimize_exactly(
     size = max(float(np.abs(q).max(initial=0.0)), 1e-300)
     gap = np.minimum(size, 0.5 * (hi - lo))
     y = np.minimum(np.maximum(0.0, lo + gap), hi - gap)
+    curvature = float(y @ product(y))
+    s = min(1.0, size * float(np.abs(y).sum()) / curvature) if curvature > 0 else 1.0
+    gap = s * gap
+    y = np.minimum(np.maximum(0.0, lo + gap), hi - gap)
     has_lo, has_hi = np.isfinite(lo), np.isfinite(hi)
     n_bounds = max(int(has_lo.sum() + has_hi.sum()), 1)
-    alpha = np.where(has_lo, np.maximum(q, 0.0) + 0.1 * size, 0.0)
-    beta = np.where(has_hi, np.maximum(-q, 0.0) + 0.1 * size, 0.0)
+    tau = size * max(float(np.median(gap)), 1e-300)
+    alpha, beta = np.where(has_lo, tau / (y - lo), 0.0), np.where(has_hi, tau / (hi - y), 0.0)
     for _ in range(most):
         a, b = np.where(has_lo, y - lo, 1.0), np.where(has_hi, hi - y, 1.0)
         Hq = product(y) + q
         total = float(alpha @ a + beta @ b)
+        if IPMDEBUG: print('   ', _, 'rd %.1e total %.1e obj %.12g'%(np.abs(Hq-alpha+beta).max()/size,total,y@(Hq+q)/2), 'W %.1e %.1e'%((alpha/a).max(),(beta/b).max()), size)
         if np.abs(Hq - alpha + beta).max() <= 1e-10 * size and total <= 1e-10 * abs(float(y @ (Hq + q))):
             break
         solve = solver(alpha / a + beta / b)
@@ -84,8 +90,9 @@ def _factoriser(
     """Products with the scaled H, and for a diagonal W the solver of ``(H + W) x = b``."""
     X = model.operator.astype(np.float64)
     n = X.r * (X.r + 1) // 2
+    S = None if model.weight is None else np.sqrt(model.weight.astype(float))
     if X.c <= n:
-        G = gram(X) if model.weight is None else _outer(X.features(np.sqrt(model.weight.astype(float))))
+        G = gram(X) if model.weight is None else _outer(X.features(S))
         H = G * unit * unit[:, None]
         H[np.diag_indices_from(H)] += slope
 
@@ -96,11 +103,12 @@ def _factoriser(
             return (lambda b: cholesky_solve(C, b)) if ok else None
 
         return lambda v: H @ v, of_order_c
-    Phi = X.features(None if model.weight is None else np.sqrt(model.weight.astype(float))) * unit[:, None]
+    Phi = np.ascontiguousarray(X.features(S) * unit[:, None])
 
     def of_order_n(W: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
         w = 1.0 / (W + slope)
-        K = (Phi.T * w) @ Phi
+        P = Phi * np.sqrt(w)[:, None]
+        K = P.T @ P
         K[np.diag_indices_from(K)] += 1.0
         C, ok = cholesky(K)
         if not ok:
