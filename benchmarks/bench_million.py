@@ -42,10 +42,11 @@ def compile_kernels() -> None:
 
 
 def load_reference(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("reference", path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"--reference {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # Numba's cache looks functions up by module name
     spec.loader.exec_module(module)
     return module
 

@@ -261,10 +261,12 @@ def test_certificate_holds_from_matrix_and_duals_alone(problem):
     # weak duality, exactly: a hard row that is missed by a little may save its price times the excess, no more
     assert bound - objective <= np.abs(mu * plain.excess(W))[plain.hard].sum() + ROUNDING * unit
     assert bound <= problem["objective"] + unit * max(ROUNDING, problem["accuracy"]["gap"])
-    # and what the result says of itself is the same
+    # and what the result says of itself is the same; the weight of an eliminated row is 1e8 times the others, which
+    # leaves 8 of the 16 digits of the bound
+    rounding = 1e-8 if (plain.hard & (plain.bound == 0) & (np.abs(mu) > 1e6)).any() else ROUNDING
     assert abs(result.objective - objective) <= ROUNDING * unit
-    assert abs(result.dual_bound - bound) <= ROUNDING * unit
-    assert abs(result.gap - (objective - bound) / unit) <= ROUNDING
+    assert abs(result.dual_bound - bound) <= rounding * unit
+    assert abs(result.gap - (objective - bound) / unit) <= rounding
     assert abs(result.max_violation - plain.violation(W)) <= ROUNDING
 
 

@@ -9,9 +9,11 @@ the divided differences of the inverse link. Both charts answer the same questio
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from bregmat.divergences import Divergence
+from bregmat.divergences import Divergence, as_divergence
 from bregmat.linalg import add_diagonal, cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
 
 
@@ -83,6 +85,10 @@ class Spectral:
         keep = self.x > 0
         return self.F[:, keep] * np.sqrt(self.x[keep])
 
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays."""
+        return {"kind": "spectral", "divergence": self.divergence.name}, {"mirror": self.t, "frame": self.F}
+
     def matrix(self) -> np.ndarray:
         """M."""
         return symmetrize((self.F * self.x) @ self.F.T)
@@ -152,12 +158,23 @@ class Factored:
         """B with ``M = B B'``."""
         return self.F
 
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays."""
+        return {"kind": "factored", "logdet": self.logdet}, {"frame": self.F}
+
     def matrix(self) -> np.ndarray:
         """M."""
         return self.F @ self.F.T
 
 
 Chart = Spectral | Factored
+
+
+def chart_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Chart:
+    """The chart that ``to_state`` described."""
+    if meta["kind"] == "factored":
+        return Factored(arrays["frame"], float(meta["logdet"]))
+    return Spectral(as_divergence(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
 def chart_at_prior(divergence: Divergence, t0: np.ndarray) -> Chart:

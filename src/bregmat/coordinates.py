@@ -48,6 +48,11 @@ class Span:
     vectors: Any
     coefficients: np.ndarray
 
+    @classmethod
+    def of_basis(cls, basis: np.ndarray) -> Span:
+        """A span given by its orthonormal basis (d, m)."""
+        return cls(basis.T, np.eye(basis.shape[1]))
+
     @cached_property
     def basis(self) -> np.ndarray:
         """Orthonormal basis, shape (d, m)."""
@@ -64,6 +69,7 @@ class Coordinates:
     R: np.ndarray | None = None
     span: Span | None = None
     identity: bool = False  # whether the prior of M is the identity
+    owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
@@ -90,6 +96,8 @@ class Coordinates:
 
     def factor(self, chart: Chart) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
+        if self.base is None:
+            raise ValueError("the data is not kept in model files; use result.transform(X) with the data at hand.")
         return self.transform(self.base, chart)
 
     def metric(self, chart: Chart) -> np.ndarray:
@@ -111,6 +119,23 @@ class Coordinates:
         for start in range(0, n, rows):
             out[start : start + rows] = self.transform(self.base[start : start + rows], chart)
         out.flush()
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays; data that was handed in is left out, a base derived from a prior is kept."""
+        arrays = {"t0": self.t0}
+        if self.R is not None:
+            arrays["R"] = self.R
+        if self.span is not None:
+            arrays["span"] = self.span.basis
+        if self.owns_base:
+            arrays["base"] = np.asarray(self.base)
+        return {"identity": self.identity, "owns_base": self.owns_base}, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Coordinates:
+        """Inverse of :meth:`to_state`."""
+        span = Span.of_basis(arrays["span"]) if "span" in arrays else None
+        return cls(arrays.get("base"), arrays["t0"], arrays.get("R"), span, **meta)
 
     # ------------------------------------------------------------------ the way in
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
@@ -260,8 +285,8 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
         return Coordinates(G0, divergence.link(values), R=Q / np.sqrt(values))
     values, Q = _eigen("prior", prior, divergence)
     if divergence.is_congruence_invariant:
-        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))), identity=True)
-    return Coordinates(Q, divergence.link(values))
+        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))), identity=True, owns_base=True)
+    return Coordinates(Q, divergence.link(values), owns_base=True)
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinates:

@@ -137,9 +137,12 @@ class Pairs:
         """The operator of ``X -> F X F'``."""
         return Pairs(self.Z @ F, self.a, self.b, self.sign, self._graph)
 
-    def restrict(self, rows: np.ndarray) -> Pairs:
-        """Some of the rows."""
-        return Pairs(self.Z, self.a[rows], self.b[rows], self.sign[rows])
+    def restrict(self, rows: np.ndarray) -> Pairs | Rows:
+        """Some of the rows; their vectors themselves once there are fewer of them than points."""
+        a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
+        if len(a) <= len(self.Z):
+            return Rows(self.Z[a] + self.Z[b] * sign[:, None])
+        return Pairs(self.Z, a, b, sign)
 
     def astype(self, dtype: type) -> Pairs:
         """The same in another precision."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,14 @@ class Record:
     dual_bound: float
     gap: float
     violation: float
+
+
+_SCALARS = ("upper", "objective", "dual_bound", "gap", "violation")
+
+
+def _plain(x: float) -> float | str:
+    """A number that JSON can hold: infinities and NaN as text."""
+    return float(x) if np.isfinite(x) else str(float(x))
 
 
 class SolverError(RuntimeError):
@@ -194,6 +202,58 @@ class Result:
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
         self.coordinates.write_factor(path, self.certificate.chart, rows)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`. The data is not kept: ``factor`` of a metric needs it again."""
+        c = self.certificate
+        place, arrays = self.coordinates.to_state()
+        chart, frame = c.chart.to_state()
+        meta = {
+            "status": self.status.value,
+            "exit_reason": self.exit_reason.value,
+            "tol": self.tol,
+            "n_iter": self.n_iter,
+            "seconds": self.seconds,
+            "solver": self.solver,
+            "coordinates": place,
+            "chart": chart,
+            "proof": {name: _plain(getattr(c, name)) for name in _SCALARS},
+        }
+        arrays |= frame
+        arrays |= {"dual": c.dual, "values": c.values, "violation": self.violation}
+        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
+        if self.conflict is not None:
+            arrays["conflict"] = self.conflict
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
+        """Inverse of :meth:`to_state`."""
+        from bregmat.certificates import Certificate
+        from bregmat.charts import chart_from_state
+        from bregmat.coordinates import Coordinates
+
+        coordinates = Coordinates.from_state(meta["coordinates"], arrays)
+        scalars = {name: float(value) for name, value in meta["proof"].items()}
+        certificate = Certificate(
+            chart=chart_from_state(meta["chart"], coordinates.t0, arrays),
+            dual=arrays["dual"],
+            values=arrays["values"],
+            **scalars,
+        )
+        return cls(
+            Status(meta["status"]),
+            ExitReason(meta["exit_reason"]),
+            certificate,
+            coordinates,
+            meta["tol"],
+            meta["n_iter"],
+            meta["seconds"],
+            [Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
+            meta["solver"],
+            arrays.get("conflict"),
+            arrays["violation"],
+        )
 
     def __repr__(self) -> str:
         return (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 FEW = 60  # pairs of a kind
-# sense code, name, symbol, colour, hatch-free line style of the bound
+# sense code, name, symbol, colour, line style of the bound
 GROUPS = (
     (1, "similar", "≤", SIMILAR, "--"),
     (-1, "dissimilar", "≥", DISSIMILAR, "-."),
@@ -196,7 +196,7 @@ def _histogram(
     placed = np.where(np.abs(values - bound) <= abs(margin) * bound, bound * (1 - margin), values)
     placed = np.clip(placed, edges[0], edges[-1])
     weights = np.full(len(values), 100 / len(values))
-    panel.hist(placed, edges, weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
+    panel.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
     if len(values) <= FEW:
         height = np.full(len(values), 0.03)
         panel.plot(values, height, "|", color=color, markersize=9, transform=panel.get_xaxis_transform())

@@ -41,8 +41,8 @@ class SpectrumDisplay:
 
     @classmethod
     def from_result(cls, result: Any, **options: Any) -> SpectrumDisplay:
-        """Draw ``result.spectrum()``; options as in `from_data`."""
-        return cls.from_data(result.spectrum(), **options)
+        """Draw ``result.spectrum()`` against the prior it was learned from; options as in `from_data`."""
+        return cls.from_data(result.spectrum(), **{"prior": _prior(result), **options})
 
     @classmethod
     def from_data(cls, learned: ArrayLike, *, prior: ArrayLike | None = None, ax: Any = None) -> SpectrumDisplay:
@@ -97,6 +97,14 @@ def _descending(values: ArrayLike) -> NDArray[np.float64]:
     if values.ndim != 1:
         raise ValueError(f"eigenvalues must be 1-dimensional; got shape {values.shape}.")
     return np.sort(values)[::-1]
+
+
+def _prior(result: Any) -> NDArray[np.float64]:
+    """Eigenvalues of the prior in the coordinates of ``result.spectrum()``; 1 where these make it the identity."""
+    chart = result.certificate.chart
+    if chart.x is None:
+        return np.ones(len(result.spectrum()))
+    return chart.divergence.inverse_link(result.coordinates.t0)
 
 
 def _range(*spectra: NDArray[np.float64]) -> tuple[float, float]:

@@ -38,8 +38,6 @@ class ReportData:
         The value in `y` that means "no label"; drawn in grey.
     learner : object with ``transform(X)``, optional
         The learned map; ``result.transform`` where not given.
-    prior : array of shape (d,) or (d, d), optional
-        The prior matrix, or its eigenvalues; the identity where not given.
     summary : sequence of (name, before, after)
         Rows of the table "before and after". A value may be a float, int, str or None (shown as a dash). A float in
         [0, 1] is shown with three digits; hand a str over to have it shown as it is.
@@ -67,7 +65,6 @@ class ReportData:
     y: ArrayLike | None = None
     unlabeled: Any = None
     learner: Any = None
-    prior: ArrayLike | None = None
     summary: Sequence[SummaryRow] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     sample_id: ArrayLike | None = None

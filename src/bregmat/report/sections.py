@@ -167,7 +167,7 @@ def _convergence(data: ReportData) -> Section:
 
 def _spectrum(data: ReportData) -> Section:
     svg, display = picture(
-        lambda ax: SpectrumDisplay.from_data(data.result.spectrum(), prior=data.prior, ax=ax),
+        lambda ax: SpectrumDisplay.from_result(data.result, ax=ax),
         name="spectrum", size=(8.6, 4.0), alt="Eigenvalues of the learned matrix and of the prior",
     )  # fmt: skip
     caption = (
