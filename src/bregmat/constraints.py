@@ -52,6 +52,13 @@ class Terms:
     coef: np.ndarray
 
 
+def among(relation: np.ndarray, codes: Sequence[int]) -> np.ndarray:
+    """Mask of the rows whose relation is one of the codes."""
+    table = np.zeros(len(RELATIONS), dtype=bool)
+    table[list(codes)] = True
+    return table[relation]
+
+
 def rows_text(rows: np.ndarray, most: int = 5) -> str:
     """Name the first few of the given row numbers."""
     head = ", ".join(str(int(r)) for r in rows[:most])
@@ -178,7 +185,7 @@ class Constraints:
         bad = np.flatnonzero(~np.isfinite(self.bound))
         if len(bad):
             raise ValueError(f"bound must be finite; got {self.bound[bad[0]]} in {rows_text(bad)}.")
-        negative = np.isin(self.relation, _NONNEGATIVE) & (self.bound < 0)
+        negative = among(self.relation, _NONNEGATIVE) & (self.bound < 0)
         bad = np.flatnonzero(negative)
         if len(bad):
             relation = RELATIONS[self.relation[bad[0]]]
@@ -308,7 +315,7 @@ class Constraints:
                 if x.ids is not None:
                     table = inverse[start : start + len(x.ids)]
                     start += len(x.ids)
-                    used = (part >= 0) & ~np.isin(x.relation, (TRACE, LINEAR))[:, None]
+                    used = (part >= 0) & ~among(x.relation, (TRACE, LINEAR))[:, None]
                     part[used] = table[part[used]]
                 parts.append(part)
             index = np.concatenate(parts)
@@ -349,7 +356,7 @@ class Constraints:
             The rows whose samples are all present (None if there are none), named by row numbers.
         kept : ndarray of bool, shape (c,)
         """
-        sparse = ~np.isin(self.relation, (TRACE, LINEAR))
+        sparse = ~among(self.relation, (TRACE, LINEAR))
         if sample_id is None:
             if self.ids is not None:
                 raise ValueError(
@@ -390,7 +397,7 @@ class Constraints:
         """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size."""
         if n is None:
             return
-        sparse = ~np.isin(self.relation, (TRACE, LINEAR))
+        sparse = ~among(self.relation, (TRACE, LINEAR))
         bad = np.flatnonzero((self.index >= n).any(axis=1) & sparse)
         if len(bad):
             raise ValueError(
@@ -496,7 +503,7 @@ class Constraints:
         return self.violation(G) <= tol
 
     def _uses_samples(self) -> bool:
-        return bool((~np.isin(self.relation, (TRACE, LINEAR))).any())
+        return bool((~among(self.relation, (TRACE, LINEAR))).any())
 
     def describe(self, row: int) -> str:
         """One row in words, for reports and messages."""

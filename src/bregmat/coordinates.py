@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.charts import Chart
-from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints
+from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
 from bregmat.divergences import Divergence
 from bregmat.linalg import eigh
 from bregmat.operators import Operator, bind
@@ -141,11 +141,11 @@ class Coordinates:
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
         """Bind constraints to the touched rows, in their span where that is smaller (and ``in_span`` allows it)."""
         n = self.base.shape[0]
-        everywhere = np.isin(constraints.relation, (TRACE, LINEAR)).any()
+        everywhere = among(constraints.relation, (TRACE, LINEAR)).any()
         rows = None if everywhere else _touched(constraints.index, n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
         Z = self._map(touched)
-        invariant = np.isin(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
+        invariant = among(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
         if self.identity and in_span and not everywhere:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:

@@ -8,9 +8,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
 
-_trtri, _potrf, _potrs = get_lapack_funcs(("trtri", "potrf", "potrs"), dtype=np.float64)
+
+@cache
+def _lapack() -> tuple[Any, Any, Any]:
+    """Routines trtri, potrf, potrs; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
+    from scipy.linalg import get_lapack_funcs
+
+    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs"), dtype=np.float64))
 
 
 def symmetrize(A: np.ndarray) -> np.ndarray:
@@ -26,18 +31,18 @@ def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
 
 def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
     """Lower Cholesky factor and whether ``A`` is numerically positive definite."""
-    C, info = _potrf(A, lower=1, clean=1)
+    C, info = _lapack()[1](A, lower=1, clean=1)
     return C, info == 0 and bool(np.isfinite(C).all())
 
 
 def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``A^-1 b`` from the lower Cholesky factor of ``A``."""
-    return _potrs(C, b, lower=1)[0]
+    return _lapack()[2](C, b, lower=1)[0]
 
 
 def triangular_inverse(C: np.ndarray) -> np.ndarray:
     """Inverse of a lower triangular matrix."""
-    return _trtri(C, lower=1)[0]
+    return _lapack()[0](C, lower=1)[0]
 
 
 def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

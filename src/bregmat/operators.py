@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat._kernels import pairs as kernels
-from bregmat.constraints import LINEAR, TRACE, Constraints, LowRankMatrix
+from bregmat.constraints import LINEAR, TRACE, Constraints, LowRankMatrix, among
 
 
 class Operator(Protocol):
@@ -317,7 +317,7 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
             base = Mixed(base, P)
         parts.append((which, base))
     dense, names, vectors, weights, owners = [], [], [], [], []
-    for row in np.flatnonzero(np.isin(constraints.relation, (TRACE, LINEAR))):
+    for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
         C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
         if isinstance(C, LowRankMatrix):
             V = C.vectors if rows is None else C.vectors[rows]

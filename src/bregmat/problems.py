@@ -20,6 +20,7 @@ from bregmat.constraints import (
     SIMILARITY_COMPARISON,
     SQ_DISTANCE,
     Constraints,
+    among,
     rows_text,
 )
 from bregmat.divergences import Divergence
@@ -82,7 +83,7 @@ class NearestMatrix:
 
 def _indefinite_rows(constraints: Constraints) -> np.ndarray:
     """Rows whose matrix A_i is not positive semidefinite (or not known to be)."""
-    mixed = np.isin(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON))
+    mixed = among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON))
     similar = (constraints.relation == SIMILARITY) & (constraints.index[:, 0] != constraints.index[:, 1])
     linear = constraints.relation == LINEAR
     for row in np.flatnonzero(linear):
@@ -170,7 +171,7 @@ def build_problem(
 
 def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
     """Hard rows that force a squared distance or a diagonal entry to 0."""
-    zero = np.isin(constraints.relation, (SQ_DISTANCE, DIAGONAL)) & (constraints.bound == 0) & (constraints.sense >= 0)
+    zero = among(constraints.relation, (SQ_DISTANCE, DIAGONAL)) & (constraints.bound == 0) & (constraints.sense >= 0)
     if not zero.any():
         return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(zero & np.isinf(_slack_weights(slack_weight, constraints)))
@@ -181,7 +182,7 @@ def _check_reachable(
 ) -> None:
     """Rows whose value is 0 for every matrix but must be positive."""
     size = np.abs(operator.values_diagonal(None))
-    psd = ~np.isin(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
+    psd = ~among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
     stuck = psd & (size <= 0) & (bound > 0) & (sense <= 0)
     costly = stuck & (family != "quadratic")
     bad = np.flatnonzero(costly)

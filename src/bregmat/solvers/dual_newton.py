@@ -15,10 +15,11 @@ import numpy as np
 
 from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.charts import Chart, chart_at_prior
+from bregmat.linalg import eigvalsh
 from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
 from bregmat.problems import NearestMatrix
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
-from bregmat.solvers.exact_qp import is_affordable, minimize_exactly
+from bregmat.solvers.exact_qp import minimize_exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +123,10 @@ class DualNewton:
             rounds=self.rounds,
             cg_steps=self.cg_steps,
         )
-        if not reached and is_affordable(model, int((lower < upper).sum())):
-            exact = minimize_exactly(model, q, lower, upper)
-            if exact is not None:
-                H_exact = model.product(exact)
-                if float(q @ exact + 0.5 * (exact @ H_exact)) < float(q @ d + 0.5 * (d @ Hd)):
-                    d, Hd = exact, H_exact
+        if not reached:
+            exact = minimize_exactly(model, q, lower, upper, d)
+            if exact is not d:
+                d, Hd = exact, model.product(exact)
         slope = float(q @ d)
         predicted = -(slope + 0.5 * float(d @ Hd))
         found = _search(problem, state, d, slope) if slope < 0 else None
@@ -269,7 +268,7 @@ def _search(
     problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
 ) -> tuple[Chart, np.ndarray, float, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
-    alpha = 1.0
+    alpha = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box()
     for _ in range(40):
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
@@ -286,6 +285,29 @@ def _search(
         else:
             alpha *= 0.25
     return None
+
+
+def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
+    """Minimiser in (0, 1] of -g along d for LogDet, where ``-g = -logdet(I + A*(mu)) + sum loss*`` needs one spectrum."""
+    b = eigvalsh(problem.operator.congruence(state.chart.factor()).adjoint(d))
+    mu, losses = state.dual, problem.losses
+
+    def slope(alpha: float) -> float:
+        return float(losses.relaxed(mu + alpha * d)[0] @ d) - float((b / (1.0 + alpha * b)).sum())
+
+    limit = -1.0 / b[0] if b[0] < 0 else np.inf
+    low, high = 0.0, min(1.0, limit * (1 - 1e-9))
+    if high == 1.0 and slope(1.0) <= 0:
+        return 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if slope(middle) > 0:
+            high = middle
+        else:
+            low = middle
+        if high - low <= 0.01 * high:
+            break
+    return low if low > 0 else high
 
 
 @singledispatch
