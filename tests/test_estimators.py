@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import warnings
 
 import joblib
@@ -124,12 +125,15 @@ def test_components_are_ordered_by_variance_and_cut_at_n_components(wine, fitted
 
 
 def test_wine_neighbours_are_better(wine):
+    """Raw units, slack weight chosen on the training folds: from .67 to at least .95 (0.978 over 2 x 5 folds)."""
     X, y = wine
     knn = KNeighborsClassifier(4)
+    model = make_pipeline(MetricLearner(random_state=0), knn)
+    inner = StratifiedKFold(3, shuffle=True, random_state=0)
+    chosen = GridSearchCV(model, {"metriclearner__slack_weight": [0.1, 1.0, 10.0, 100.0]}, cv=inner)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    euclidean = cross_val_score(knn, X, y, cv=folds).mean()
-    learned = cross_val_score(make_pipeline(MetricLearner(random_state=0), knn), X, y, cv=folds).mean()
-    assert euclidean < 0.75 and learned > 0.9
+    euclidean, default, learned = (cross_val_score(m, X, y, cv=folds).mean() for m in (knn, model, chosen))
+    assert euclidean < 0.72 and default > 0.9 and learned >= 0.95
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
@@ -283,27 +287,47 @@ def test_grid_search_with_row_numbers_as_names(named):
 
 
 # ---------------------------------------------------------------------- priors
+def prior_matrix(X):
+    P = inverse_covariance(X)
+    return P @ P.T
+
+
 def test_covariance_prior_is_the_inverse_where_there_is_one(wine):
     X, _ = wine
-    assert np.allclose(inverse_covariance(X) @ np.cov(X.T), np.eye(13), atol=1e-7)
-    assert np.allclose(inverse_covariance(sp.csr_array(X)), inverse_covariance(X), rtol=1e-6)
+    assert np.allclose(prior_matrix(X) @ np.cov(X.T), np.eye(13), atol=1e-7)
+    assert np.allclose(prior_matrix(sp.csr_array(X)), prior_matrix(X), rtol=1e-6)
+    units = 10.0 ** np.arange(-12, 14, 2)  # whatever the units
+    c = constraints_from_labels(X, wine[1], 60, random_state=0)
+    scaled = MetricLearner(prior="covariance", n_constraints=0).fit(X * units, constraints=c)
+    want = MetricLearner(prior="covariance", n_constraints=0).fit(X, constraints=c)
+    assert np.allclose(c.values(scaled.transform(X * units)), c.values(want.transform(X)), rtol=1e-2)
 
 
 def test_covariance_prior_of_singular_data(wine):
     X, _ = wine
     wide = np.column_stack([X, np.full(178, 7.0), X[:, 0] - X[:, 1], np.full(178, 0.1)])
-    W = inverse_covariance(wide)
+    W = prior_matrix(wide)
     assert np.all(W[[13, 15]] == 0) and np.all(W[:, [13, 15]] == 0)
-    assert np.linalg.matrix_rank(W, tol=1e-9 * np.abs(W).max()) <= 13
+    assert inverse_covariance(wide).shape == (16, 13)
     i, j = np.arange(100), np.arange(50, 150)
-    want = np.einsum("ij,ij->i", (X[i] - X[j]) @ inverse_covariance(X), X[i] - X[j])
+    want = np.einsum("ij,ij->i", (X[i] - X[j]) @ prior_matrix(X), X[i] - X[j])
     got = np.einsum("ij,ij->i", (wide[i] - wide[j]) @ W, wide[i] - wide[j])
     assert np.allclose(got, want, rtol=1e-6)  # the same distances as without the redundant columns
     assert np.array_equal(inverse_covariance(np.ones((5, 3))), np.eye(3))
-    few = X[:5]  # fewer rows than columns
-    centred = few - few.mean(axis=0)
-    q = np.einsum("ij,ij->i", centred @ inverse_covariance(few), centred)
+    assert np.array_equal(inverse_covariance(np.ones((3, 5))), np.eye(5))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_covariance_prior_with_fewer_rows_than_columns(wine, form):
+    few = np.column_stack([wine[0][:5], np.full(5, 0.1)])
+    P = inverse_covariance(form(few))
+    assert P.shape == (14, 4) and np.all(P[13] == 0)
+    q = ((few - few.mean(axis=0)) @ P) ** 2
     assert np.isclose(q.sum(), 4 * 4)  # rank * (n - 1)
+    spread = few[:, :13].std(axis=0, ddof=1)
+    correlations = np.corrcoef(few[:, :13].T)
+    want = np.linalg.pinv(correlations, rcond=1e-9, hermitian=True) / np.outer(spread, spread)
+    assert np.allclose((P @ P.T)[:13, :13], want, rtol=1e-6, atol=1e-9 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
@@ -318,10 +342,11 @@ def test_digits_with_constant_columns(divergence):
 
 def test_prior_array(wine):
     X, y = wine
-    near = MetricLearner(prior=inverse_covariance(X), random_state=0).fit(X, y)
+    near = MetricLearner(prior=prior_matrix(X), random_state=0).fit(X, y)
     assert np.allclose(
         near.get_mahalanobis_matrix(),
         MetricLearner(prior="covariance", random_state=0).fit(X, y).get_mahalanobis_matrix(),
+        rtol=1e-4,
     )
     with pytest.raises(ValueError, match=r"prior must have shape \(13, 13\).*got \(2, 2\)"):
         MetricLearner(prior=np.eye(2)).fit(X, y)
@@ -354,20 +379,33 @@ def test_sparse_is_the_same_as_dense(rng):
             assert np.allclose(got.transform(form(X)), got.transform(X))
 
 
-def test_large_d_stays_lazy(rng):
-    """The map of 5,000 features is never a 5,000 x 5,000 array unless asked for."""
-    X = sp.random_array((60, 5000), density=0.01, rng=rng, format="csr")
+def test_large_d_stays_lazy(rng, tmp_path):
+    """The map of 3,000 features is never a 3,000 x 3,000 array unless asked for."""
+    X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
     y = np.arange(60) % 2
     learner = MetricLearner(n_constraints=60, random_state=0).fit(X, y)
-    assert "_components" in vars(learner) and vars(learner)["_components"] is None
+    tracemalloc.start()
     T = learner.transform(X)
-    assert T.shape[0] == 60
+    assert learner.set_output(transform="pandas").transform(X).shape == T.shape == (60, 3000)
+    assert tracemalloc.get_traced_memory()[1] < 3000 * 3000 * 8 / 2
+    tracemalloc.stop()
     c = learner.constraints_
-    sq = ((T[c.index[:, 0]] - T[c.index[:, 1]]) ** 2).sum(axis=1)
-    assert c.violation(T).mean() < c.violation(X).mean() and np.allclose(sq, c.values(T))
-    biggest = max((a.size for a in vars(learner.result_).values() if isinstance(a, np.ndarray)), default=0)
-    assert biggest < 5000 * 200
-    assert learner.set_output(transform="pandas").transform(X).shape == T.shape
+    assert c.violation(T).mean() < c.violation(X).mean()
+    save(tmp_path / "model.bm", learner)
+    assert np.allclose(load(tmp_path / "model.bm").transform(X), T)
+    assert np.allclose(X @ learner.components_.T, T)
+
+
+@pytest.mark.parametrize("prior", ["identity", "covariance"])
+def test_leading_components_of_many_features_are_those_of_few(rng, monkeypatch, prior):
+    X, y = rng.normal(size=(30, 100)), np.arange(30) % 3
+    params = {"n_constraints": 40, "n_components": 4, "prior": prior, "random_state": 0, "tol": 1e-8}
+    want = MetricLearner(**params).fit(X, y).components_
+    monkeypatch.setattr("bregmat.estimators.components.MOST_FEATURES", 50)
+    got = MetricLearner(**params).fit(X, y).components_
+    assert np.allclose(got, want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
+    with pytest.raises(ValueError, match="n_components must be at most 29.*got 30"):
+        MetricLearner(n_components=30, random_state=0).fit(X, y)
 
 
 def test_float32_stays_float32(wine):
@@ -451,7 +489,7 @@ def test_stopping_early_is_said_once_and_usable(wine):
 @pytest.mark.parametrize("loss", ["squared", "squared_hinge"])
 def test_losses_by_name(wine, loss):
     X, y = wine
-    learner = MetricLearner(loss=loss, random_state=0).fit(X / X.std(axis=0), y)
+    learner = MetricLearner(loss=loss, slack_weight=0.1, random_state=0).fit(X / X.std(axis=0), y)
     assert learner.result_.gap <= 1e-4 and learner.loss == loss
 
 

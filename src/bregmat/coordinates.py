@@ -120,6 +120,10 @@ class Coordinates:
             out[start : start + rows] = self.transform(self.base[start : start + rows], chart)
         out.flush()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles and copies leave out data that was handed in, as files do."""
+        return {**self.__dict__, "base": self.base if self.owns_base else None}
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays; data that was handed in is left out, a base derived from a prior is kept."""
         arrays = {"t0": self.t0}
@@ -290,11 +294,18 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinates:
-    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, otherwise a PSD array (d, d)."""
+    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     X = check_points("X", X)
     d = X.shape[1]
     if prior is None:
         return Coordinates(X, divergence.link(np.ones(d)), identity=True)
+    if isinstance(prior, Factor):
+        P = check_points("prior factor G0", prior.G0)
+        if len(P) != d:
+            raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
+        if divergence.is_congruence_invariant:
+            return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True)
+        prior = P @ P.T
     values, Q = _eigen("prior", prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")

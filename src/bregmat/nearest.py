@@ -16,17 +16,11 @@ from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import ExitReason, Record, Result, Status
 from bregmat.solve import Outcome, Solver, solve
-try:  # TEMPORARY until the helpers' files exist
-    from bregmat.solvers.dual_newton import DualNewton
-except ImportError:
-    DualNewton = MirrorNewton = None
-try:
-    from bregmat.solvers.interior_point import InteriorPoint
-except ImportError:
-    InteriorPoint = None
+from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
 
-SOLVERS: dict[str, type] = {cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint) if cls is not None}
+SOLVERS: dict[str, type] = {cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint)}
 MAX_ITER = 200
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
@@ -53,8 +47,8 @@ def nearest_kernel(
     Parameters
     ----------
     prior : array-like, shape (n, n), or Factor
-        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps its
-        range space (always for a factor and for LogDet and von Neumann).
+        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps the
+        prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
@@ -116,8 +110,8 @@ def nearest_metric(
         Data, one sample per row.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
-    prior : array-like, shape (d, d), optional
-        PSD matrix ``W0``; None is the identity. A d x d matrix is never formed for the identity when the touched points
+    prior : array-like, shape (d, d), or Factor, optional
+        PSD matrix ``W0``, or ``Factor(P)`` with P (d, r) for ``P P'``; None is the identity. A d x d matrix is never formed for the identity when the touched points
         span fewer dimensions.
     divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
         As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
@@ -226,9 +220,9 @@ def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver,
         return [(DualNewton(), limit)]
     if not problem.divergence.keeps_range:
         return [(DualNewton(), min(limit, 60)), (MirrorNewton(), limit)]
-    if DualNewton is None or InteriorPoint is None:
-        return [(MirrorNewton(), limit)]
-    return [(MirrorNewton(), min(limit, 40)), (DualNewton(), min(limit, 40)), (InteriorPoint(), limit)]
+    # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
+    first: list[tuple[Solver, int]] = [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
+    return [*first, (DualNewton(), min(limit, 15)), (InteriorPoint(), limit)]
 
 
 def _run(

@@ -10,10 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bregmat.constraints import Constraints
+from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence
 from bregmat.estimators.checks import as_loss, check_integer, check_positive
+from bregmat.estimators.components import principal_components
 from bregmat.estimators.distance import MahalanobisDistance, pair_distances
-from bregmat.estimators.priors import covariance, inverse_covariance, principal_rotation
+from bregmat.estimators.priors import inverse_covariance
 from bregmat.estimators.progress import Progress
 from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
 from bregmat.estimators.state import (
@@ -28,9 +30,6 @@ from bregmat.labels import check_percentiles, constraints_from_labels
 from bregmat.nearest import nearest_metric
 from bregmat.result import Result, check
 from bregmat.sampling import generator
-
-MOST_FEATURES_ROTATED = 2000  # beyond, the map is kept as the solver gives it, and formed only when asked for
-MOST_ROWS_ROTATED = 20_000  # rows looked at to order the components
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -194,7 +193,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         try:
             result, X, rows, names = self._solve(X, y, constraints, sample_id, previous)
             check(result)
-            self._components = self._principal(result, X)
+            self._components = principal_components(result, X, self.n_components)
             self.constraints_ = renamed(rows, names)
             self.n_iter_ = result.n_iter
             self.result_ = result
@@ -213,7 +212,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(
                 f"n_components must be at most {X.shape[1]}, the number of features; got {self.n_components}."
             )
-        prior = self._prior_matrix(X)
+        prior = self._prior(X)
         given, self.n_dropped_constraints_ = rows_given(constraints, names, X.shape[0])
         rows = joined(self._drawn(X, y, constraints), given, self.n_dropped_constraints_)
         if previous is not None and len(previous.dual) != rows.n_constraints:
@@ -243,14 +242,6 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Drop every fitted attribute."""
         for name in [name for name in vars(self) if name.endswith("_") or name == "_components"]:
             delattr(self, name)
-
-    def _principal(self, result: Result, X: Any) -> np.ndarray | None:
-        """Components ordered by the variance of X along them; None: kept as the solver has them."""
-        d = X.shape[1]
-        if d > MOST_FEATURES_ROTATED and self.n_components is None:
-            return None
-        S, _ = covariance(X[:: -(-X.shape[0] // MOST_ROWS_ROTATED)])
-        return np.ascontiguousarray(principal_rotation(S, result.B)[:, : self.n_components].T)
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
@@ -288,9 +279,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             random_state=self.random_state,
         )
 
-    def _prior_matrix(self, X: Any) -> np.ndarray | None:
+    def _prior(self, X: Any) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
-            return None if self.prior == "identity" else inverse_covariance(X)
+            return None if self.prior == "identity" else Factor(inverse_covariance(X))
         prior = np.asarray(self.prior, dtype=float)
         d = X.shape[1]
         if prior.shape != (d, d):
@@ -324,7 +315,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @property
     def _n_features_out(self) -> int:
-        return self.components_.shape[0]
+        if self._components is None:
+            return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
+        return self._components.shape[0]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "result_" in vars(self)

@@ -1,4 +1,4 @@
-"""Priors and directions computed from data."""
+"""Priors computed from data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from bregmat.linalg import eigh
 
+ROUNDING = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of the correlation matrix that counts, relative to the largest
 
 
@@ -23,18 +24,18 @@ def covariance(X: Any) -> tuple[np.ndarray, np.ndarray]:
         centred = X - X.mean(axis=0)
         S = centred.T @ centred
         size = np.einsum("ij,ij->j", X, X)
-    varies = np.diag(S) > 1e-14 * size
+    varies = np.diag(S) > ROUNDING * size
     return S / max(1, n - 1), varies
 
 
 def inverse_covariance(X: Any) -> np.ndarray:
-    """Inverse of the covariance of the rows; a pseudo-inverse where that is singular. Never fails.
+    """Factor P of the inverse covariance of the rows, ``W0 = P P'``; a pseudo-inverse where that is singular.
 
         S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
 
-    Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest (columns that are linear combinations of
-    others, fewer rows than columns) count as 0, and W0 is 0 along them. Working on correlations makes this
-    independent of the units of the columns. For a nonsingular S this is its inverse.
+    Never fails. Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest (columns that are linear
+    combinations of others, fewer rows than columns) count as 0, and W0 is 0 along them. Working on correlations makes
+    this independent of the units of the columns. For a nonsingular S, W0 is its inverse.
 
     Parameters
     ----------
@@ -42,32 +43,37 @@ def inverse_covariance(X: Any) -> np.ndarray:
 
     Returns
     -------
-    ndarray, shape (d, d)
-        Symmetric positive semidefinite, units 1 / (X units)^2; the identity if every column is constant.
+    ndarray, shape (d, r)
+        Of rank r; units 1 / (X units). The identity if every column is constant.
 
     Notes
     -----
-    Cost n d^2 + d^3, memory d^2. With a prior of rank r the "logdet" metric keeps that rank and range
-    (Kulis 2009, Theorem 6): directions in which the data does not vary stay at weight 0.
+    Cost n d min(n, d) and a cube of min(n, d); with more columns than rows the centred data is formed densely. With a
+    prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
+    does not vary stay at weight 0.
     """
-    S, varies = covariance(X)
-    if not varies.any():
-        return np.eye(len(S))
-    scale = np.zeros(len(S))
-    scale[varies] = 1.0 / np.sqrt(np.diag(S)[varies])
-    values, vectors = eigh(S * np.outer(scale, scale))
-    kept = values > RANK_TOL * values[-1]
-    P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
-    return P @ P.T
+    n, d = X.shape
+    if d <= n:
+        S, varies = covariance(X)
+        scale = _inverse_root(np.diag(S), varies)
+        values, vectors = eigh(S * np.outer(scale, scale))
+        kept = values > RANK_TOL * values[-1]
+        P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+    else:  # the same from the n x n products of the standardised rows
+        Z = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=float)
+        size = np.einsum("ij,ij->j", Z, Z)
+        Z = Z - Z.mean(axis=0)
+        variance = np.einsum("ij,ij->j", Z, Z)
+        scale = _inverse_root(variance / max(1, n - 1), variance > ROUNDING * size)
+        Z *= scale
+        values, vectors = eigh(Z @ Z.T / max(1, n - 1))
+        kept = values > RANK_TOL * values[-1]
+        P = scale[:, None] * (Z.T @ vectors[:, kept]) / (values[kept] * np.sqrt(max(1, n - 1)))
+    return P if kept.any() else np.eye(d)
 
 
-def principal_rotation(S: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """``B Q``: the columns of B turned so that data with covariance S vary most along the first, and are uncorrelated.
-
-    Distances after the map are unchanged. Signs: the largest entry of a column is positive.
-    """
-    _, Q = eigh(B.T @ S @ B)
-    turned = B @ Q[:, ::-1]
-    largest = np.abs(turned).argmax(axis=0)
-    signs = np.where(turned[largest, np.arange(turned.shape[1])] < 0, -1.0, 1.0)
-    return turned * signs
+def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """1 / standard deviation, 0 for constant columns."""
+    scale = np.zeros(len(variance))
+    scale[varies] = 1.0 / np.sqrt(variance[varies])
+    return scale

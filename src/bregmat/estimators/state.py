@@ -48,7 +48,7 @@ def constraints_restored(arrays: dict[str, np.ndarray]) -> Constraints | None:
     """Inverse of :func:`constraints_state`."""
     if "constraints.relation" not in arrays:
         return None
-    columns = {name: arrays[f"constraints.{name}"] for name in _COLUMNS}
+    columns: dict[str, Any] = {name: arrays[f"constraints.{name}"] for name in _COLUMNS}
     return Constraints(**columns, ids=arrays.get("constraints.ids"))
 
 

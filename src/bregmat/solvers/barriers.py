@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import wrightomega
 
 from bregmat.divergences import Divergence
 from bregmat.problems import NearestMatrix
@@ -19,6 +18,8 @@ LARGEST = 700.0  # exponents above this overflow
 
 def _log_inverse(t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
     """x with ``log x - tau / x = t``; Wright's omega of ``log tau - t`` is ``tau / x``."""
+    from scipy.special import wrightomega  # loads on first use, which keeps ``import bregmat`` quick
+
     y = wrightomega(np.log(tau) - t)
     return np.where(y > 1e-3, tau / np.maximum(y, 1e-300), np.exp(np.minimum(t + y, LARGEST)))
 

@@ -8,7 +8,6 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,21 +15,13 @@ import numpy as np
 from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.charts import Chart, chart_at_prior
 from bregmat.linalg import eigvalsh
-from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
+from bregmat.losses import RowLosses
 from bregmat.problems import NearestMatrix
-from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
+from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm, squared_norms
 from bregmat.solvers.exact_qp import minimize_exactly
+from bregmat.solvers.twins import Twins, find_twins, netted
 
-
-@dataclass(frozen=True, eq=False)
-class Twins:
-    """Hard rows with proportional matrices: flat directions of the dual that are better known beforehand.
-
-    ``idle`` rows are implied by a tighter twin; ``intervals`` are the tightest "<=" and ">=" row of one matrix.
-    """
-
-    idle: np.ndarray
-    intervals: np.ndarray
+MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +34,39 @@ class _State:
     objective: float
     signal: float
     stalled: bool
-    cost: float  # -g(mu)
-    gradient: np.ndarray  # of -g
-    tol: float
-    norm: float  # projected gradient, in the norm of the diagonal of the Hessian
-    first_norm: float
-    length: float  # of the last step; 1 is a full Newton step
-    precise: bool  # double precision products
-    idle: int  # steps that gained nothing beyond rounding
+    stage: _Stage
+    cost: float  # -g(mu) of the stage
+    gradient: np.ndarray  # of the cost
     twins: Twins
+    norm: float = np.inf  # projected gradient before the last step, in the norm of the diagonal of the Hessian
+    first_norm: float = np.inf
+    length: float = 1.0  # of the last step; 1 is a full Newton step
+    precise: bool = False  # double precision products
+    idle: int = 0  # steps that gained nothing beyond rounding
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """The problem with all slack weights times ``share``; the last stage, with share 1, is the problem itself."""
+
+    problem: NearestMatrix
+    share: float
+    decades: float  # by which the share grows next
+    steps: int = 0
+
+    @classmethod
+    def of(cls, problem: NearestMatrix, share: float, decades: float) -> _Stage:
+        if share >= 1.0:
+            return cls(problem, 1.0, decades)
+        L = problem.losses
+        losses = RowLosses(L.bound, L.sense, np.where(L.hard, L.gamma, share * L.gamma), L.scale, L.family)
+        return cls(replace(problem, losses=losses), share, decades)
+
+    def next(self, problem: NearestMatrix) -> _Stage:
+        """The following stage: further away where this one was easy."""
+        factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0
+        decades = min(1.0, max(0.1, self.decades * factor))
+        return _Stage.of(problem, self.share * 10.0**decades, decades)
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,9 @@ class DualNewton:
         Conjugate gradient steps in one round.
     proximal : float
         Largest proximal term, relative to the diagonal of the Hessian; dimensionless.
+    continuation : bool
+        Whether heavy slack weights are approached in stages. The mirror coordinates are then a small difference of large
+        multipliers, and steps from the prior end at once at the border of the domain.
 
     Notes
     -----
@@ -79,6 +97,7 @@ class DualNewton:
     rounds: int = 6
     cg_steps: int = 60
     proximal: float = 1e-3
+    continuation: bool = True
 
     def __post_init__(self) -> None:
         for field in ("rounds", "cg_steps"):
@@ -94,25 +113,24 @@ class DualNewton:
         """The prior, or a warm start shrunk into the domain."""
         mu = np.zeros(problem.c)
         twins = find_twins(problem)
+        share = _first_share(problem) if self.continuation else 1.0
         if start is not None:
-            value, warm = dual_bound(problem, _netted(twins, clip_dual(problem, start.dual)))
+            value, warm = dual_bound(problem, netted(twins, clip_dual(problem, start.dual)))
             if np.isfinite(value):
-                mu = warm
+                mu, share = warm, 1.0
         chart = _chart_at(problem, mu)
         if chart is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        cost = _cost(problem, chart, mu)
-        return _measured(problem, chart, mu, cost, tol, twins)
+        return _measured(problem, _Stage.of(problem, share, 0.5), chart, mu, twins)
 
     def step(self, problem: NearestMatrix, state: _State) -> _State:
         """One Newton step: the quadratic model in the box, then a search along its minimiser."""
-        mu, chart, q, twins = state.dual, state.chart, state.gradient, state.twins
-        model = self._model(problem, state)
-        lower, upper = _room(problem, mu, twins)
+        stage, mu, q, twins = state.stage, state.dual, state.gradient, state.twins
+        model = self._model(state)
+        lower, upper = _room(stage.problem, mu, twins)
         norm = projected_norm(q, model.diagonal, lower, upper)
         if norm == 0.0:
-            return replace(state, signal=min(state.signal, 0.0), stalled=True)
-        first = state.first_norm if np.isfinite(state.first_norm) else norm
+            return self._forward(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         d, Hd, reached = minimize_in_box(
             model,
             q,
@@ -129,18 +147,20 @@ class DualNewton:
                 d, Hd = exact, model.product(exact)
         slope = float(q @ d)
         predicted = -(slope + 0.5 * float(d @ Hd))
-        found = _search(problem, state, d, slope) if slope < 0 else None
+        found = _search(stage.problem, state, d, slope) if slope < 0 else None
+        first = state.first_norm if np.isfinite(state.first_norm) else norm
         if found is None:
-            return replace(state, precise=True, stalled=state.precise, norm=norm, first_norm=first)
-        chart, mu, cost, length = found
-        new = _measured(problem, chart, mu, cost, state.tol, state.twins)
-        after = projected_norm(new.gradient, model.diagonal, *_room(problem, mu, twins))
-        shrink = min(1.0, (after / norm) ** 2)
-        gained = state.cost - cost > 1e-14 * max(1.0, abs(cost))
+            new = replace(state, precise=True, stalled=state.precise, norm=norm, first_norm=first)
+            return self._forward(problem, new) if state.precise else new
+        chart, mu, length = found
+        new = _measured(problem, replace(stage, steps=stage.steps + 1), chart, mu, twins)
+        after = projected_norm(new.gradient, model.diagonal, *_room(stage.problem, mu, twins))
+        left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
+        gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
-        return replace(
+        new = replace(
             new,
-            signal=new.signal if problem.is_soft else predicted * shrink if length >= 0.5 else np.inf,
+            signal=new.signal if problem.is_soft else left if stage.share == 1.0 else np.inf,
             norm=norm,
             first_norm=first,
             length=length,
@@ -148,6 +168,13 @@ class DualNewton:
             idle=idle,
             stalled=idle >= 3,
         )
+        return self._forward(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
+
+    def _forward(self, problem: NearestMatrix, state: _State) -> _State:
+        """The state in the next stage, or as it is in the last one."""
+        if state.stage.share == 1.0:
+            return state
+        return _measured(problem, state.stage.next(problem), state.chart, state.dual, state.twins)
 
     def _reduction(self, state: _State, norm: float) -> float:
         """How exactly to solve the model: the better, the faster the last step converged."""
@@ -155,15 +182,16 @@ class DualNewton:
             return 0.3
         return min(0.3, max(1e-3, (norm / state.norm) ** 1.5))
 
-    def _model(self, problem: NearestMatrix, state: _State) -> Model:
+    def _model(self, state: _State) -> Model:
         """Hessian of -g at the state, with a small multiple of its diagonal added on hard rows."""
+        problem = state.stage.problem
         S = state.chart.metric()
         X = problem.operator.congruence(state.chart.F)
         _, slope = problem.losses.relaxed(state.dual)
         Psi = None if S is None else S * S
-        diagonal = _squared_norms(X, Psi)
+        diagonal = squared_norms(X, Psi)
         if S is not None and not S.all():  # a semismooth link: curvature may vanish
-            diagonal = diagonal + 1e-6 * _squared_norms(problem.operator, None)
+            diagonal = diagonal + 1e-6 * squared_norms(problem.operator, None)
         share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
         proximal = min(self.proximal, 10.0 * self.proximal * share) + 1e-9
         diagonal = diagonal + slope
@@ -190,54 +218,6 @@ def _room(problem: NearestMatrix, mu: np.ndarray, twins: Twins) -> tuple[np.ndar
     return lower, upper
 
 
-def find_twins(problem: NearestMatrix) -> Twins:
-    """Hard rows whose matrices are proportional, from their inner products with a few fixed random matrices."""
-    L, op = problem.losses, problem.operator
-    rows = np.flatnonzero(L.hard)
-    nothing = Twins(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
-    if len(rows) < 2:
-        return nothing
-    rng = np.random.default_rng(0)
-    prints = np.empty((len(rows), 3))
-    for k in range(3):
-        X = rng.standard_normal((op.r, op.r))
-        prints[:, k] = op.values(X + X.T)[rows]
-    size = np.linalg.norm(prints, axis=1)
-    keep = size > 0
-    rows, prints, size = rows[keep], prints[keep], size[keep]
-    turn = np.where(prints[:, 0] < 0, -1.0, 1.0)
-    prints = np.round(prints / (turn * size)[:, None], 9)
-    _, group = np.unique(prints, axis=0, return_inverse=True)
-    group = group.ravel()
-    if group.max(initial=-1) + 1 == len(rows):
-        return nothing
-    # in terms of the group's matrix, where a negative factor turns the sense; equalities and mixed signs are left alone
-    bound, sense = L.bound[rows] / (turn * size), L.sense[rows] * turn
-    plain = np.ones(group.max() + 1, dtype=bool)
-    plain[group[(sense == 0) | (turn < 0)]] = False
-    tight = {}
-    for side in (1.0, -1.0):
-        members = np.flatnonzero(sense == side)
-        members = members[np.lexsort((side * bound[members], group[members]))]
-        groups, first = np.unique(group[members], return_index=True)
-        tight[side] = np.full(len(plain), -1)
-        tight[side][groups] = members[first]
-    above, below = tight[1.0], tight[-1.0]
-    idle = plain[group] & (np.arange(len(rows)) != above[group]) & (np.arange(len(rows)) != below[group])
-    both = np.flatnonzero(plain & (above >= 0) & (below >= 0))
-    both = both[bound[above[both]] >= bound[below[both]]]
-    return Twins(rows[idle], np.stack([rows[above[both]], rows[below[both]]], axis=1))
-
-
-def _netted(twins: Twins, mu: np.ndarray) -> np.ndarray:
-    """Dual weights without the part in which the two ends of an interval pull against each other."""
-    mu = mu.copy()
-    mu[twins.idle] = 0.0
-    above, below = twins.intervals.T
-    mu[below[mu[above] > 0]] = 0.0
-    return mu
-
-
 def _chart_at(problem: NearestMatrix, mu: np.ndarray) -> Chart | None:
     """The chart of ``T0 - A*(mu)``, or None outside the domain."""
     T = -problem.operator.adjoint(mu)
@@ -252,21 +232,43 @@ def _cost(problem: NearestMatrix, chart: Chart, mu: np.ndarray) -> float:
     return smooth + float(problem.losses.conjugate(mu).sum())
 
 
-def _measured(problem: NearestMatrix, chart: Chart, mu: np.ndarray, cost: float, tol: float, twins: Twins) -> _State:
-    """A state at mu: values and gradient; the exact gap where every row is soft."""
+def _measured(problem: NearestMatrix, stage: _Stage, chart: Chart, mu: np.ndarray, twins: Twins) -> _State:
+    """A state at mu: values and gradient in the stage; objective and, where every row is soft, exact gap of the problem."""
     p = problem.operator.congruence(chart.F).values_diagonal(chart.x)
-    xi, _ = problem.losses.relaxed(mu)
+    xi, _ = stage.problem.losses.relaxed(mu)
+    cost = _cost(stage.problem, chart, mu)
     signal, objective = np.inf, -cost
     if problem.is_soft:  # M = psi(T(mu)) exactly, so D + mu . p is its conjugate and only the losses are left
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
-        objective = signal - cost
-    return _State(chart, mu, p, objective, signal, False, cost, xi - p, tol, np.inf, np.inf, 1.0, False, 0, twins)
+        objective = signal - (cost if stage.share == 1.0 else _cost(problem, chart, mu))
+    return _State(chart, mu, p, objective, signal, False, stage, cost, xi - p, twins)
+
+
+def _first_share(problem: NearestMatrix) -> float:
+    """Share of the slack weights at which the losses move the prior by a moderate factor; 1 if they do so in full."""
+    L, x = problem.losses, problem.prior
+    p = problem.operator.values_diagonal(x)
+    rows = L.violated(p) & ~L.hard & (p > 0)
+    if not rows.any():
+        return 1.0
+    pull = np.zeros(problem.c)
+    pull[rows] = RowLosses(L.bound[rows], L.sense[rows], L.gamma[rows], L.scale[rows], L.family[rows]).derivatives(p[rows])[0]
+    x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), 1e-300))
+    S = _prior_metric(problem)
+    force = float(np.abs(eigvalsh(S * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())
+    share = MODERATE / max(force, 1e-300)
+    return share if share < 0.1 else 1.0
+
+
+def _prior_metric(problem: NearestMatrix) -> np.ndarray:
+    """Divided differences of the inverse link at the prior."""
+    return problem.divergence.divided(problem.t0)
 
 
 def _search(
     problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
-) -> tuple[Chart, np.ndarray, float, float] | None:
+) -> tuple[Chart, np.ndarray, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
     alpha = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box()
@@ -278,7 +280,7 @@ def _search(
             continue
         cost = _cost(problem, chart, mu)
         if cost <= state.cost + 1e-4 * alpha * slope + 2e-15 * max(1.0, abs(state.cost)):
-            return chart, mu, cost, alpha
+            return chart, mu, alpha
         if np.isfinite(cost):
             curved = -slope * alpha * alpha / (2.0 * (cost - state.cost - slope * alpha))
             alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
@@ -296,9 +298,9 @@ def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
         return float(losses.relaxed(mu + alpha * d)[0] @ d) - float((b / (1.0 + alpha * b)).sum())
 
     limit = -1.0 / b[0] if b[0] < 0 else np.inf
-    low, high = 0.0, min(1.0, limit * (1 - 1e-9))
-    if high == 1.0 and slope(1.0) <= 0:
-        return 1.0
+    low, high = 0.0, min(1.0, 0.5 * limit)  # nearer to the border M explodes
+    if slope(high) <= 0:
+        return high
     for _ in range(60):
         middle = 0.5 * (low + high)
         if slope(middle) > 0:
@@ -308,49 +310,3 @@ def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
         if high - low <= 0.01 * high:
             break
     return low if low > 0 else high
-
-
-@singledispatch
-def _squared_norms(operator: Any, Psi: np.ndarray | None) -> np.ndarray:
-    """``<A_i, Psi o A_i>`` of every row: the diagonal of the Hessian; a bound where that is cheaper."""
-    raise TypeError(f"no diagonal is known for operator {type(operator).__name__}.")
-
-
-@_squared_norms.register
-def _(operator: Rows, Psi: np.ndarray | None) -> np.ndarray:
-    squares = operator.V * operator.V
-    if Psi is None:
-        return squares.sum(axis=1) ** 2
-    return np.einsum("ij,ij->i", squares @ Psi, squares)
-
-
-@_squared_norms.register
-def _(operator: Pairs, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
-    if Psi is None:
-        return operator.values_diagonal(None) ** 2
-    out = np.empty(operator.c)
-    for first in range(0, operator.c, block):
-        at = slice(first, first + block)
-        V = operator.Z[operator.a[at]] + operator.Z[operator.b[at]] * operator.sign[at, None]
-        out[at] = _squared_norms(Rows(V), Psi)
-    return out
-
-
-@_squared_norms.register
-def _(operator: Matrices, Psi: np.ndarray | None) -> np.ndarray:
-    squares = operator.A * operator.A if Psi is None else operator.A * operator.A * Psi
-    return squares.sum(axis=(1, 2))
-
-
-@_squared_norms.register
-def _(operator: Mixed, Psi: np.ndarray | None) -> np.ndarray:
-    # triangle inequality: |sum_t P_it A_t| <= sum_t |P_it| |A_t|
-    return (abs(operator.P) @ np.sqrt(_squared_norms(operator.base, Psi))) ** 2
-
-
-@_squared_norms.register
-def _(operator: Stack, Psi: np.ndarray | None) -> np.ndarray:
-    out = np.empty(operator.c)
-    for rows, part in operator.parts:
-        out[rows] = _squared_norms(part, Psi)
-    return out

@@ -1,0 +1,138 @@
+"""Scaling frames of the interior-point method: where the chord between ``(psi(T), T)`` and ``(M, psi^-1(M))`` is diagonal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregmat.divergences import Divergence
+from bregmat.linalg import cholesky, eigvalsh, symmetrize, triangular_inverse
+from bregmat.solvers.barriers import barrier_divided, barrier_inverse, barrier_link
+
+
+def largest_step(x: np.ndarray, dx: np.ndarray, rows: np.ndarray | None = None) -> float:
+    """Largest alpha with ``x + alpha dx >= 0`` on the given rows."""
+    falling = dx < 0 if rows is None else (dx < 0) & rows
+    return float(np.min(-x[falling] / dx[falling])) if falling.any() else np.inf
+
+
+def _geometric_mean(L: np.ndarray, y: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``B, L^-1 B, sigma`` with ``B diag(sigma) B' = L L'`` and ``B diag(1/sigma) B' = V diag(y) V'``: ``B B'`` is their mean."""
+    _, sigma, Qt = np.linalg.svd((V / np.sqrt(y)).T @ L)
+    inner = Qt.T / np.sqrt(sigma)
+    return L @ inner, inner, sigma
+
+
+class CongruenceFrame:
+    """Nesterov and Todd's frame for LogDet: ``M = B diag(sigma) B'``, ``-T = B'^-1 diag(sigma) B^-1``; the chord is the identity."""
+
+    S = None
+
+    def __init__(self, B: np.ndarray, sigma: np.ndarray) -> None:
+        self.F, self.sigma = B, sigma
+        self.root = np.sqrt(np.multiply.outer(sigma, sigma))
+
+    @classmethod
+    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> CongruenceFrame:
+        """The frame of ``M = L L'`` and ``T = V diag(t) V'``."""
+        B, _, sigma = _geometric_mean(L, -1.0 / t, V)
+        return cls(B, sigma)
+
+    def defect(self, tau: float) -> np.ndarray:
+        """The move of M that reaches the chord of the path at tau while T stays."""
+        return np.diag((1.0 + tau) / self.sigma - self.sigma)
+
+    def tangent(self, dT: np.ndarray) -> np.ndarray:
+        """The chord's move of M for a move of T."""
+        return dT
+
+    def curvature(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
+        """What the chord misses for a joint move: ``dM dT`` in the equation ``-M T = 1 + tau``."""
+        return 2.0 * symmetrize(dM @ dT) / np.add.outer(self.sigma, self.sigma)
+
+    def primal_limit(self, dM: np.ndarray) -> float:
+        """Largest step that keeps M in the cone."""
+        low = float(eigvalsh(symmetrize(dM) / self.root)[0])
+        return -1.0 / low if low < 0 else np.inf
+
+    def dual_limit(self, dT: np.ndarray) -> float:
+        """Largest step that keeps T in the domain."""
+        return self.primal_limit(-dT)
+
+    def order_limit(self, dM: np.ndarray, dT: np.ndarray, ap: float, tau: float, kappa: float) -> float:
+        """No further limit."""
+        return np.inf
+
+    def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
+        """A factor of ``M + alpha dM``, or None outside the cone."""
+        C, ok = cholesky(np.diag(self.sigma) + alpha * symmetrize(dM))
+        return self.F @ C if ok else None
+
+
+class SpectralFrame:
+    """Eigenbasis of the geometric mean of M and ``psi(T)``; the chord is the derivative of psi there, ``S o S``."""
+
+    def __init__(
+        self, divergence: Divergence, L: np.ndarray, inner: np.ndarray, F: np.ndarray, S: np.ndarray, t: np.ndarray, V: np.ndarray
+    ) -> None:
+        self.divergence, self.L, self.inner, self.F, self.S, self.t, self.V = divergence, L, inner, F, S, t, V
+        self.chord = S * S
+        self.U, sigma, _ = np.linalg.svd(L)
+        self.x = sigma**2
+
+    @classmethod
+    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> SpectralFrame:
+        """The frame of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
+        B, inner, sigma = _geometric_mean(L, barrier_inverse(divergence, t, tau), V)
+        F, root, Wt = np.linalg.svd(B)
+        frame = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
+        frame.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
+        return frame
+
+    ahead: float = 1.0
+
+    def defect(self, tau: float) -> np.ndarray:
+        """The move of M that reaches the chord of the path at tau while T stays."""
+        W, Z = self.F.T @ self.V, self.F.T @ self.U
+        return self.chord * ((W * self.t) @ W.T - (Z * barrier_link(self.divergence, self.x, tau)) @ Z.T)
+
+    def tangent(self, dT: np.ndarray) -> np.ndarray:
+        """The chord's move of M for a move of T."""
+        return self.chord * dT
+
+    def curvature(self, dM: np.ndarray, dT: np.ndarray) -> float:
+        """Not used: a corrector for it made things worse on all problems tried."""
+        return 0.0
+
+    def _relative(self, dM: np.ndarray) -> np.ndarray:
+        return symmetrize(self.inner @ dM @ self.inner.T)
+
+    def primal_limit(self, dM: np.ndarray) -> float:
+        """Largest step that keeps M in the cone."""
+        low = float(eigvalsh(self._relative(dM))[0])
+        return -1.0 / low if low < 0 else np.inf
+
+    def dual_limit(self, dT: np.ndarray) -> float:
+        """T may be anything; ``order_limit`` is what matters."""
+        return np.inf
+
+    def order_limit(self, dM: np.ndarray, dT: np.ndarray, ap: float, tau: float, kappa: float) -> float:
+        """Largest step of T with ``psi(T) <= kappa (M + ap dM)``, by the operator monotone link: ``T <= link(kappa M)``."""
+        moved = self.moved(dM, ap)
+        if moved is None:
+            return 0.0
+        U, sigma, _ = np.linalg.svd(moved)
+        top = barrier_link(self.divergence, max(kappa, 1.05 * self.ahead) * sigma**2, tau)
+        C, ok = cholesky(symmetrize((U * top) @ U.T - (self.V * self.t) @ self.V.T))
+        if not ok:
+            return 0.0
+        half = triangular_inverse(C) @ self.F
+        high = float(eigvalsh(symmetrize(half @ dT @ half.T))[-1])
+        return 1.0 / high if high > 0 else np.inf
+
+    def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
+        """A factor of ``M + alpha dM``, or None outside the cone."""
+        C, ok = cholesky(np.eye(len(self.L)) + alpha * self._relative(dM))
+        return self.L @ C if ok else None
+
+
+Frame = CongruenceFrame | SpectralFrame

@@ -1,0 +1,248 @@
+"""Interior point: a primal-dual path-following method that is robust for heavy slack weights and badly scaled data.
+
+Rows ``p_i <= xi_i`` with relaxed bounds xi, slacks ``w = s (xi - p) > 0`` and multipliers ``lam = s mu > 0`` follow
+
+    phi'(M) - tau M^-1 = T0 - A*(mu) = T,    d'(xi) - tau / xi = mu,    w lam = tau,    s (xi - p) = w
+
+to ``tau = 0``. The dual equation ``T = T0 - A*(mu)`` holds always, the primal one is approached. Each nonlinear equation
+``x = psi(t)`` is replaced by its chord between ``(psi(t), t)`` and ``(x, psi^-1(x))``, which is exact for a move of x alone and
+for a move of t alone: for LogDet that is Nesterov and Todd's scaling, at the geometric mean of M and ``psi(T)``. For the other
+divergences the derivative of psi at that geometric mean stands for the chord.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from bregmat.certificates import Certificate, objective_value
+from bregmat.charts import Chart, Factored, Spectral, chart_at_prior
+from bregmat.linalg import add_diagonal, cholesky, eigh, eigvalsh, symmetrize
+from bregmat.problems import NearestMatrix
+from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
+from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
+from bregmat.solvers.row_system import RowSystem
+
+
+@dataclass(frozen=True, eq=False)
+class InteriorPointState:
+    """One iterate: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
+
+    chart: Chart
+    dual: np.ndarray
+    values: np.ndarray
+    objective: float
+    signal: float
+    stalled: bool
+    bounds: RelaxedBounds
+    factor: np.ndarray  # L with M = L L'
+    relaxed: np.ndarray  # xi, units of the rows
+    slack: np.ndarray  # w; 1 for equalities
+    weights: np.ndarray  # mu times unit
+    t: np.ndarray  # eigenvalues of T0 - A*(mu)
+    V: np.ndarray
+    tau: float
+    residual_price: float  # how much barrier a unit of primal residual is worth
+    linear_steps: int = 0
+
+
+@dataclass(frozen=True)
+class InteriorPoint:
+    """Primal-dual interior point for heavy slack weights, any loss, any divergence; also hard inequalities.
+
+    Prefer it where mirror Newton stalls: slack weights that make the loss nearly piecewise linear. For light weights mirror
+    Newton takes cheaper steps; for hard equalities use the dual Newton.
+
+    Parameters
+    ----------
+    fraction : float
+        Share of the way to the boundary that a step may go; dimensionless, in (0, 1).
+    neighbourhood : float
+        How far ``psi(T)`` may run ahead of M: ``psi(T) <= M / neighbourhood``; dimensionless, in (0, 1). Not used for LogDet.
+    linear_tol : float
+        Relative residual of the linear systems.
+
+    Notes
+    -----
+    Two solves with one matrix (predictor and corrector, Mehrotra 1992) and a few r x r factorisations a step. The matrix is
+    factorised where c or r (r + 1) / 2 is small enough, otherwise conjugate gradients, preconditioned.
+    """
+
+    name: ClassVar[str] = "interior_point"
+    fraction: float = 0.98
+    neighbourhood: float = 0.03
+    linear_tol: float = 1e-8
+
+    def check(self, problem: NearestMatrix) -> None:
+        """No hard equalities: they have no interior."""
+        L = problem.losses
+        rigid = int((L.hard & (L.sense == 0)).sum())
+        if rigid:
+            raise TypeError(
+                f'interior_point needs a finite slack_weight on "==" rows; {rigid} are hard. Use solver="dual_newton" or "auto".'
+            )
+        if problem.divergence.name not in INVERSES:
+            raise TypeError(
+                f"interior_point needs the inverse of phi'(x) - tau / x, which is known for {', '.join(INVERSES)}; "
+                f"got {problem.divergence.name!r}."
+            )
+
+    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> InteriorPointState:
+        """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
+        L, D, u = problem.losses, problem.divergence, problem.unit
+        s = L.sense.astype(float)
+        bounds = RelaxedBounds(problem)
+        m = _cold_weights(problem, bounds, s)
+        tau = float(np.exp(np.log(bounds.strength).mean()))
+        t, V = eigh(_mirror_point(problem, m / u))
+        factor = V * np.sqrt(barrier_inverse(D, t, tau))
+        slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
+        return _state(problem, bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, 0.0, 0)
+
+    def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
+        """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
+        try:
+            return self._step(problem, state)
+        except np.linalg.LinAlgError:
+            return replace(state, stalled=True)
+
+    def _step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
+        L, u = problem.losses, problem.unit
+        s = L.sense.astype(float)
+        free = s == 0
+        bounds, xi, w, m, tau = state.bounds, state.relaxed, state.slack, state.weights, state.tau
+        lam = np.where(free, 1.0, s * m)
+        p = state.values / u
+        sign = np.where(free, 1.0, s)
+        rho = sign * (xi - p) - np.where(free, 0.0, w)
+        kind: type[CongruenceFrame] | type[SpectralFrame] = (
+            CongruenceFrame if problem.divergence.is_congruence_invariant else SpectralFrame
+        )
+        frame: Frame = kind.at(problem.divergence, state.factor, state.t, state.V, tau)
+        X = problem.operator.congruence(frame.F)
+        chord = bounds.secant(xi, m, tau)
+        ratio = np.where(free, 0.0, w / lam)
+        system = RowSystem.build(X, chord + ratio, u, frame.S, self.linear_tol)
+        steps = 0
+
+        def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
+            nonlocal steps
+            dM0 = frame.defect(goal) + cM
+            dxi0 = chord * (m - bounds.price(xi, goal)) + cxi
+            dw0 = np.where(free, 0.0, (goal - lam * w + cw) / lam)
+            # (chord + w / lam) dm + A L A* dm = A(dM0) - dxi0 + s (dw0 - rho)
+            dm, dT, used = system.solve(X.values(dM0) / u - dxi0 + sign * (dw0 - rho))
+            steps += used
+            dM = dM0 + frame.tangent(dT)
+            dlam = np.where(free, 0.0, s * dm)
+            return dM, dT, dxi0 + chord * dm, dw0 - ratio * dlam, dm, dlam
+
+        def lengths(d: tuple, goal: float) -> tuple[float, float]:
+            dM, dT, dxi, dw, dm, dlam = d
+            most = self.fraction
+            ap = min(frame.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
+            ad = min(frame.dual_limit(dT), largest_step(bounds.strength - m, -dm, bounds.ceiling), largest_step(lam, dlam, ~free))
+            ap, ad = min(1.0, most * ap), min(1.0, most * ad)
+            return self._inside(frame, bounds, state, d, goal, ap, ad)
+
+        n = max(1, int((~free).sum()))
+        d = direction(0.0 if frame.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
+        ap, ad = lengths(d, tau)
+        ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
+        goal = min(1.0, max((ahead / tau) ** 2, 1e-4)) * tau
+        worst = float(np.abs(rho).max(initial=0.0))
+        price = state.residual_price or tau / max(worst, 1e-300)
+        goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
+        share = ap * ad if min(ap, ad) > 0.1 else 0.0
+        cxi = np.where(bounds.ceiling, share * d[2] * d[4] / np.where(bounds.ceiling, bounds.strength - m, 1.0), 0.0)
+        d = direction(goal, share * frame.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
+        ap, ad = lengths(d, tau)
+        if not max(ap, ad) > 1e-7:
+            return replace(state, stalled=True)
+        factor = frame.moved(d[0], ap)
+        if factor is None:
+            return replace(state, stalled=True)
+        m = m + ad * d[4]
+        xi, w = xi + ap * d[2], w + ap * d[3]
+        t, V = eigh(_mirror_point(problem, m / u))
+        lam = s * m
+        tau = float((w * lam)[~free].sum()) / n if (~free).any() else max(goal, 1e-3 * tau)
+        return _state(problem, bounds, factor, xi, w, m, t, V, tau, price, state.linear_steps + steps)
+
+    def _inside(
+        self, frame: Frame, bounds: RelaxedBounds, state: InteriorPointState, d: tuple, goal: float, ap: float, ad: float
+    ) -> tuple[float, float]:
+        """Shorten the steps until ``psi(T) <= M / neighbourhood`` and the same for the relaxed bounds."""
+        if frame.S is None:
+            return ap, ad
+        kappa = 1.0 / self.neighbourhood
+        k = bounds.logarithmic
+        xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
+        room = np.maximum(kappa, 1.05 * bounds.at(state.weights, state.tau)[k] / xi)
+        limit = 0.0
+        for _ in range(12):
+            limit = frame.order_limit(d[0], d[1], ap, goal, kappa)
+            if len(k):
+                x = room * (xi + ap * d[2][k])
+                top = bounds.strength[k] * np.log(x) - goal / x - m
+                limit = min(limit, largest_step(top, -dm))
+            limit *= 0.95
+            if limit >= 0.2 * ad:
+                break
+            ap *= 0.6
+        return ap, min(limit, ad)
+
+
+def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
+    """``T0 - A*(mu)``."""
+    return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
+
+
+def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
+    """Half the strength on every row, the ">=" rows scaled so that ``M0^-1 + A*(mu)`` keeps half of its size."""
+    prior = np.maximum(np.abs(problem.prior), 1e-3 * max(float(np.abs(problem.prior).max()), 1e-300))
+    B = np.diag(1.0 / prior)
+    m = np.zeros(problem.c)
+    for sense in (1.0, -1.0):
+        part = np.where(s == sense, 0.5 * sense * bounds.strength, 0.0)
+        if not part.any():
+            continue
+        C = np.linalg.inv(np.linalg.cholesky(B))
+        A = symmetrize(problem.operator.adjoint(part / problem.unit))
+        low = float(eigvalsh(symmetrize(C @ A @ C.T))[0])
+        theta = min(1.0, 0.5 / -low) if low < 0 else 1.0
+        m += theta * part
+        B = B + theta * A
+    return m
+
+
+def _state(
+    problem: NearestMatrix,
+    bounds: RelaxedBounds,
+    factor: np.ndarray,
+    xi: np.ndarray,
+    w: np.ndarray,
+    m: np.ndarray,
+    t: np.ndarray,
+    V: np.ndarray,
+    tau: float,
+    price: float,
+    linear_steps: int,
+) -> InteriorPointState:
+    D, L, t0 = problem.divergence, problem.losses, problem.t0
+    chart: Chart
+    if isinstance(chart_at_prior(D, t0), Factored):
+        chart = Factored(factor, 2.0 * float(np.linalg.slogdet(factor)[1]))
+        p = problem.operator.congruence(factor).values_diagonal(None)
+    else:
+        U, sigma, _ = np.linalg.svd(factor)
+        chart = Spectral(D, t0, D.link(sigma**2), U)
+        p = problem.operator.congruence(U).values_diagonal(sigma**2)
+    mu = m / problem.unit
+    F = objective_value(problem, chart, p, soft_only=True)
+    bound = D.constant(t0) - D.conjugate(t) - float(L.conjugate(mu).sum()) if D.in_domain(t) else -np.inf
+    unmet = np.where(L.hard, np.abs(m) * problem.violation(p), 0.0).sum()
+    signal = abs(F - bound) + float(unmet)
+    return InteriorPointState(chart, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, linear_steps)

@@ -1,0 +1,107 @@
+"""The interior-point method's linear system ``d . y + A(S o S o A*(y)) = rhs`` with one matrix and several right-hand sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
+from bregmat.operators import Operator, Pairs, Rows, smat, svec
+from bregmat.solvers.cg import FourthMoment
+
+DIRECT_FLOPS = 2e10  # below this the matrix is factorised
+
+
+@dataclass(frozen=True, eq=False)
+class RowSystem:
+    """``diag(d) + A_u (S o S o A_u*)`` with ``A_u = A / u``.
+
+    Solved as ``E + S o A*(h . A(S o E)) = S o A*(h . rhs)``, ``y = h (rhs - A(S o E))``, ``h = 1 / d``.
+    """
+
+    op: Operator
+    h: np.ndarray
+    unit: np.ndarray
+    S: np.ndarray | None
+    inverse: Callable[[np.ndarray], tuple[np.ndarray, int]]
+
+    @classmethod
+    def build(cls, op: Operator, d: np.ndarray, unit: np.ndarray, S: np.ndarray | None, tol: float) -> RowSystem:
+        """Factorise, or prepare conjugate gradients to the relative residual ``tol``."""
+        h = 1.0 / d
+        weight = h / (unit * unit)
+        m = op.r * (op.r + 1) // 2
+        inverse = None
+        if min(op.c, m) ** 2 * max(op.c, m) <= DIRECT_FLOPS:
+            inverse = _by_matrix(op, weight, S) if m <= op.c else _by_gram(op, weight, S)
+        return cls(op, h, unit, S, inverse or _by_conjugate_gradients(op, weight, S, tol))
+
+    def solve(self, rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """y, ``-A_u*(y)`` and the number of conjugate gradient steps."""
+        B = self.op.adjoint(self.h * rhs / self.unit)
+        E, steps = self.inverse(B if self.S is None else self.S * B)
+        y = self.h * (rhs - self.op.values(E if self.S is None else self.S * E) / self.unit)
+        return y, -self.op.adjoint(y / self.unit), steps
+
+
+def _by_matrix(op: Operator, h: np.ndarray, S: np.ndarray | None):
+    Phi = op.features(S)
+    Phi *= np.sqrt(h)[:, None]
+    C, ok = cholesky(add_diagonal(Phi.T @ Phi, 1.0))
+    return (lambda B: (smat(cholesky_solve(C, svec(B)), op.r), 0)) if ok else None
+
+
+def _by_gram(op: Operator, h: np.ndarray, S: np.ndarray | None):
+    root = np.sqrt(h)
+    C, ok = cholesky(add_diagonal(root[:, None] * _gram(op, S) * root, 1.0))
+    if not ok:
+        return None
+
+    def inverse(B: np.ndarray) -> tuple[np.ndarray, int]:
+        z = root * cholesky_solve(C, root * op.values(B if S is None else S * B))
+        A = op.adjoint(z)
+        return B - (A if S is None else S * A), 0
+
+    return inverse
+
+
+def _gram(op: Operator, S: np.ndarray | None) -> np.ndarray:
+    """``<S o A_i, S o A_j>``; a square of inner products where the rows have rank one and S is 1."""
+    if S is None and isinstance(op, Rows | Pairs):
+        V = op.V if isinstance(op, Rows) else op.Z[op.a] + op.Z[op.b] * op.sign[:, None]
+        G = V @ V.T
+        return G * G
+    Phi = op.features(S)
+    return Phi @ Phi.T
+
+
+def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, tol: float, max_steps: int = 2000):
+    precondition = FourthMoment.of(op, h, S)
+
+    def product(Q: np.ndarray) -> np.ndarray:
+        W = op.adjoint(h * op.values(Q if S is None else S * Q))
+        return Q + (W if S is None else S * W)
+
+    def inverse(B: np.ndarray) -> tuple[np.ndarray, int]:
+        E, R = np.zeros_like(B), B.copy()
+        Y = precondition(R)
+        Q, rho, goal = Y.copy(), float(np.vdot(R, Y)), tol * float(np.linalg.norm(B))
+        steps = 0
+        while float(np.linalg.norm(R)) > goal and steps < max_steps and rho > 0:
+            steps += 1
+            HQ = product(Q)
+            curvature = float(np.vdot(Q, HQ))
+            if not curvature > 0:
+                break
+            alpha = rho / curvature
+            E += alpha * Q
+            R -= alpha * HQ
+            Y = precondition(R)
+            rho, last = float(np.vdot(R, Y)), rho
+            Q *= rho / last
+            Q += Y
+        return 0.5 * (E + E.T), steps
+
+    return inverse

@@ -1,0 +1,68 @@
+"""Hard rows with one matrix up to a factor: duplicates and intervals, which make the Hessian of the dual singular."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat.problems import NearestMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """Hard rows with proportional matrices: flat directions of the dual that are better known beforehand.
+
+    ``idle`` rows are implied by a tighter twin; ``intervals`` are the tightest "<=" and ">=" row of one matrix.
+    """
+
+    idle: np.ndarray
+    intervals: np.ndarray
+
+
+def find_twins(problem: NearestMatrix) -> Twins:
+    """Hard rows whose matrices are proportional, from their inner products with a few fixed random matrices."""
+    L, op = problem.losses, problem.operator
+    rows = np.flatnonzero(L.hard)
+    nothing = Twins(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
+    if len(rows) < 2:
+        return nothing
+    rng = np.random.default_rng(0)
+    prints = np.empty((len(rows), 3))
+    for k in range(3):
+        X = rng.standard_normal((op.r, op.r))
+        prints[:, k] = op.values(X + X.T)[rows]
+    size = np.linalg.norm(prints, axis=1)
+    keep = size > 0
+    rows, prints, size = rows[keep], prints[keep], size[keep]
+    turn = np.where(prints[:, 0] < 0, -1.0, 1.0)
+    prints = np.round(prints / (turn * size)[:, None], 9)
+    _, group = np.unique(prints, axis=0, return_inverse=True)
+    group = group.ravel()
+    if group.max(initial=-1) + 1 == len(rows):
+        return nothing
+    # in terms of the group's matrix, where a negative factor turns the sense; equalities and mixed signs are left alone
+    bound, sense = L.bound[rows] / (turn * size), L.sense[rows] * turn
+    plain = np.ones(group.max() + 1, dtype=bool)
+    plain[group[(sense == 0) | (turn < 0)]] = False
+    tight = {}
+    for side in (1.0, -1.0):
+        members = np.flatnonzero(sense == side)
+        members = members[np.lexsort((side * bound[members], group[members]))]
+        groups, first = np.unique(group[members], return_index=True)
+        tight[side] = np.full(len(plain), -1)
+        tight[side][groups] = members[first]
+    above, below = tight[1.0], tight[-1.0]
+    idle = plain[group] & (np.arange(len(rows)) != above[group]) & (np.arange(len(rows)) != below[group])
+    both = np.flatnonzero(plain & (above >= 0) & (below >= 0))
+    both = both[bound[above[both]] >= bound[below[both]]]
+    return Twins(rows[idle], np.stack([rows[above[both]], rows[below[both]]], axis=1))
+
+
+def netted(twins: Twins, mu: np.ndarray) -> np.ndarray:
+    """Dual weights without the part in which the two ends of an interval pull against each other."""
+    mu = mu.copy()
+    mu[twins.idle] = 0.0
+    above, below = twins.intervals.T
+    mu[below[mu[above] > 0]] = 0.0
+    return mu

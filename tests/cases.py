@@ -1,0 +1,241 @@
+"""Registries: one entry per class of a kind, so that a new divergence, loss, operator or solver is tested by adding it here.
+
+``PROBLEMS`` have an optimum that can be worked out by hand.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat import Constraints, Frobenius, LogDet, Result, SquaredHinge, VonNeumann, nearest_kernel
+from bregmat.losses import ItakuraSaito, Quadratic, RelativeEntropy
+from bregmat.nearest import SOLVERS as SOLVER_CLASSES
+from bregmat.operators import Matrices, Mixed, Pairs, Rows, Stack
+
+DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
+
+# scalar loss d(p, b), written out again, and the class that computes it
+LOSSES = {
+    ItakuraSaito: lambda p, b, scale: p / b - np.log(p / b) - 1,
+    RelativeEntropy: lambda p, b, scale: p * np.log(p / b) - p + b,
+    Quadratic: lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
+}
+
+SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
+
+
+# ---------------------------------------------------------------- operators
+def _pairs(rng: np.random.Generator, c: int = 30, n: int = 7, r: int = 4) -> Pairs:
+    """Distances, sums and single points, some of them twice."""
+    a = rng.integers(0, n, c).astype(np.int32)
+    b = ((a + rng.integers(1, n, c)) % n).astype(np.int32)
+    sign = rng.integers(-1, 2, c).astype(np.int8)
+    b[sign == 0] = a[sign == 0]
+    a[1], b[1], sign[1] = a[0], b[0], sign[0]
+    return Pairs(rng.normal(size=(n, r)), a, b, sign)
+
+
+def _rows(rng: np.random.Generator, c: int = 12, r: int = 4) -> Rows:
+    return Rows(rng.normal(size=(c, r)))
+
+
+def _matrices(rng: np.random.Generator, c: int = 9, r: int = 4) -> Matrices:
+    A = rng.normal(size=(c, r, r))
+    return Matrices(A + A.transpose(0, 2, 1))
+
+
+def _mixed(rng: np.random.Generator) -> Mixed:
+    base = _pairs(rng)
+    P = sp.random_array((11, base.c), density=0.2, rng=rng, format="csr")
+    return Mixed(base, P)
+
+
+def _stack(rng: np.random.Generator) -> Stack:
+    """Rows that come from several operators in turn, not block by block."""
+    parts = [_rows(rng), _mixed(rng), _matrices(rng), _pairs(rng)]
+    order = rng.permutation(sum(op.c for op in parts))
+    ends = np.cumsum([op.c for op in parts])
+    return Stack([(np.sort(rows), op) for rows, op in zip(np.split(order, ends[:-1]), parts)])
+
+
+OPERATORS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "rows": _rows,
+    "pairs": _pairs,
+    "matrices": _matrices,
+    "mixed": _mixed,
+    "stack": _stack,
+}
+
+
+def dense(operator: Any) -> np.ndarray:
+    """The matrices A_i themselves, shape (c, r, r), written out from what defines the operator."""
+    match operator:
+        case Rows(V=V):
+            return np.einsum("ij,ik->ijk", V, V)
+        case Pairs(Z=Z, a=a, b=b, sign=sign):
+            return dense(Rows(Z[a] + sign[:, None] * Z[b]))
+        case Matrices(A=A):
+            return A
+        case Mixed(base=base, P=P):
+            return np.tensordot(P.toarray(), dense(base), 1)
+        case Stack(parts=parts):
+            out = np.empty((operator.c, operator.r, operator.r))
+            for rows, part in parts:
+                out[rows] = dense(part)
+            return out
+    raise TypeError(f"add {type(operator).__name__} to dense()")
+
+
+# ---------------------------------------------------------------- problems with a known optimum
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A small problem and its optimum: objective and learned kernel; ``objective=None``: nothing is feasible."""
+
+    name: str
+    divergence: Any
+    prior: np.ndarray
+    constraints: Constraints
+    objective: float | None
+    kernel: np.ndarray | None = None
+    slack_weight: float = np.inf
+    loss: Any = None
+    conflict: tuple[int, ...] = ()
+
+    @property
+    def is_hard(self) -> bool:
+        return bool(np.isinf(self.slack_weight))
+
+    def solve(self, **settings: Any) -> Result:
+        given = {"divergence": self.divergence, "loss": self.loss, "slack_weight": self.slack_weight} | settings
+        return nearest_kernel(self.prior, self.constraints, **given)
+
+    def __repr__(self) -> str:
+        return f"{self.name}-{self.divergence.name}"
+
+
+def scalar(D: Any, x: float, y: float) -> float:
+    """The divergence of two numbers."""
+    return D.phi(np.array([x])) - D.phi(np.array([y])) - float(D.link(np.array([y]))[0]) * (x - y)
+
+
+def _along_pair(x: float) -> np.ndarray:
+    """The identity of order 3 with eigenvalue x along e_0 - e_1."""
+    v = np.array([1.0, -1.0, 0.0])
+    return np.eye(3) + (x - 1) / 2 * np.outer(v, v)
+
+
+def _own_slack_optimum(D: Any, gamma: float, b: float) -> float:
+    """x that minimises D(x, 1) + gamma d(2 x, b), the slack in the divergence's own form (Kulis 2009, eq. 22)."""
+    return {
+        "logdet": (1 + gamma) / (1 + 2 * gamma / b),
+        "vonneumann": (b / 2) ** (2 * gamma / (1 + 2 * gamma)),
+        "frobenius": (1 + 2 * gamma * b) / (1 + 4 * gamma),
+    }[D.name]
+
+
+def _own_slack(D: Any, gamma: float, p: float, b: float) -> float:
+    family = {"logdet": ItakuraSaito, "vonneumann": RelativeEntropy, "frobenius": Quadratic}[D.name]
+    return gamma * float(LOSSES[family](p, b, 1.0))
+
+
+def _feasible(D: Any) -> list[Problem]:
+    eye, e2 = np.eye(3), np.exp(2.0)
+    pair = Constraints.sq_distance
+    problems = [
+        Problem("met-already", D, eye, pair(0, 1, 3.0, "<="), 0.0, eye),
+        Problem("nearer", D, eye, pair(0, 1, 0.5, "<="), scalar(D, 0.25, 1.0), _along_pair(0.25)),
+        Problem("farther", D, eye, pair(0, 1, 6.0, ">="), scalar(D, 3.0, 1.0), _along_pair(3.0)),
+        Problem("exactly", D, eye, pair(0, 1, 6.0, "=="), scalar(D, 3.0, 1.0), _along_pair(3.0)),
+        Problem(
+            "duplicates", D, eye, pair([0, 1, 0], [1, 0, 1], [0.5, 0.5, 1.0], "<="), scalar(D, 0.25, 1.0), _along_pair(0.25)
+        ),
+        Problem(
+            "diagonal",
+            D,
+            e2 * eye,
+            Constraints.diagonal([0.5, 1.0, 20.0]),
+            sum(scalar(D, x, e2) for x in (0.5, 1.0, 20.0)),
+            np.diag([0.5, 1.0, 20.0]),
+        ),
+        Problem("trace", D, eye, Constraints.trace(6.0), 3 * scalar(D, 2.0, 1.0), 2 * eye),
+        Problem(
+            "linear", D, eye, Constraints.linear([np.diag([1.0, 0, 0])], 0.2, "<="), scalar(D, 0.2, 1.0), np.diag([0.2, 1, 1])
+        ),
+    ]
+    for gamma in (0.1, 10.0):
+        x = _own_slack_optimum(D, gamma, 0.5)
+        value = scalar(D, x, 1.0) + _own_slack(D, gamma, 2 * x, 0.5)
+        near = pair(0, 1, 0.5, "<=")
+        problems.append(Problem(f"slack-{gamma}", D, eye, near, value, _along_pair(x), slack_weight=gamma))
+    # squared hinge with scale |b| = 1, for Frobenius in closed form: gamma = 4, x - 1 + 8 (2 x - 1) = 0
+    if D.name == "frobenius":
+        x = 9.0 / 17.0
+        value = (x - 1) ** 2 / 2 + 2 * (2 * x - 1) ** 2
+        hinge = {"slack_weight": 4.0, "loss": SquaredHinge()}
+        problems.append(Problem("hinge", D, eye, pair(0, 1, 1.0, "<="), value, _along_pair(x), **hinge))
+    if not D.is_congruence_invariant:  # there only singular matrices meet a bound of 0, which LogDet has none of
+        problems.append(Problem("must-link", D, eye, pair(0, 1, 0.0, "<="), scalar(D, 0.0, 1.0), _along_pair(0.0)))
+    return problems
+
+
+def _infeasible(D: Any) -> list[Problem]:
+    pair = Constraints.sq_distance
+    opposite = pair([1, 0, 0], [2, 1, 1], [9.0, 1.0, 4.0], ["<=", "<=", ">="])
+    triangle = pair([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.5], ["<=", "<=", ">="])  # (1 + 1)^2 < 4.5
+    cycle = Constraints.comparison([0, 1, 2], [1, 2, 0], [1, 2, 0], [2, 0, 1], 0.1)
+    return [
+        Problem("opposite", D, np.eye(3), opposite, None, conflict=(1, 2)),
+        Problem("triangle", D, np.eye(3), triangle, None, conflict=(0, 1, 2)),
+        Problem("cycle", D, np.eye(3), cycle, None, conflict=(0, 1, 2)),
+    ]
+
+
+PROBLEMS = [problem for D in DIVERGENCES for problem in _feasible(D)]
+INFEASIBLE = [problem for D in DIVERGENCES for problem in _infeasible(D)]
+
+
+# ---------------------------------------------------------------- random problems
+def random_pairs(rng: np.random.Generator, X: np.ndarray, c: int, *, shift: float = 0.0) -> Constraints:
+    """Half of the pairs shall be nearer than they are, half farther, by up to a factor of 2."""
+    i = rng.integers(0, len(X), c)
+    j = (i + rng.integers(1, len(X), c)) % len(X)
+    now = ((X[i] - X[j]) ** 2).sum(axis=1)
+    near = np.arange(c) % 2 == 0
+    factor = rng.uniform(0.5, 1.0, c)
+    return Constraints.sq_distance(i, j, now * np.where(near, factor, 1 / factor) + shift, np.where(near, "<=", ">="))
+
+
+def all_relations(rng: np.random.Generator, K: np.ndarray) -> Constraints:
+    """A few rows of every relation, each of them met by the kernel K or nearly so."""
+    n = len(K)
+    i, j, k, l = np.array([rng.permutation(n)[:4] for _ in range(5)]).T
+
+    def distance(a, b):
+        return K[a, a] + K[b, b] - 2 * K[a, b]
+
+    C = rng.normal(size=(n, n))
+    C = C + C.T
+    v, w = rng.normal(size=(n, 2)), np.array([1.0, -0.5])
+    low_rank = v @ np.diag(w) @ v.T
+    far = distance(i, j) > distance(k, l)  # the nearer pair goes first
+    i, j, k, l = np.where(far, k, i), np.where(far, l, j), np.where(far, i, k), np.where(far, j, l)
+    less = K[i, j] < K[k, l]
+    a, b, c, d = np.where(less, i, k), np.where(less, j, l), np.where(less, k, i), np.where(less, l, j)
+    return (
+        Constraints.sq_distance(i, j, 0.9 * distance(i, j), "<=")
+        + Constraints.similarity(i, k, K[i, k] + 0.1, ">=")
+        + Constraints.comparison(i, j, k, l, 1.1 * (distance(k, l) - distance(i, j)))
+        + Constraints.linear([C], [np.sum(K * C) + 0.1], ">=")
+        + Constraints.similarity_comparison(a, b, c, d, 1.1 * (K[c, d] - K[a, b]))
+        + Constraints.diagonal(1.05 * np.diag(K)[:2])
+        + Constraints.linear([(v, w), sp.csr_array(C)], [np.sum(K * low_rank) - 0.1, np.sum(K * C) + 0.5], "<=")
+        + Constraints.trace(1.01 * np.trace(K))
+    )
+
+
+def softened(problem: Problem, slack_weight: float) -> Problem:
+    """The same problem with finite slack weights."""
+    return replace(problem, slack_weight=slack_weight, objective=None, kernel=None)

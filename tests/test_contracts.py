@@ -1,0 +1,310 @@
+"""Identities that hold for every class of a kind: divergences, losses, operators, solvers (charts: test_coordinates.py).
+
+Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-10 at h = 1e-5, 1e-8 with the factors met here.
+"""
+
+import numpy as np
+import pytest
+from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
+
+from bregmat.divergences import DIVERGENCES as NAMED
+from bregmat.divergences import as_divergence
+from bregmat.losses import FAMILIES, Hard, RowLosses
+from bregmat.nearest import SOLVERS as SOLVER_CLASSES
+from bregmat.operators import Matrices, Stack, absolute_traces, smat, svec
+
+H = 1e-5
+DIFFERENCE = {"rtol": 1e-7, "atol": 1e-8}
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def by_name(x):
+    return getattr(x, "name", getattr(x, "__name__", None)) or repr(x)
+
+
+def mirror_points(D, rng, r=6):
+    """Mirror eigenvalues in the domain of D, with both signs where it has both."""
+    t = rng.normal(size=r)
+    return -np.exp(t) if D.name == "logdet" else t
+
+
+def symmetric(rng, r):
+    A = rng.normal(size=(r, r))
+    return A + A.T
+
+
+def positive(rng, r, k=None):
+    A = rng.normal(size=(r, k or r))
+    return A @ A.T
+
+
+def slope(f, x):
+    return (f(x + H) - f(x - H)) / (2 * H)
+
+
+def test_registries_are_complete():
+    assert {type(D) for D in DIVERGENCES} == set(NAMED.values())
+    assert {*LOSSES, Hard} == set(FAMILIES.values())
+    assert set(SOLVERS) == set(SOLVER_CLASSES)
+    assert {D.own_slack for D in DIVERGENCES} <= set(FAMILIES)
+
+
+# ---------------------------------------------------------------- divergences
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+class TestDivergence:
+    def test_link_is_the_derivative_of_phi_and_inverse_link_its_inverse(self, D, rng):
+        x = rng.uniform(0.1, 5.0, 8)
+        assert np.allclose([slope(lambda s: D.phi(np.array([s])), v) for v in x], D.link(x), **DIFFERENCE)
+        assert np.allclose(D.inverse_link(D.link(x)), x, **EXACT)
+        assert D.in_domain(D.link(x))
+
+    def test_conjugate(self, D, rng):
+        x, t = rng.uniform(0.1, 5.0, 8), mirror_points(D, rng, 8)
+        assert D.phi(x) + D.conjugate(D.link(x)) == pytest.approx(x @ D.link(x), rel=1e-12)  # Fenchel, equality
+        assert D.phi(x) + D.conjugate(t) >= x @ t
+        gradient = [slope(lambda s: D.conjugate(np.array([s])), v) for v in t]
+        assert np.allclose(gradient, D.inverse_link(t), **DIFFERENCE)
+        assert D.constant(D.link(x)) == pytest.approx(D.conjugate(D.link(x)), rel=1e-12)
+
+    def test_divided_differences(self, D, rng):
+        t = mirror_points(D, rng)
+        psi, P = D.inverse_link(t), D.divided(t)
+        off = ~np.eye(len(t), dtype=bool)
+        quotient = np.subtract.outer(psi, psi)[off] / np.subtract.outer(t, t)[off]
+        assert np.allclose(P[off], quotient, rtol=1e-10, atol=1e-14)
+        assert np.allclose(np.diag(P), [slope(lambda s: D.inverse_link(np.array([s]))[0], v) for v in t], **DIFFERENCE)
+
+    @pytest.mark.parametrize("gap", [0.0, 1e-15, 1e-13, 1e-11, 1e-8, 1e-5])
+    @pytest.mark.parametrize("t", [-3.0, -0.5, 2.0])
+    def test_divided_differences_of_close_arguments(self, D, t, gap):
+        t = -t if D.name == "logdet" and t > 0 else t
+        P = D.divided(np.array([t, t + gap]))
+        expected = slope(lambda s: D.inverse_link(np.array([s]))[0], t + gap / 2)
+        assert np.allclose(P, expected, rtol=2e-5, atol=1e-8)  # the argument differs by up to gap
+        assert (P == P.T).all()
+
+    def test_derivative_of_the_matrix_function(self, D, rng):
+        """Daleckii and Krein: psi'(T)[X] = U (Psi o U'XU) U'."""
+        t, U = mirror_points(D, rng), np.linalg.qr(rng.normal(size=(6, 6)))[0]
+        X = symmetric(rng, 6)
+
+        def psi(s):
+            values, V = np.linalg.eigh((U * t) @ U.T + s * X)
+            return (V * D.inverse_link(values)) @ V.T
+
+        expected = U @ (D.divided(t) * (U.T @ X @ U)) @ U.T
+        assert np.allclose(slope(psi, 0.0), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+    def test_matrix_form_is_a_bregman_divergence(self, D, rng):
+        X, Y = positive(rng, 5), positive(rng, 5)
+        (x, _), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
+        expected = D.phi(x) - D.phi(y) - np.sum((U * D.link(y)) @ U.T * (X - Y))
+        assert D(X, Y) == pytest.approx(expected, rel=1e-10)
+        assert D(X, Y) > 0
+        assert D(X, X) == pytest.approx(0.0, abs=1e-10)
+        one = np.eye(1)
+        assert D(2.0 * one, 3.0 * one) == pytest.approx(scalar(D, 2.0, 3.0), rel=1e-12)
+
+    def test_facts_about_it_are_true(self, D, rng):
+        X, Y, C = positive(rng, 4), positive(rng, 4), rng.normal(size=(4, 4))
+        Q = np.linalg.qr(C)[0]
+        assert D(Q @ X @ Q.T, Q @ Y @ Q.T) == pytest.approx(D(X, Y), rel=1e-9)
+        invariant = D(C @ X @ C.T, C @ Y @ C.T) == pytest.approx(D(X, Y), rel=1e-6)
+        assert invariant == D.is_congruence_invariant
+        assert np.isinf(D(positive(rng, 4), positive(rng, 4, 2))) == D.keeps_range
+
+    def test_named_by_string(self, D):
+        assert as_divergence(D.name) == D
+        assert as_divergence(D) is D
+
+
+# ---------------------------------------------------------------- losses
+@pytest.mark.parametrize("family", LOSSES, ids=by_name)
+class TestLoss:
+    b, g, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
+
+    def one(self, family, k, p):
+        return family.value(np.array([p]), self.b[[k]], self.g[[k]], self.scale[[k]])
+
+    @pytest.mark.parametrize("factor", [0.3, 0.9, 1.0, 1.2, 20.0])
+    def test_value_and_derivatives(self, family, factor):
+        p = factor * self.b
+        total = sum(self.g * LOSSES[family](p, self.b, self.scale))
+        assert family.value(p, self.b, self.g, self.scale) == pytest.approx(total, rel=1e-12, abs=1e-14)
+        first, second = family.derivatives(p, self.b, self.g, self.scale)
+        for k in range(3):
+            assert first[k] == pytest.approx(slope(lambda s, k=k: self.one(family, k, s), p[k]), rel=1e-6, abs=1e-8)
+            assert second[k] == pytest.approx(
+                slope(lambda s, k=k: family.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0], p[k]),
+                rel=1e-6,
+            )
+
+    @pytest.mark.parametrize("share", [-2.0, -0.3, 0.0, 0.3, 0.9])
+    def test_conjugate_and_relaxed_bound(self, family, share):
+        """xi(mu) is where the loss has slope mu, so the conjugate is mu xi - loss(xi) and its derivative is xi."""
+        mu = share * np.minimum(family.ceiling(self.b, self.g, self.scale), self.g)
+        xi, rate = family.relaxed(mu, self.b, self.g, self.scale)
+        assert np.allclose(family.derivatives(xi, self.b, self.g, self.scale)[0], mu, rtol=1e-10, atol=1e-12)
+        assert np.allclose(rate * family.derivatives(xi, self.b, self.g, self.scale)[1], 1.0, rtol=1e-10)
+        each = [self.one(family, k, xi[k]) for k in range(3)]
+        assert np.allclose(family.conjugate(mu, self.b, self.g, self.scale), mu * xi - each, rtol=1e-10, atol=1e-12)
+
+    def test_ceiling_is_the_supremum_of_the_slope(self, family):
+        ceiling = family.ceiling(self.b, self.g, self.scale)
+        far = family.derivatives(1e9 * self.b, self.b, self.g, self.scale)[0]
+        assert np.allclose(far, ceiling, rtol=1e-8) if np.isfinite(ceiling).all() else (far > 10 * self.g).all()
+        if np.isfinite(ceiling).all():
+            assert np.isinf(family.conjugate(ceiling, self.b, self.g, self.scale)).all()
+
+
+def test_hard_loss():
+    b, g = np.array([2.0, 3.0]), np.ones(2)
+    mu = np.array([0.5, -4.0])
+    assert (Hard.conjugate(mu, b, g, g) == mu * b).all()
+    assert (Hard.relaxed(mu, b, g, g)[0] == b).all()
+    assert (Hard.relaxed(mu, b, g, g)[1] == 0).all()
+    assert np.isinf(Hard.value(b + [0, 1e-6], b, g, g))
+    assert Hard.value(b, b, g, g) == 0
+    with pytest.raises(TypeError, match="hard row"):
+        Hard.derivatives(b, b, g, g)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_losses_of_all_rows_count_violated_rows_only(rng, mixed):
+    c = 60
+    names = [next(n for n, f in FAMILIES.items() if f is family) for family in LOSSES]
+    family = rng.choice(names, c) if mixed else np.full(c, names[0])
+    b, g, scale = rng.uniform(0.5, 2.0, (3, c))
+    sense = rng.integers(-1, 2, c).astype(np.int8)
+    L, p = RowLosses(b, sense, g, scale, family), rng.uniform(0.1, 4.0, c)
+    each = np.array([g[k] * LOSSES[FAMILIES[family[k]]](p[k], b[k], scale[k]) for k in range(c)])
+    violated = np.where(sense == 0, True, sense * (p - b) > 0)
+    assert (L.violated(p) == violated).all()
+    assert L.value(p) == pytest.approx(each[violated].sum(), rel=1e-12)
+    first, second = L.derivatives(p)
+    assert (first[~violated] == 0).all()
+    assert (second[~violated] == 0).all()
+    assert (second[violated] > 0).all()
+    assert (sense[violated & (sense != 0)] * first[violated & (sense != 0)] > 0).all()
+    lower, upper = L.dual_box()
+    assert ((lower <= first) & (first < upper + (upper == 0))).all()
+    # Fenchel: loss(p) + loss*(mu) = mu p at the slope mu of a violated row, >= elsewhere
+    total = np.where(violated, each, 0.0) + L.conjugate(first)
+    assert np.allclose(total[violated], (first * p)[violated], rtol=1e-9, atol=1e-10)
+    assert np.allclose(L.relaxed(first)[0][violated], p[violated], rtol=1e-9)
+
+
+# ---------------------------------------------------------------- operators
+@pytest.mark.parametrize("name", OPERATORS)
+class TestOperator:
+    def test_values_and_adjoint(self, name, rng):
+        op = OPERATORS[name](rng)
+        A, X, w = dense(op), symmetric(rng, op.r), rng.normal(size=op.c)
+        assert np.allclose(op.values(X), np.tensordot(A, X, 2), **EXACT)
+        assert np.allclose(op.adjoint(w), np.tensordot(w, A, 1), **EXACT)
+        assert op.values(X) @ w == pytest.approx(np.sum(X * op.adjoint(w)), rel=1e-11)
+        x = rng.uniform(0.0, 2.0, op.r)
+        assert np.allclose(op.values_diagonal(x), op.values(np.diag(x)), **EXACT)
+        assert np.allclose(op.values_diagonal(None), op.values(np.eye(op.r)), **EXACT)
+
+    def test_all_forms_of_the_same_rows_agree(self, name, rng):
+        op = OPERATORS[name](rng)
+        plain, X, w = Matrices(dense(op)), symmetric(rng, op.r), rng.normal(size=op.c)
+        both = Stack([(np.arange(op.c), op), (np.arange(op.c, 2 * op.c), plain)])
+        assert np.allclose(both.values(X)[: op.c], both.values(X)[op.c :], **EXACT)
+        assert np.allclose(op.adjoint(w), plain.adjoint(w), **EXACT)
+        assert np.allclose(op.features(None), plain.features(None), **EXACT)
+
+    @pytest.mark.parametrize("columns", [4, 2])
+    def test_congruence(self, name, rng, columns):
+        op, F = OPERATORS[name](rng), rng.normal(size=(4, columns))
+        X = symmetric(rng, columns)
+        assert np.allclose(op.congruence(F).values(X), op.values(F @ X @ F.T), **EXACT)
+        assert op.congruence(F).r == columns
+
+    @pytest.mark.parametrize("pick", ["few", "mask", "all", "one"])
+    def test_restrict(self, name, rng, pick):
+        op = OPERATORS[name](rng)
+        rows = {
+            "few": np.sort(rng.permutation(op.c)[:4]),
+            "mask": rng.random(op.c) < 0.6,
+            "all": np.arange(op.c),
+            "one": np.array([op.c - 1]),
+        }[pick]
+        part = op.restrict(rows)
+        assert part.c == len(np.arange(op.c)[rows])
+        assert np.allclose(dense(part), dense(op)[rows], **EXACT)
+        X = symmetric(rng, op.r)
+        assert np.allclose(part.values(X), op.values(X)[rows], **EXACT)
+
+    def test_single_precision(self, name, rng):
+        op = OPERATORS[name](rng)
+        single, X, w = op.astype(np.float32), symmetric(rng, op.r), rng.normal(size=op.c)
+        p, A = single.values(X.astype(np.float32)), single.adjoint(w.astype(np.float32))
+        assert (p.dtype, A.dtype) == (np.float32, np.float32)
+        assert np.allclose(p, op.values(X), rtol=1e-4, atol=1e-4)  # 6e-8 times terms of up to 100
+        assert np.allclose(A, op.adjoint(w), rtol=1e-4, atol=1e-4)
+
+    def test_features_are_isometric(self, name, rng):
+        op = OPERATORS[name](rng)
+        S, X = np.exp(symmetric(rng, op.r) / 4), symmetric(rng, op.r)
+        assert np.allclose(op.features(S) @ svec(X), op.values(S * X), **EXACT)
+        assert np.allclose(op.features(None) @ op.features(None).T, np.tensordot(dense(op), dense(op), ((1, 2), (1, 2))))
+        assert np.allclose(smat(svec(X), op.r), X, **EXACT)
+
+    def test_absolute_traces(self, name, rng):
+        op, prior = OPERATORS[name](rng), rng.uniform(0.5, 2.0, 4)
+        values, V = np.linalg.eigh(dense(op)[:3])
+        expected = np.einsum("ikl,il,ikl,k->i", V, np.abs(values), V, prior)
+        assert np.allclose(absolute_traces(op, np.arange(3), prior), expected, rtol=1e-10)
+
+
+# ---------------------------------------------------------------- solvers
+def takes(solver, problem):
+    """Whether a solver takes a problem; the refusal must say what is missing."""
+    try:
+        return problem.solve(solver=solver)
+    except TypeError as error:
+        assert solver.name in str(error)
+        assert "solver=" in str(error)
+        return None
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
+@pytest.mark.parametrize("name", SOLVERS)
+def test_known_optimum(name, problem):
+    result = takes(SOLVERS[name], problem)
+    if result is None:
+        assert name in ("mirror_newton", "interior_point")  # dual_newton takes everything
+        return
+    assert result.status == "OPTIMAL", repr(result)
+    assert result.objective == pytest.approx(problem.objective, abs=1e-6 * max(1.0, problem.objective))
+    assert result.dual_bound <= problem.objective + 1e-9 * max(1.0, problem.objective)
+    # D is curved by 1 / x^2 at least, so a gap of 1e-6 leaves about sqrt(2e-6) x
+    assert np.allclose(result.kernel(), problem.kernel, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
+def test_auto_chooses_a_solver_that_fits(problem):
+    result = problem.solve()
+    assert result.status == "OPTIMAL"
+    assert set(result.solver.split(" + ")) <= set(SOLVERS)
+    assert result.objective == pytest.approx(problem.objective, abs=1e-6 * max(1.0, problem.objective))
+
+
+@pytest.mark.parametrize("problem", INFEASIBLE, ids=repr)
+@pytest.mark.parametrize("name", ["auto", *SOLVERS])
+def test_infeasible_by_every_solver(name, problem):
+    result = takes(SOLVERS[name], problem) if name in SOLVERS else problem.solve()
+    if result is None:
+        assert name == "mirror_newton"
+        return
+    assert result.status == "INFEASIBLE", repr(result)
+    assert sorted(result.conflict) == list(problem.conflict)
+
+
+def test_solver_settings_are_frozen_and_compare():
+    for solver in SOLVERS.values():
+        assert solver == type(solver)()
+        with pytest.raises(AttributeError):
+            solver.max_iter = 3

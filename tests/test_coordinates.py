@@ -1,0 +1,289 @@
+"""Where iterates live and the way back: charts, coordinates of priors, the span of the touched rows, must-links.
+
+Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-8 with the factors met here.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cases import DIVERGENCES, all_relations, random_pairs, scalar
+
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat import coordinates as coordinates_module
+from bregmat.charts import Factored, Spectral, chart_at_prior, chart_from_state
+from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
+from bregmat.divergences import DIVERGENCES as NAMED
+
+H = 1e-5
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+TOL = 1e-9  # asked of the solver where two runs are compared
+RUNS = {"rel": 1e-8, "abs": 1e-8}  # objectives of two runs, each within TOL of the optimum
+
+
+def by_name(x):
+    return getattr(x, "name", None) or x.__name__
+
+
+def symmetric(rng, r):
+    A = rng.normal(size=(r, r))
+    return A + A.T
+
+
+def positive(rng, r, k=None):
+    A = rng.normal(size=(r, k or r))
+    return A @ A.T
+
+
+# ---------------------------------------------------------------- charts
+CHARTS = [(D, kind) for D in DIVERGENCES for kind in (Spectral, Factored) if kind is Spectral or D.is_congruence_invariant]
+
+
+@pytest.mark.parametrize(("D", "kind"), CHARTS, ids=lambda x: by_name(x))
+class TestChart:
+    r = 5
+
+    def chart(self, D, kind, rng):
+        """A chart at the matrix W with prior x0; both also as plain matrices."""
+        x0 = np.ones(self.r) if kind is Factored else rng.uniform(0.5, 2.0, self.r)
+        W = positive(rng, self.r) / self.r + 0.1 * np.eye(self.r)
+        values, V = np.linalg.eigh(W)
+        chart = kind.at_prior(D, D.link(x0)).at((V * D.link(values)) @ V.T)
+        return chart, W, x0
+
+    def test_point(self, D, kind, rng):
+        chart, W, x0 = self.chart(D, kind, rng)
+        assert np.allclose(chart.matrix(), W, **EXACT)
+        assert np.allclose(chart.factor() @ chart.factor().T, W, **EXACT)
+        values, V = np.linalg.eigh(W)
+        assert np.allclose(chart.mirror(), (V * D.link(values)) @ V.T, rtol=1e-9, atol=1e-9)
+        assert chart.value() == pytest.approx(D(W, np.diag(x0)), rel=1e-10)
+        prior = kind.at_prior(D, D.link(x0))
+        assert prior.value() == pytest.approx(0.0, abs=1e-12)
+        assert np.allclose(prior.matrix(), np.diag(x0), **EXACT)
+
+    def test_residual_is_in_the_frame(self, D, kind, rng):
+        chart, _, x0 = self.chart(D, kind, rng)
+        A, F = symmetric(rng, self.r), chart.F
+        expected = F.T @ (chart.mirror() - np.diag(D.link(x0)) + A) @ F
+        assert np.allclose(chart.residual(F.T @ A @ F), expected, rtol=1e-9, atol=1e-9)
+
+    def test_moves(self, D, kind, rng):
+        """To first order a step E moves M by F (S o E) F', and T by E / S in the frame."""
+        chart, W, _ = self.chart(D, kind, rng)
+        E, S = symmetric(rng, self.r), chart.metric()
+        S = np.ones((self.r, self.r)) if S is None else S
+        there, back = (chart.moved(E, E / S, a).matrix() for a in (H, -H))
+        assert np.allclose((there - back) / (2 * H), chart.F @ (S * E) @ chart.F.T, rtol=1e-6, atol=1e-6)
+        assert np.allclose(chart.moved(E, E / S, 0.0).matrix(), W, **EXACT)
+
+    def test_steps_never_leave_the_cone(self, D, kind, rng):
+        chart, _, _ = self.chart(D, kind, rng)
+        for alpha in (0.1, 1.0, 1e2, 1e5):
+            E = symmetric(rng, self.r)
+            moved = chart.moved(E, E, alpha)
+            assert moved is None or np.linalg.eigvalsh(moved.matrix())[0] >= -1e-12 * np.abs(moved.matrix()).max()
+        assert chart.moved(np.full((self.r, self.r), np.nan), np.full((self.r, self.r), np.nan), 1.0) is None
+        assert chart.at(np.full((self.r, self.r), np.nan)) is None
+
+    def test_state_round_trip(self, D, kind, rng):
+        chart, _, _ = self.chart(D, kind, rng)
+        meta, arrays = chart.to_state()
+        again = chart_from_state(meta, getattr(chart, "t0", None), arrays)
+        assert (again.matrix() == chart.matrix()).all()
+        assert again.value() == chart.value()
+
+
+def test_logdet_with_identity_prior_needs_no_eigenvectors():
+    kinds = {D.name: type(chart_at_prior(D, D.link(np.ones(3)))) for D in DIVERGENCES}
+    assert kinds == {"logdet": Factored, "vonneumann": Spectral, "frobenius": Spectral}
+    assert isinstance(chart_at_prior(NAMED["vonneumann"](), -np.ones(3)), Spectral)
+
+
+# ---------------------------------------------------------------- the way in and back
+def a_chart(D, t0, rng):
+    """A chart at some matrix near the prior."""
+    r = len(t0)
+    start = chart_at_prior(D, t0)
+    E = 0.1 * symmetric(rng, r)
+    return start.moved(E, E, 1.0)
+
+
+def coordinates_of(form, D, rng, n=9, d=5):
+    """Coordinates, and what they stand for: lift (n x d) and prior W0 with K = lift W lift'."""
+    X, W0 = rng.normal(size=(n, d)), positive(rng, d)
+    return {
+        "kernel": lambda: (kernel_coordinates(K := positive(rng, n), D), np.eye(n), K),
+        "low rank kernel": lambda: (kernel_coordinates(K := positive(rng, n, 3), D), np.eye(n), K),
+        "factor": lambda: (kernel_coordinates(Factor(X), D), np.eye(n), X @ X.T),
+        "metric": lambda: (metric_coordinates(X, None, D), X, np.eye(d)),
+        "metric with prior": lambda: (metric_coordinates(X, W0, D), X, W0),
+        "sparse metric": lambda: (metric_coordinates(sp.csr_array(X), W0, D), X, W0),
+    }[form]()
+
+
+@pytest.mark.parametrize("form", ["kernel", "low rank kernel", "factor", "metric", "metric with prior", "sparse metric"])
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+class TestCoordinates:
+    def test_prior(self, form, D, rng):
+        place, lift, W0 = coordinates_of(form, D, rng)
+        G = place.factor(chart_at_prior(D, place.t0))
+        assert np.allclose(G @ G.T, lift @ W0 @ lift.T, rtol=1e-9, atol=1e-9)
+
+    def test_values_divergence_and_factor_agree_on_the_way_back(self, form, D, rng):
+        place, lift, W0 = coordinates_of(form, D, rng)
+        chart = a_chart(D, place.t0, rng)
+        constraints = all_relations(rng, lift @ W0 @ lift.T)
+        _, operator = place.bind(constraints)
+        G = place.factor(chart)
+        assert np.allclose(constraints.values(G), operator.values(chart.matrix()), rtol=1e-9, atol=1e-9)
+        learned = place.metric(chart) if "metric" in form else G @ G.T
+        assert np.allclose(lift @ learned @ lift.T, G @ G.T, rtol=1e-9, atol=1e-9)
+        assert chart.value() == pytest.approx(D(learned, W0), rel=1e-7, abs=1e-9)
+
+    def test_new_points_are_mapped_like_the_old(self, form, D, rng):
+        place, _, _ = coordinates_of(form, D, rng)
+        chart = a_chart(D, place.t0, rng)
+        assert np.allclose(place.transform(place.base[:4], chart), place.factor(chart)[:4], **EXACT)
+        assert np.allclose(place.transform(place.base, chart), place.base @ place.factor_map(chart), rtol=1e-9, atol=1e-9)
+
+    def test_state_round_trip(self, form, D, rng):
+        place, _, _ = coordinates_of(form, D, rng)
+        chart = a_chart(D, place.t0, rng)
+        again = Coordinates.from_state(*place.to_state())
+        assert (again.transform(place.base, chart) == place.transform(place.base, chart)).all()
+        assert ((again.base is None) and "kernel" not in form) or (again.factor(chart) == place.factor(chart)).all()
+
+
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+def test_factor_prior_is_the_same_problem_as_its_kernel(D, rng):
+    G0 = rng.normal(size=(12, 4))
+    constraints = random_pairs(rng, G0, 10)
+    given = {"divergence": D, "slack_weight": 1.0, "tol": TOL}
+    dense, factor = (nearest_kernel(prior, constraints, **given) for prior in (G0 @ G0.T, Factor(G0)))
+    if D.keeps_range:  # Frobenius moves out of the range space of a dense prior
+        assert factor.objective == pytest.approx(dense.objective, **RUNS)
+    else:
+        assert factor.objective >= dense.objective - 1e-8
+
+
+# ---------------------------------------------------------------- span of the touched rows
+@pytest.mark.parametrize("kind", ["few points", "few pairs", "sparse", "similarities"])
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+def test_span_is_the_same_problem(D, kind, rng, monkeypatch):
+    n, d = 60, 80
+    X = rng.normal(size=(n, d)) / np.sqrt(d)
+    if kind == "sparse":
+        X = sp.random_array((n, d), density=0.1, rng=rng, format="csr")
+    i = np.arange(0, 20, 2) if kind == "few points" else np.array([0] * 5 + [1] * 5 + [2] * 5)
+    j = i + 1 if kind == "few points" else np.tile(np.arange(3, 8), 3)
+    near = np.arange(len(i)) % 2 == 0
+    P = X.toarray() if sp.issparse(X) else X
+    now = ((P[i] - P[j]) ** 2).sum(axis=1)
+    constraints = Constraints.sq_distance(i, j, np.where(near, 0.5, 2.0) * now, np.where(near, "<=", ">="))
+    if kind == "similarities":
+        constraints = constraints + Constraints.similarity(i, j, (P[i] * P[j]).sum(axis=1) + 0.1, ">=")
+    given = {"divergence": D, "slack_weight": 2.0, "tol": TOL}
+    inside = nearest_metric(X, constraints, **given)
+    assert inside.coordinates.span is not None
+    assert inside.coordinates.span.basis.shape[1] == len(inside.spectrum()) <= 20
+    monkeypatch.setattr(coordinates_module, "_in_span", lambda *_: None)
+    full = nearest_metric(X, constraints, **given)
+    assert full.coordinates.span is None
+    assert inside.objective == pytest.approx(full.objective, **RUNS)
+    new = rng.normal(size=(5, d))
+    for points in (X, new):  # new points keep their part outside the span; the error is the root of the gap
+        G, F = inside.transform(points), full.transform(points)
+        assert np.allclose(G @ G.T, F @ F.T, rtol=1e-3, atol=1e-3)
+    assert np.allclose(inside.transform(new), new @ inside.B, rtol=1e-9, atol=1e-9)
+    assert np.allclose(inside.factor, inside.transform(X), **EXACT)
+
+
+# ---------------------------------------------------------------- priors that are multiples of the identity, and 0
+@pytest.mark.parametrize("size", [np.e, 1.0, np.exp(-1.0), 100.0])
+@pytest.mark.parametrize("d", [3, 100])
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+def test_prior_that_is_a_multiple_of_the_identity(D, d, size):
+    X = np.zeros((3, d))
+    X[1, 0] = 1.0
+    X[2, 1] = 2.0
+    for factor, sense in ((0.3, "<="), (2.5, ">=")):
+        result = nearest_metric(X, Constraints.sq_distance(0, 1, factor * size, sense), prior=size * np.eye(d), divergence=D)
+        assert result.status == "OPTIMAL"
+        expected = scalar(D, factor * size, size)
+        assert result.objective == pytest.approx(expected, abs=1e-6 * max(1.0, expected))
+        W = np.diag(np.r_[factor * size, np.full(d - 1, size)])
+        assert np.allclose(result.B @ result.B.T, W, rtol=2e-3, atol=2e-3 * size)
+
+
+def test_frobenius_takes_the_prior_zero():
+    X = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+    result = nearest_metric(X, Constraints.sq_distance(0, 1, 3.0, ">="), prior=np.zeros((2, 2)), divergence="frobenius")
+    assert result.status == "OPTIMAL"
+    assert result.objective == pytest.approx(3.0**2 / 4.0**2 / 2, rel=1e-6)  # W = b v v' / |v|^4
+    assert np.allclose(result.B @ result.B.T, np.diag([0.75, 0.0]), atol=2e-3)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_other_divergences_say_that_the_prior_is_zero(divergence):
+    with pytest.raises(ValueError, match="prior is zero"):
+        nearest_kernel(np.zeros((2, 2)), Constraints.diagonal([1.0, 1.0]), divergence=divergence)
+
+
+# ---------------------------------------------------------------- must-links
+@pytest.mark.parametrize("D", [D for D in DIVERGENCES if not D.is_congruence_invariant], ids=by_name)
+class TestElimination:
+    def test_matrix_vanishes_exactly_and_the_rest_is_optimal(self, D, rng):
+        X = rng.normal(size=(10, 5))
+        links = Constraints.sq_distance([0, 1], [1, 2], 0.0, "<=")
+        rest = random_pairs(rng, X[3:], 6)
+        rest = Constraints.sq_distance(rest.index[:, 0] + 3, rest.index[:, 1] + 3, rest.bound, ["<=", ">="] * 3, weight=0.1)
+        both = links.select([0, 1]) + rest
+        weights = np.r_[np.inf, np.inf, np.full(6, 1.0)]
+        result = nearest_metric(X, both, divergence=D, slack_weight=weights, tol=TOL)
+        G = result.factor
+        assert np.allclose(G[0], G[1], atol=1e-12)
+        assert np.allclose(G[0], G[2], atol=1e-12)
+        assert result.status == "OPTIMAL"
+        assert result.dual.shape == (8,)
+        # nearly the same by a bound that is only nearly 0
+        nearly = Constraints.sq_distance([0, 1], [1, 2], 1e-7, "<=") + rest
+        other = nearest_metric(X, nearly, divergence=D, slack_weight=weights)
+        assert result.objective == pytest.approx(other.objective, rel=1e-4)
+        assert result.objective >= other.dual_bound
+
+    def test_offset_and_operator(self, D, rng):
+        """The divergence of M' differs from that of M = N M' N' by the offset."""
+        X = rng.normal(size=(6, 4))
+        place = metric_coordinates(X, positive(rng, 4), D)
+        constraints = Constraints.sq_distance([0, 2, 4], [1, 3, 5], [0.0, 1.0, 1.0], "<=")
+        place, operator = place.bind(constraints)
+        reduced = eliminate(place, operator, np.array([0]), D)
+        chart = a_chart(D, reduced.coordinates.t0, rng)
+        W = reduced.coordinates.metric(chart)
+        assert chart.value() + reduced.offset == pytest.approx(D(W, place.metric(chart_at_prior(D, place.t0))), rel=1e-9)
+        G = reduced.coordinates.factor(chart)
+        assert np.allclose(reduced.operator.values(chart.matrix()), constraints.values(G), rtol=1e-9, atol=1e-9)
+        assert reduced.operator.r == 3
+
+    def test_links_and_other_priors_stay_solvable(self, D):
+        for size in (np.e, 1.0, np.exp(-1.0)):
+            links = Constraints.sq_distance(0, 1, 0.0, "==")
+            result = nearest_kernel(size * np.eye(3), links, divergence=D)
+            assert result.status == "OPTIMAL"
+            assert result.objective == pytest.approx(scalar(D, 0.0, size), rel=1e-6)
+
+
+def test_must_link_under_logdet_is_infeasible_and_named():
+    constraints = Constraints.sq_distance([2, 0], [1, 1], [5.0, 0.0], "<=")
+    result = nearest_kernel(np.eye(3), constraints, divergence="logdet")
+    assert result.status == "INFEASIBLE"
+    assert result.conflict.tolist() == [1]
+
+
+def test_frobenius_prior_zero_in_many_dimensions(rng):
+    d = 100
+    X = rng.normal(size=(4, d))
+    b = 2.0 * ((X[0] - X[1]) ** 2).sum()
+    result = nearest_metric(X, Constraints.sq_distance(0, 1, b, ">="), prior=np.zeros((d, d)), divergence="frobenius")
+    v = X[0] - X[1]
+    assert result.objective == pytest.approx(b**2 / (v @ v) ** 2 / 2, rel=1e-6)
