@@ -163,8 +163,8 @@ def test_kulis_22(name, sense, rng):
         return s * (b0 * np.exp(u[3:]) - np.einsum("ij,jk,ik->i", z, matrix(u), z))
 
     start = np.r_[0.0, 0.0, 0.0, np.log(now / b0) + 0.1 * s]
-    given = {"method": "SLSQP", "constraints": {"type": "ineq", "fun": room}, "options": {"ftol": 1e-12, "maxiter": 500}}
-    other = minimize(total, start, **given)
+    given = {"constraints": {"type": "ineq", "fun": room}, "bounds": [(-4, 4)] * 5, "options": {"ftol": 1e-12, "maxiter": 500}}
+    other = minimize(total, start, method="SLSQP", **given)
     assert result.status == "OPTIMAL"
     assert result.objective == pytest.approx(other.fun, rel=1e-5)
 

@@ -117,7 +117,7 @@ class Factored:
 
     def metric(self) -> None:
         """S is 1 everywhere."""
-        return None
+        return
 
     def residual(self, A: np.ndarray) -> np.ndarray:
         """``L' (T - T0 + A*) L`` for an adjoint A given in the frame."""

@@ -92,7 +92,7 @@ def _names(name: str, values: Any) -> np.ndarray:
 def _column(name: str, values: Any, c: int, dtype: type = float) -> np.ndarray:
     """A float column of length c, broadcast from a scalar; finite-ness is the caller's question."""
     try:
-        array = np.asarray(values, dtype=dtype)
+        array: np.ndarray = np.asarray(values, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric; got {values!r}.") from error
     if array.ndim > 1 or (array.ndim == 1 and len(array) not in (1, c)):
@@ -239,7 +239,7 @@ class Constraints:
         return cls._build(SIMILARITY, index, ids, bound, sense, weight)
 
     @classmethod
-    def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:  # noqa: E741
+    def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:
         """``sq_dist(i, j) + margin <= sq_dist(k, l)``; margin in squared distance units (Kulis 2009, section 6.2.2)."""
         index, ids = _index({"i": i, "j": j, "k": k, "l": l})
         _differ(index, 0, 1, "i and j")
@@ -252,7 +252,7 @@ class Constraints:
     @classmethod
     def similarity_comparison(
         cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
-    ) -> Constraints:  # noqa: E741
+    ) -> Constraints:
         """``K_jk + margin <= K_lm``; margin in kernel units (Kulis 2009, section 6.2.2)."""
         index, ids = _index({"j": j, "k": k, "l": l, "m": m})
         bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
@@ -436,11 +436,11 @@ class Constraints:
         if not pieces:
             empty = np.zeros(0, np.int64)
             return Terms(empty, empty, empty, empty.astype(np.int8), np.zeros(0))
-        row, a, b, sign, coef = (np.concatenate(x) for x in zip(*pieces, strict=True))
-        if (np.diff(row) < 0).any():
-            order = np.argsort(row, kind="stable")
-            row, a, b, sign, coef = row[order], a[order], b[order], sign[order], coef[order]
-        return Terms(row, a, b, sign, coef)
+        columns = [np.concatenate(x) for x in zip(*pieces, strict=True)]
+        if (np.diff(columns[0]) < 0).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [x[order] for x in columns]
+        return Terms(*columns)
 
     def values(self, G: Any) -> np.ndarray:
         """``<A_i, K>`` for ``K = G G'``.
@@ -466,8 +466,9 @@ class Constraints:
         self.check_range(G.shape[0])
         p, size = np.zeros(self.n_constraints), np.zeros(self.n_constraints)
         t = self.terms()
-        for start in range(0, len(t.row), 65536):
-            part = slice(start, start + 65536)
+        block = max(64, 2**22 // G.shape[1])  # 32 MB of differences at a time
+        for start in range(0, len(t.row), block):
+            part = slice(start, start + block)
             v = G[t.a[part]] + _scaled_rows(G[t.b[part]], t.sign[part])
             q = np.asarray(v.multiply(v).sum(axis=1)).ravel() if sp.issparse(v) else np.einsum("ij,ij->i", v, v)
             np.add.at(p, t.row[part], t.coef[part] * q)

@@ -38,7 +38,9 @@ class Factor:
 
     def __post_init__(self) -> None:
         if getattr(self.G0, "ndim", None) != 2:
-            raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {type(self.G0).__name__}.")
+            raise ValueError(
+                f"Factor: G0 must be a 2-dimensional array, one row per point; got {type(self.G0).__name__}."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +151,8 @@ class Coordinates:
         rows = None if everywhere else _touched(constraints.index, n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
         Z = self._map(touched)
-        invariant = among(constraints.relation, (SQ_DISTANCE, COMPARISON)).all()
-        if self.identity and in_span and not everywhere:
+        invariant = bool(among(constraints.relation, (SQ_DISTANCE, COMPARISON)).all())
+        if self.identity and in_span and rows is not None:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:
                 Z, span = reduced
@@ -208,12 +210,11 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
     """Rows of the touched points in an orthonormal basis of their span, if that has clearly fewer dimensions."""
     n, d = Z.shape
     t = constraints.terms() if differences else None
-    use_pairs = t is not None and len(t.row) < n
-    count = len(t.row) if use_pairs else n
-    if count > 0.75 * d or d < 64:
+    pairs = t if t is not None and len(t.row) < n else None
+    if (n if pairs is None else len(pairs.row)) > 0.75 * d or d < 64:
         return None
-    if use_pairs:
-        vectors = Z[np.searchsorted(rows, t.a)] - Z[np.searchsorted(rows, t.b)]
+    if pairs is not None:
+        vectors = Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
     else:
         vectors = Z
     gram = vectors @ vectors.T
@@ -223,7 +224,7 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
     values, Q = values[keep], Q[:, keep]
     coefficients = Q / np.sqrt(values)
     span = Span(vectors, coefficients)
-    if use_pairs:
+    if pairs is not None:
         inner = Z @ vectors.T
         inner = np.asarray(inner.todense() if sp.issparse(inner) else inner)
         return inner @ coefficients, span
@@ -272,7 +273,10 @@ def check_points(name: str, X: Any) -> Any:
     if not isinstance(X, np.memmap):
         bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
         if len(bad):
-            raise ValueError(f"{name} has NaN or infinite entries in row {bad[0]}" + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else "."))
+            raise ValueError(
+                f"{name} has NaN or infinite entries in row {bad[0]}"
+                + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else ".")
+            )
     return X
 
 

@@ -61,7 +61,7 @@ def _positive(name: str, label: str, x: np.ndarray, rtol: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LogDet:
-    """``tr(X Y^-1) - logdet(X Y^-1) - n``; link ``-1/x``. Invariant under congruence (Kulis 2009, section 2.1).
+    """``tr(X Y^-1) - logdet(X Y^-1) - n``; link ``-1/x``. Invariant under congruence (Kulis 2009, Proposition 12).
 
     The default: scale invariant, keeps the rank and range space of the prior, and fastest to solve.
     """
@@ -100,7 +100,7 @@ class LogDet:
         return self.conjugate(t0)
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Divergence of two PSD matrices of any rank; ``inf`` unless they have the same range space (Kulis 2009, Theorem 6).
+        """Divergence of two PSD matrices of any rank; ``inf`` unless they have the same range space (Kulis 2009, Theorem 7).
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class VonNeumann:
         return self.conjugate(t0)
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Divergence of two PSD matrices; ``inf`` unless the range of X lies in that of Y (Kulis 2009, Theorem 7).
+        """Divergence of two PSD matrices; ``inf`` unless the range of X lies in that of Y (Kulis 2009, Theorem 6).
 
         Parameters
         ----------

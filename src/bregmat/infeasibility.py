@@ -123,7 +123,13 @@ def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None
     total, size = float(y[rows] @ b), float(np.abs(y[rows]) @ np.abs(b))
     values = eigvalsh(symmetrize(problem.operator.restrict(rows).adjoint(y[rows])))
     noise = 4.0 * len(values) * np.finfo(float).eps * float(np.abs(values).max())
-    if problem.divergence.is_congruence_invariant and total <= 0 and values[0] >= -noise and values[-1] > 1e3 * noise and size == 0:
+    if (
+        problem.divergence.is_congruence_invariant
+        and total <= 0
+        and values[0] >= -noise
+        and values[-1] > 1e3 * noise
+        and size == 0
+    ):
         return InfeasibilityProof(y, rows)  # <A*(y), M> <= 0 for A*(y) >= 0, nonzero: M would be singular
     if not total < -1e-12 * size:
         return None

@@ -7,7 +7,7 @@ where the row holds and equals ``d(p, b)`` where it is violated. The dual weight
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -153,7 +153,7 @@ class Hard:
         return np.full(len(b), np.inf)
 
 
-FAMILIES = {
+FAMILIES: dict[str, Any] = {
     "itakura_saito": ItakuraSaito,
     "relative_entropy": RelativeEntropy,
     "quadratic": Quadratic,

@@ -111,8 +111,8 @@ def nearest_metric(
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     prior : array-like, shape (d, d), or Factor, optional
-        PSD matrix ``W0``, or ``Factor(P)`` with P (d, r) for ``P P'``; None is the identity. A d x d matrix is never formed for the identity when the touched points
-        span fewer dimensions.
+        PSD matrix ``W0``, or ``Factor(P)`` with P (d, r) for ``P P'``; None is the identity. A d x d matrix is never
+        formed for the identity when the touched points span fewer dimensions.
     divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
         As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
 
@@ -143,7 +143,7 @@ def _nearest(
 ) -> Result:
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start)
-    constraints = constraints.locate(None, n=coordinates.base.shape[0])[0]
+    constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     linked = np.zeros(0, np.int64) if divergence.is_congruence_invariant else must_link_rows(constraints, slack_weight)
     coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
     offset, whole = 0.0, None
@@ -151,7 +151,9 @@ def _nearest(
         whole = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
         reduced = eliminate(coordinates, operator, linked, divergence)
         coordinates, operator, offset = reduced.coordinates, reduced.operator, reduced.offset
-    problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, met=linked, offset=offset)
+    problem = build_problem(
+        divergence, coordinates.t0, operator, constraints, loss, slack_weight, met=linked, offset=offset
+    )
     start = None
     if warm_start is not None:
         mu = np.zeros(problem.c)
@@ -190,7 +192,9 @@ def _with_links(whole: NearestMatrix, certificate: Certificate, linked: np.ndarr
 
 def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:
     if not isinstance(constraints, Constraints):
-        raise TypeError(f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}.")
+        raise TypeError(
+            f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
+        )
     if not (isinstance(tol, int | float) and tol > 0):
         raise ValueError(f"tol must be a positive number; got {tol!r}.")
     if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
@@ -221,7 +225,9 @@ def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver,
     if not problem.divergence.keeps_range:
         return [(DualNewton(), min(limit, 60)), (MirrorNewton(), limit)]
     # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-    first: list[tuple[Solver, int]] = [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
+    first: list[tuple[Solver, int]] = (
+        [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
+    )
     return [*first, (DualNewton(), min(limit, 15)), (InteriorPoint(), limit)]
 
 
@@ -247,7 +253,8 @@ def _run(
         offset = used
 
         def shifted(record: Record, offset: int = offset, passed: float = passed) -> Any:
-            return callback(replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed))
+            moved = replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
+            return callback is not None and callback(moved)
 
         outcome = solve(
             problem,
@@ -261,7 +268,9 @@ def _run(
         used += outcome.n_iter
         if best is not None:
             moved = [replace(r, iteration=r.iteration + offset, seconds=r.seconds + passed) for r in outcome.history]
-            outcome = replace(outcome, history=best.history + moved, n_iter=used, solver=f"{best.solver} + {outcome.solver}")
+            outcome = replace(
+                outcome, history=best.history + moved, n_iter=used, solver=f"{best.solver} + {outcome.solver}"
+            )
             if not outcome.certificate.gap <= best.certificate.gap and outcome.status is not Status.INFEASIBLE:
                 outcome = replace(outcome, certificate=best.certificate, status=best.status)
         best = outcome
@@ -270,4 +279,5 @@ def _run(
             ExitReason.TIME,
         ):
             break
+    assert best is not None
     return best

@@ -123,7 +123,8 @@ class Pairs:
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
         Y = np.empty_like(self.Z)
-        kernels.laplacian_product_inplace(Y, *self.graph, self.sign, w, self.Z)
+        ptr, edge, other = self.graph
+        kernels.laplacian_product_inplace(Y, ptr, edge, other, self.sign, w, self.Z)
         return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
@@ -248,7 +249,7 @@ class Stack:
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """Sum of the parts' adjoints."""
-        return sum(op.adjoint(w[rows]) for rows, op in self.parts)
+        return np.sum([op.adjoint(w[rows]) for rows, op in self.parts], axis=0)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         """``values(diag(x))``; None stands for the identity."""

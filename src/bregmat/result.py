@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import astuple, dataclass, field, fields
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bregmat.coordinates import Coordinates
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """What is proven about the returned matrix."""
 
     OPTIMAL = "OPTIMAL"
@@ -25,16 +25,13 @@ class Status(str, Enum):
     UNBOUNDED = "UNBOUNDED"
     UNKNOWN = "UNKNOWN"
 
-    def __str__(self) -> str:
-        return self.value
-
     @property
     def meaning(self) -> str:
         """One sentence for people."""
         return _MEANING[self.value]
 
 
-class ExitReason(str, Enum):
+class ExitReason(StrEnum):
     """Why the run stopped."""
 
     TOLERANCE = "TOLERANCE"
@@ -44,9 +41,6 @@ class ExitReason(str, Enum):
     STALLED = "STALLED"
     INTERRUPTED = "INTERRUPTED"
     NONFINITE = "NONFINITE"
-
-    def __str__(self) -> str:
-        return self.value
 
     @property
     def advice(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -31,10 +31,11 @@ class State(Protocol):
 class Solver(Protocol):
     """Frozen settings; all that changes is in the state."""
 
-    name: str
+    name: ClassVar[str]
+    works_on: ClassVar[str]  # what its state calls objective where rows are hard: "objective" or "dual_bound"
 
     def check(self, problem: NearestMatrix) -> None: ...
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> State: ...
+    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> Any: ...
     def step(self, problem: NearestMatrix, state: Any) -> Any: ...
 
 
@@ -95,7 +96,7 @@ def _iterate(
     callback: Callable[[Record], Any] | None,
 ) -> Outcome:
     """The loop itself."""
-    run = _Run(problem, tol, callback)
+    run = _Run(problem, tol, callback, solver.works_on)
     reason, iteration, state = ExitReason.MAX_ITER, 0, None
     try:
         state = solver.init(problem, tol, start)
@@ -132,8 +133,10 @@ def _iterate(
 class _Run:
     """Bookkeeping of one run: clock, history, best certificate, proof of infeasibility."""
 
-    def __init__(self, problem: NearestMatrix, tol: float, callback: Callable[[Record], Any] | None) -> None:
-        self.problem, self.tol, self.callback = problem, tol, callback
+    def __init__(
+        self, problem: NearestMatrix, tol: float, callback: Callable[[Record], Any] | None, works_on: str
+    ) -> None:
+        self.problem, self.tol, self.callback, self.works_on = problem, tol, callback, works_on
         self.clock = time.perf_counter()
         self.history: list[Record] = []
         self.best: Certificate | None = None
@@ -158,7 +161,9 @@ class _Run:
             self._retry_below = np.inf if np.isfinite(new.gap) else state.signal / 4.0
             row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
         else:
-            row = Record(iteration, self.seconds(), state.objective, np.nan, np.nan, np.nan)
+            known = self.works_on if self.problem.losses.has_hard else "objective"
+            values = {"objective": np.nan, "dual_bound": np.nan, known: state.objective}
+            row = Record(iteration, self.seconds(), gap=np.nan, violation=np.nan, **values)
         self.history.append(row)
         return self.callback is not None and bool(self.callback(row))
 
@@ -180,6 +185,7 @@ class _Run:
         """The certified end of the run."""
         if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
             self._certify(state)
+        assert self.best is not None
         best, rows = self.best, None
         if self.proof is not None:
             status, rows = Status.INFEASIBLE, self.proof.rows

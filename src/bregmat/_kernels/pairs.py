@@ -1,13 +1,15 @@
 """Gathers over pairs of rows. A pair stands for the vector ``z_a + s z_b``; nothing of size c x r is formed.
 
-``parallel`` and ``fastmath`` are on: sums of r products in any order, see benchmarks/bench_million.py for the gain.
+``parallel`` and most of ``fastmath`` are on: sums of r products in any order, see benchmarks/bench_million.py for the gain.
 """
 
 import numpy as np
 from numba import njit, prange
 
+FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
-@njit(parallel=True, fastmath=True, cache=True)
+
+@njit(parallel=True, fastmath=FAST, cache=True)
 def sq_norms_inplace(out, Z, a, b, sign):
     """``out_i = |z_a + s z_b|^2``."""
     for i in prange(len(a)):
@@ -19,7 +21,7 @@ def sq_norms_inplace(out, Z, a, b, sign):
         out[i] = total
 
 
-@njit(parallel=True, fastmath=True, cache=True)
+@njit(parallel=True, fastmath=FAST, cache=True)
 def bilinear_inplace(out, Z, Y, a, b, sign):
     """``out_i = (z_a + s z_b) . (y_a + s y_b)``."""
     for i in prange(len(a)):
@@ -30,7 +32,7 @@ def bilinear_inplace(out, Z, Y, a, b, sign):
         out[i] = total
 
 
-@njit(parallel=True, fastmath=True, cache=True)
+@njit(parallel=True, fastmath=FAST, cache=True)
 def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z):
     """``out_u = sum over terms at u of w_e (z_u + s z_other)``: one row of the weighted graph matrix times Z."""
     for u in prange(len(ptr) - 1):

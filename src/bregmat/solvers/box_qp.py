@@ -50,7 +50,9 @@ class Model:
     def restrict(self, free: np.ndarray) -> Model:
         """The model on some of the rows."""
         rows = np.flatnonzero(free)
-        return replace(self, operator=self.operator.restrict(rows), slope=self.slope[rows], diagonal=self.diagonal[rows])
+        return replace(
+            self, operator=self.operator.restrict(rows), slope=self.slope[rows], diagonal=self.diagonal[rows]
+        )
 
 
 def projected_norm(q: np.ndarray, diagonal: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
@@ -99,7 +101,9 @@ def minimize_in_box(
         part = slice(None) if share > 0.8 else free
         s = np.zeros_like(d)
         target = 0.5 * reduction * first
-        s[part] = _conjugate_gradients(inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps)
+        s[part] = _conjugate_gradients(
+            inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps
+        )
         e, He = _projected_search(model, q, s, lo, hi)
         gain = -(q @ e + 0.5 * (e @ He))
         if gain < 1e-3 * projected_norm(q, D, lo, hi) ** 2:

@@ -139,7 +139,7 @@ class FourthMoment:
 
     def __call__(self, R: np.ndarray) -> np.ndarray:
         """Apply the inverse."""
-        if self.V is None:
+        if self.V is None or self.D is None or self.u is None:
             return R
         X = self.V.T @ R @ self.V
         Y = X / self.D

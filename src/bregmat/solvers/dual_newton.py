@@ -8,7 +8,7 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class DualNewton:
     """
 
     name: ClassVar[str] = "dual_newton"
+    works_on: ClassVar[str] = "dual_bound"
     rounds: int = 6
     cg_steps: int = 60
     proximal: float = 1e-3
@@ -253,7 +254,9 @@ def _first_share(problem: NearestMatrix) -> float:
     if not rows.any():
         return 1.0
     pull = np.zeros(problem.c)
-    pull[rows] = RowLosses(L.bound[rows], L.sense[rows], L.gamma[rows], L.scale[rows], L.family[rows]).derivatives(p[rows])[0]
+    pull[rows] = RowLosses(L.bound[rows], L.sense[rows], L.gamma[rows], L.scale[rows], L.family[rows]).derivatives(
+        p[rows]
+    )[0]
     x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), 1e-300))
     S = _prior_metric(problem)
     force = float(np.abs(eigvalsh(S * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())

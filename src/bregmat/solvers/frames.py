@@ -72,7 +72,14 @@ class SpectralFrame:
     """Eigenbasis of the geometric mean of M and ``psi(T)``; the chord is the derivative of psi there, ``S o S``."""
 
     def __init__(
-        self, divergence: Divergence, L: np.ndarray, inner: np.ndarray, F: np.ndarray, S: np.ndarray, t: np.ndarray, V: np.ndarray
+        self,
+        divergence: Divergence,
+        L: np.ndarray,
+        inner: np.ndarray,
+        F: np.ndarray,
+        S: np.ndarray,
+        t: np.ndarray,
+        V: np.ndarray,
     ) -> None:
         self.divergence, self.L, self.inner, self.F, self.S, self.t, self.V = divergence, L, inner, F, S, t, V
         self.chord = S * S

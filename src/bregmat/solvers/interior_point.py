@@ -19,7 +19,7 @@ import numpy as np
 
 from bregmat.certificates import Certificate, objective_value
 from bregmat.charts import Chart, Factored, Spectral, chart_at_prior
-from bregmat.linalg import add_diagonal, cholesky, eigh, eigvalsh, symmetrize
+from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
@@ -71,6 +71,7 @@ class InteriorPoint:
     """
 
     name: ClassVar[str] = "interior_point"
+    works_on: ClassVar[str] = "objective"
     fraction: float = 0.98
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8
@@ -143,7 +144,11 @@ class InteriorPoint:
             dM, dT, dxi, dw, dm, dlam = d
             most = self.fraction
             ap = min(frame.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
-            ad = min(frame.dual_limit(dT), largest_step(bounds.strength - m, -dm, bounds.ceiling), largest_step(lam, dlam, ~free))
+            ad = min(
+                frame.dual_limit(dT),
+                largest_step(bounds.strength - m, -dm, bounds.ceiling),
+                largest_step(lam, dlam, ~free),
+            )
             ap, ad = min(1.0, most * ap), min(1.0, most * ad)
             return self._inside(frame, bounds, state, d, goal, ap, ad)
 
@@ -172,7 +177,14 @@ class InteriorPoint:
         return _state(problem, bounds, factor, xi, w, m, t, V, tau, price, state.linear_steps + steps)
 
     def _inside(
-        self, frame: Frame, bounds: RelaxedBounds, state: InteriorPointState, d: tuple, goal: float, ap: float, ad: float
+        self,
+        frame: Frame,
+        bounds: RelaxedBounds,
+        state: InteriorPointState,
+        d: tuple,
+        goal: float,
+        ap: float,
+        ad: float,
     ) -> tuple[float, float]:
         """Shorten the steps until ``psi(T) <= M / neighbourhood`` and the same for the relaxed bounds."""
         if frame.S is None:

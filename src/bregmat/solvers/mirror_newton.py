@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat.certificates import Certificate
 from bregmat.charts import Chart, chart_at_prior
-from bregmat.linalg import add_diagonal
+from bregmat.linalg import add_diagonal, eigh
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solvers.cg import solve_newton_system
@@ -55,6 +55,7 @@ class MirrorNewton:
     """
 
     name: ClassVar[str] = "mirror_newton"
+    works_on: ClassVar[str] = "objective"
     max_linear_steps: int = 500
     sufficient: float = 1e-4
 
@@ -84,7 +85,9 @@ class MirrorNewton:
         R = chart.residual(active.adjoint(g[on]))
         S = chart.metric()
         size = np.linalg.norm(R if S is None else S * R)
-        return MirrorNewtonState(chart, active, h[on], p, g, F, R, S, 0.5 * float(size) ** 2, tol, linear_steps=linear_steps)
+        return MirrorNewtonState(
+            chart, active, h[on], p, g, F, R, S, 0.5 * float(size) ** 2, tol, linear_steps=linear_steps
+        )
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         """One inexact Newton step with Armijo's rule."""
@@ -147,14 +150,11 @@ def _shrunk_prior(problem: NearestMatrix) -> Chart:
         return chart
     A = problem.operator.adjoint(1.0 / problem.unit) / problem.c
     inverse = np.diag(1.0 / problem.prior)
-    found = chart
+    found: Chart = chart
     for theta in 10.0 ** np.arange(-2, 7):
         T = inverse + theta * A
-        if chart.x is None:
-            moved = chart.at(-T)
-        else:
-            values, U = np.linalg.eigh(T)
-            moved = chart.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
+        values, U = eigh(T)
+        moved = chart.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
         if moved is None:
             continue
         value = moved.value() + L.value(problem.operator.congruence(moved.F).values_diagonal(moved.x))

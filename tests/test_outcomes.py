@@ -1,0 +1,316 @@
+"""One short test per status and exit reason, and what remains of a run that was stopped."""
+
+import itertools
+import pickle
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOLVERS, random_pairs
+from sklearn.exceptions import ConvergenceWarning
+
+import bregmat
+from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric
+from bregmat.charts import chart_at_prior
+
+NEVER = 1e-300  # a tolerance that no run reaches
+
+
+@pytest.fixture
+def points(rng):
+    return rng.normal(size=(30, 5))
+
+
+@pytest.fixture
+def pairs(rng, points):
+    return random_pairs(rng, points, 80)
+
+
+class Stub:
+    """A solver that stays at the prior, with what a test wants to happen at each step."""
+
+    name = "stub"
+
+    def __init__(self, step=None, init=None, **changes):
+        self._step, self._init, self._changes = step, init, changes
+
+    def check(self, problem):
+        self.problem = problem
+
+    def init(self, problem, tol, start):
+        if self._init:
+            self._init()
+        chart = chart_at_prior(problem.divergence, problem.t0)
+        values = problem.operator.congruence(chart.F).values_diagonal(chart.x)
+        here = {"chart": chart, "dual": np.zeros(problem.c), "values": values}
+        return SimpleNamespace(**here, objective=0.0, signal=np.inf, stalled=False)
+
+    def step(self, problem, state):
+        return SimpleNamespace(**(vars(state) | (self._step(state) if self._step else {}) | self._changes))
+
+
+# ---------------------------------------------------------------- statuses
+@pytest.mark.parametrize("divergence", [D.name for D in DIVERGENCES])
+def test_optimal(points, pairs, divergence):
+    result = nearest_metric(points, pairs, divergence=divergence, slack_weight=1.0, tol=1e-7)
+    assert (result.status, result.exit_reason) == (Status.OPTIMAL, ExitReason.TOLERANCE)
+    assert 0 <= result.gap <= 1e-7
+    assert result.dual_bound <= result.objective
+    assert check(result) is result
+
+
+def test_feasible(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0, max_iter=1, tol=1e-12)
+    assert (result.status, result.exit_reason) == (Status.FEASIBLE, ExitReason.MAX_ITER)
+    assert 1e-12 < result.gap < np.inf
+    assert result.factor.shape == (30, 5)
+
+
+def test_unknown():
+    hard = Constraints.sq_distance(0, 1, 1e-4, "<=")  # violated beyond restoration at the prior
+    result = nearest_kernel(np.eye(2), hard, max_iter=0)
+    assert (result.status, result.exit_reason) == (Status.UNKNOWN, ExitReason.MAX_ITER)
+    assert result.gap == np.inf
+    assert result.max_violation == pytest.approx((2 - 1e-4) / 1e-4)
+
+
+@pytest.mark.parametrize("problem", INFEASIBLE, ids=repr)
+def test_infeasible(problem):
+    """The proof, recomputed: weights of the right signs with a PSD sum that asks for less than nothing."""
+    result = problem.solve()
+    assert (result.status, result.exit_reason) == (Status.INFEASIBLE, ExitReason.CERTIFICATE)
+    assert sorted(result.conflict) == list(problem.conflict)
+    rows, y = problem.constraints, result.dual
+    assert np.flatnonzero(y).tolist() == sorted(result.conflict)
+    assert (rows.sense * y >= 0).all()
+    single = np.eye(3)[:, :, None]  # values at e_k e_k' and e_k + e_l span the symmetric matrices
+    diagonal = np.array([y @ rows.values(e) for e in single])
+    sums = np.array([[y @ rows.values(e + f) for f in single] for e in single])
+    A = (sums - diagonal[:, None] - diagonal) / 2
+    A[np.diag_indices(3)] = diagonal
+    assert y @ rows.bound < 0
+    assert np.linalg.eigvalsh(A)[0] >= y @ rows.bound / 1e7  # every feasible kernel has a trace above 1e7
+    with pytest.raises(SolverError, match=f"rows: {', '.join(map(str, result.conflict))}") as caught:
+        check(result)
+    assert caught.value.result is result
+
+
+def test_unbounded_and_nonfinite_raise(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0)
+    for change in ({"status": Status.UNBOUNDED}, {"exit_reason": ExitReason.NONFINITE}):
+        with pytest.raises(SolverError, match=str(next(iter(change.values())).value if "status" in change else "overflowed")):
+            check(replace(result, **change))
+
+
+# ---------------------------------------------------------------- exit reasons
+def test_max_iter(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0, max_iter=2, tol=NEVER)
+    assert result.exit_reason is ExitReason.MAX_ITER
+    assert result.n_iter == 2
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Raise max_iter"):
+        assert check(result) is result
+
+
+def test_time(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0, max_seconds=1e-9, tol=NEVER)
+    assert (result.status, result.exit_reason) == (Status.FEASIBLE, ExitReason.TIME)
+    assert result.n_iter == 0
+    with pytest.warns(ConvergenceWarning, match="TIME.*max_seconds"):
+        check(result)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_stalled_at_an_unreachable_tolerance(points, pairs, name):
+    """Rounding ends every solver: it must say so, and the certificate stays true."""
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=name, tol=NEVER, max_iter=300)
+    assert result.exit_reason in (ExitReason.STALLED, ExitReason.TOLERANCE)  # a gap of exactly 0 may be met
+    assert result.gap <= 1e-9
+    assert result.n_iter < 300
+
+
+def test_stalled_by_a_solver_that_says_so(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(stalled=True))
+    assert (result.status, result.exit_reason, result.n_iter) == (Status.FEASIBLE, ExitReason.STALLED, 1)
+    with pytest.warns(ConvergenceWarning, match="STALLED.*another solver"):
+        check(result)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["values", "dual"])
+def test_nonfinite(points, pairs, part, bad):
+    """A step that overflows ends the run; the last finite point is kept. A NaN never counts as converged."""
+
+    def step(state):
+        return {part: np.full(80, bad), "signal": np.nan, "objective": np.nan}
+
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(step))
+    assert result.exit_reason is ExitReason.NONFINITE
+    assert result.status is Status.FEASIBLE
+    assert np.isfinite(result.factor).all()
+    assert np.isfinite([result.objective, result.dual_bound]).all()
+    with pytest.raises(SolverError, match="overflowed"):
+        check(result)
+
+
+def test_nan_in_the_signal_alone_is_no_convergence(points, pairs):
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(signal=np.nan, objective=np.nan), max_iter=3)
+    assert (result.status, result.exit_reason) == (Status.FEASIBLE, ExitReason.MAX_ITER)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_interrupted_by_the_callback(points, pairs, name):
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        return len(seen) == 3
+
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=name, tol=NEVER, callback=stop)
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert result.n_iter == 2
+    assert [replace(r, seconds=0.0) for r in seen] == [replace(r, seconds=0.0) for r in result.history]
+    assert result.status is Status.FEASIBLE
+    assert check(result) is result  # stopped on request: no warning
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_interrupted_by_the_keyboard(points, pairs, hard):
+    def press(record):
+        if record.iteration == 1:
+            raise KeyboardInterrupt
+
+    given = {} if hard else {"slack_weight": 1.0}
+    constraints = Constraints.sq_distance(0, 1, 0.01, "<=") if hard else pairs
+    result = nearest_metric(points, constraints, callback=press, **given)
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert result.n_iter == 1
+    assert np.isfinite(result.factor).all()
+    assert np.isfinite(result.objective)
+
+
+def test_interrupted_inside_a_step_keeps_the_best_point(points, pairs):
+    def press(state):
+        raise KeyboardInterrupt
+
+    result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(press))
+    assert (result.status, result.exit_reason) == (Status.FEASIBLE, ExitReason.INTERRUPTED)
+    assert result.objective > 0
+
+
+def test_interrupted_before_there_is_anything_to_keep(points, pairs):
+    def press():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(init=press))
+
+
+def test_other_errors_of_a_callback_are_not_swallowed(points, pairs):
+    def fail(record):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        nearest_metric(points, pairs, slack_weight=1.0, callback=fail)
+
+
+def test_every_reason_has_advice_and_every_status_a_meaning():
+    assert all(reason.advice.endswith(".") for reason in ExitReason)
+    assert all(status.meaning.endswith(".") for status in Status)
+    assert [str(Status.OPTIMAL), str(ExitReason.TIME)] == ["OPTIMAL", "TIME"]
+
+
+# ---------------------------------------------------------------- history
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("divergence", [D.name for D in DIVERGENCES])
+def test_history(points, pairs, name, divergence):
+    given = {"divergence": divergence, "slack_weight": 5.0, "solver": name, "callback": lambda record: False}
+    result = nearest_metric(points, pairs, **given)
+    records = result.history
+    assert [r.iteration for r in records] == list(range(result.n_iter + 1))
+    assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(records))
+    assert records[-1].seconds <= result.seconds
+    bounds = [r.dual_bound for r in records]
+    # every objective is above every bound: both hold for the same problem
+    assert max(bounds) <= min(r.objective for r in records) + 1e-9
+    assert result.dual_bound == pytest.approx(max(bounds), rel=1e-12)  # the best of all is kept
+    if name == "mirror_newton":  # the others follow a path of easier problems
+        assert all(b.objective <= a.objective + 1e-12 * abs(a.objective) for a, b in itertools.pairwise(records))
+    assert records[-1].gap <= 1e-6
+
+
+def test_watching_does_not_change_the_run(points, pairs):
+    plain = nearest_metric(points, pairs, slack_weight=1.0)
+    watched = nearest_metric(points, pairs, slack_weight=1.0, callback=lambda record: None)
+    assert watched.n_iter <= plain.n_iter  # a certificate at every step may prove it earlier
+    assert watched.objective == pytest.approx(plain.objective, rel=1e-6)
+
+
+# ---------------------------------------------------------------- warm start
+@pytest.mark.parametrize("name", ["mirror_newton", "dual_newton"])
+@pytest.mark.parametrize("divergence", [D.name for D in DIVERGENCES])
+def test_warm_start(points, pairs, name, divergence):
+    given = {"divergence": divergence, "slack_weight": 1.0, "solver": name}
+    cold = nearest_metric(points, pairs, **given)
+    dual = cold.dual.copy()
+    warm = nearest_metric(points, pairs, warm_start=cold, **given)
+    assert warm.status is Status.OPTIMAL
+    assert warm.n_iter < cold.n_iter
+    assert (cold.dual == dual).all()  # copied, not used in place
+    assert warm.objective == pytest.approx(cold.objective, rel=2e-6)
+
+
+@pytest.mark.parametrize("name", ["mirror_newton", "dual_newton"])
+def test_warm_start_with_appended_rows(points, pairs, rng, name):
+    more = pairs + random_pairs(rng, points, 3)
+    given = {"slack_weight": 1.0, "solver": name}
+    cold, first = nearest_metric(points, more, **given), nearest_metric(points, pairs, **given)
+    warm = nearest_metric(points, more, warm_start=first, **given)
+    assert warm.status is Status.OPTIMAL
+    assert warm.n_iter < cold.n_iter
+    assert warm.objective == pytest.approx(cold.objective, rel=2e-6)
+
+
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.name in ("nearer", "farther", "diagonal", "trace")], ids=repr)
+def test_warm_start_with_hard_rows(problem):
+    cold = problem.solve()
+    warm = problem.solve(warm_start=cold)
+    assert warm.status is Status.OPTIMAL
+    assert warm.n_iter <= 1  # hard rows are certified after a step, not before
+    assert warm.objective == pytest.approx(problem.objective, abs=1e-6 * max(1.0, problem.objective))
+
+
+def test_interrupted_run_goes_on(points, pairs):
+    part = nearest_metric(points, pairs, slack_weight=1.0, max_iter=3, tol=1e-9)
+    rest = nearest_metric(points, pairs, slack_weight=1.0, warm_start=part, tol=1e-9)
+    assert rest.status is Status.OPTIMAL
+
+
+# ---------------------------------------------------------------- results as files
+SAVED = [p for p in PROBLEMS if p.name in ("nearer", "slack-10.0", "must-link")] + INFEASIBLE[:1]
+
+
+@pytest.mark.parametrize("problem", SAVED, ids=repr)
+def test_saved_and_loaded_to_the_same_bits(problem, tmp_path):
+    result = problem.solve(max_iter=40)
+    bregmat.save(tmp_path / "first.bm", result)
+    again = bregmat.load(tmp_path / "first.bm")
+    bregmat.save(tmp_path / "second.bm", again)
+    assert (tmp_path / "first.bm").read_bytes() == (tmp_path / "second.bm").read_bytes()
+    assert isinstance(again, Result)
+    assert repr(again) == repr(result)
+    assert again.history == result.history or any(np.isnan(r.gap) for r in result.history)
+    for name in ("factor", "dual", "values", "violation", "B"):
+        assert getattr(again, name).tobytes() == getattr(result, name).tobytes(), name
+    assert (again.conflict is None) == (result.conflict is None)
+    assert pickle.loads(pickle.dumps(result)).kernel().tobytes() == again.kernel().tobytes()
+
+
+def test_saved_metric_with_a_span_transforms_the_same(tmp_path, rng):
+    X = rng.normal(size=(6, 200))
+    result = nearest_metric(X, random_pairs(rng, X, 4), slack_weight=1.0)
+    bregmat.save(tmp_path / "metric.bm", result)
+    again = bregmat.load(tmp_path / "metric.bm")
+    assert np.allclose(again.transform(X), result.transform(X), rtol=1e-13)
+    with pytest.raises(ValueError, match="data is not kept"):
+        _ = again.factor
