@@ -36,6 +36,7 @@ class Operator(Protocol):
     def restrict(self, rows: np.ndarray) -> Operator: ...
     def astype(self, dtype: type) -> Operator: ...
     def features(self, S: np.ndarray | None) -> np.ndarray: ...
+    def sizes(self, prior: np.ndarray) -> np.ndarray: ...
 
 
 @lru_cache(maxsize=16)
@@ -96,6 +97,10 @@ class Rows:
         weight = weight if S is None else weight * S[k, l]
         return self.V[:, k] * self.V[:, l] * weight
 
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
+        return self.values_diagonal(prior)
+
 
 class Pairs:
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
@@ -153,6 +158,10 @@ class Pairs:
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
         return Rows(self.Z[self.a] + self.Z[self.b] * self.sign[:, None]).features(S)
 
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))``."""
+        return self.values_diagonal(prior)
+
 
 class Matrices:
     """A symmetric r x r matrix per row."""
@@ -189,6 +198,11 @@ class Matrices:
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``."""
         return svec(self.A if S is None else self.A * S)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))``."""
+        values, U = np.linalg.eigh(self.A)
+        return np.einsum("ik,ijk,j->i", np.abs(values), U * U, prior)
 
 
 class Mixed:
@@ -227,6 +241,31 @@ class Mixed:
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``."""
         return self.P @ self.base.features(S)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))`` from the few vectors of each row: a QR and an eigenproblem of their number."""
+        out = np.zeros(self.c)
+        count = np.diff(self.P.indptr)
+        for k in np.unique(count[count > 0]):
+            rows = np.flatnonzero(count == k)
+            for part in np.array_split(rows, 1 + len(rows) * k * self.r // 2**22):
+                place = self.P.indptr[part][:, None] + np.arange(k)
+                terms, slot = np.unique(self.P.indices[place], return_inverse=True)
+                V = _vectors(self.base, terms)[slot.reshape(place.shape)]  # (rows, k, r)
+                Q, T = np.linalg.qr(V.transpose(0, 2, 1))
+                values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
+                W = Q @ U
+                out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
+        return out
+
+
+def _vectors(base: Operator, terms: np.ndarray) -> np.ndarray:
+    """Vectors of some terms of a rank-one operator."""
+    chosen = base.restrict(terms)
+    if isinstance(chosen, Pairs):
+        return chosen.Z[chosen.a] + chosen.Z[chosen.b] * chosen.sign[:, None]
+    assert isinstance(chosen, Rows)
+    return chosen.V
 
 
 class Stack:
@@ -278,6 +317,10 @@ class Stack:
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``."""
         return self._gather([op.features(S) for _, op in self.parts])
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))``."""
+        return self._gather([op.sizes(prior) for _, op in self.parts])
 
 
 def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, n: int | None = None) -> Operator:
@@ -339,14 +382,3 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
     if len(parts) == 1:
         return parts[0][1]
     return Stack(parts)
-
-
-def absolute_traces(operator: Operator, rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """``tr(|A_i| diag(prior))`` of a few rows: the natural size of a row whose bound is 0."""
-    out = np.empty(len(rows))
-    for k, row in enumerate(rows):
-        w = np.zeros(operator.c)
-        w[row] = 1.0
-        values, vectors = np.linalg.eigh(operator.adjoint(w))
-        out[k] = float((np.abs(values) * ((vectors * vectors).T @ prior)).sum())
-    return out

@@ -25,7 +25,7 @@ from bregmat.constraints import (
 )
 from bregmat.divergences import Divergence
 from bregmat.losses import RowLosses, Squared, SquaredHinge
-from bregmat.operators import Operator, absolute_traces
+from bregmat.operators import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def build_problem(
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
-        size = absolute_traces(operator, zero, divergence.inverse_link(t0))
+        size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
     own = divergence.own_slack
     family = np.full(len(bound), own, dtype="U16")

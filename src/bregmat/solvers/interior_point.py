@@ -142,13 +142,13 @@ class InteriorPoint:
 
         def lengths(d: tuple, goal: float) -> tuple[float, float]:
             dM, dT, dxi, dw, dm, dlam = d
-            most = self.fraction
             ap = min(frame.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
             ad = min(
                 frame.dual_limit(dT),
                 largest_step(bounds.strength - m, -dm, bounds.ceiling),
                 largest_step(lam, dlam, ~free),
             )
+            most = self.fraction - 0.09 + 0.09 * min(ap, ad, 1.0)
             ap, ad = min(1.0, most * ap), min(1.0, most * ad)
             return self._inside(frame, bounds, state, d, goal, ap, ad)
 
@@ -193,18 +193,23 @@ class InteriorPoint:
         k = bounds.logarithmic
         xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
         room = np.maximum(kappa, 1.05 * bounds.at(state.weights, state.tau)[k] / xi)
-        limit = 0.0
-        for _ in range(12):
-            limit = frame.order_limit(d[0], d[1], ap, goal, kappa)
+
+        def limit(ap: float) -> float:
+            low = frame.order_limit(d[0], d[1], ap, goal, kappa)
             if len(k):
                 x = room * (xi + ap * d[2][k])
-                top = bounds.strength[k] * np.log(x) - goal / x - m
-                limit = min(limit, largest_step(top, -dm))
-            limit *= 0.95
-            if limit >= 0.2 * ad:
+                low = min(low, largest_step(bounds.strength[k] * np.log(x) - goal / x - m, -dm))
+            return 0.95 * low
+
+        now = limit(ap)
+        while (
+            now < 0.2 * ad and ap > 1e-3
+        ):  # a shorter primal step leaves more room to the dual one, if it shrinks M there
+            shorter = limit(0.6 * ap)
+            if shorter < 1.2 * now:
                 break
-            ap *= 0.6
-        return ap, min(limit, ad)
+            ap, now = 0.6 * ap, shorter
+        return ap, min(now, ad)
 
 
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:

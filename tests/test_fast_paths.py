@@ -1,0 +1,287 @@
+"""The fast paths keep their promises in structure - forms, shapes, memory - and give the same answers. No clocks."""
+
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cases import OPERATORS, random_pairs
+from scipy.optimize import lsq_linear
+
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, operators
+from bregmat.certificates import gram
+from bregmat.operators import Matrices, Mixed, Pairs, Rows, bind
+from bregmat.solvers import mirror_newton
+from bregmat.solvers.box_qp import Model, minimize_in_box
+from bregmat.solvers.cg import FourthMoment, solve_newton_system
+from bregmat.solvers.exact_qp import minimize_exactly
+
+SOFT = {"logdet": "mirror_newton", "vonneumann": "mirror_newton", "frobenius": "dual_newton"}
+
+
+def peak_of(call):
+    """Result of a call and the most bytes that it held at once."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# ---------------------------------------------------------------- the pair-graph form
+def test_form_follows_from_the_counts(rng):
+    X = rng.normal(size=(60, 30))
+    many, few = random_pairs(rng, X, 3000), random_pairs(rng, X, 50)
+    assert isinstance(bind(many, X), Pairs)
+    assert isinstance(bind(few, X), Rows)
+    i, j, k, l = np.array([rng.permutation(60)[:4] for _ in range(2000)]).T
+    mixed = bind(Constraints.comparison(i, j, k, l), X)
+    assert isinstance(mixed, Mixed)
+    assert isinstance(mixed.base, Pairs)
+    stack = bind(many + Constraints.trace(1.0), X)
+    assert [type(op) for _, op in stack.parts] == [Pairs, Matrices]
+
+
+@pytest.mark.parametrize("divergence", SOFT)
+def test_pairs_are_never_multiplied_out(divergence, rng, monkeypatch):
+    """c = 30,000 pairs of n = 150 points in r = 60: the differences alone would be 14.4 MB."""
+    n, r, c = 150, 60, 30_000
+    X = rng.normal(size=(n, r))
+    constraints = random_pairs(rng, X, c)
+    largest = []
+    make = Rows.__init__
+
+    def watched(self, V):
+        largest.append(V.shape[0])
+        make(self, V)
+
+    given = {"divergence": divergence, "slack_weight": 0.01, "solver": "mirror_newton"}
+    nearest_metric(X, constraints, **given)  # compiled code is loaded
+    monkeypatch.setattr(operators.Rows, "__init__", watched)
+    result, peak = peak_of(lambda: nearest_metric(X, constraints, **given))
+    assert result.status == "OPTIMAL"
+    assert max(largest, default=0) <= n
+    assert peak < 0.5 * c * r * 8
+
+
+def test_pair_graph_gives_the_same_as_rows(rng, monkeypatch):
+    X = rng.normal(size=(40, 30))
+    constraints = random_pairs(rng, X, 2000)
+    given = {"slack_weight": 1.0, "tol": 1e-10}
+    graph = nearest_metric(X, constraints, **given)
+    monkeypatch.setattr(operators, "Pairs", lambda Z, a, b, sign: Rows(Z[a] + Z[b] * sign[:, None]))
+    rows = nearest_metric(X, constraints, **given)
+    assert graph.objective == pytest.approx(rows.objective, rel=1e-9)
+    assert np.allclose(graph.dual, rows.dual, rtol=1e-3, atol=1e-4)
+
+
+def test_graph_is_built_once_for_all_frames(rng):
+    op = bind(random_pairs(rng, rng.normal(size=(30, 40)), 3000), rng.normal(size=(30, 40)))
+    graph = op.graph
+    assert op.congruence(np.eye(40)).graph is graph
+    assert op.astype(np.float32).graph is graph
+
+
+def test_only_rows_with_curvature_take_part(rng):
+    X = rng.normal(size=(50, 6))
+    i = rng.integers(0, 50, 400)
+    j = (i + 1 + rng.integers(0, 49, 400)) % 50
+    now = ((X[i] - X[j]) ** 2).sum(axis=1)
+    bound = now * np.where(np.arange(400) < 20, 0.8, 10.0)  # 20 rows of 400 are violated at the prior
+    seen = []
+
+    class Watched(mirror_newton.MirrorNewton):
+        def step(self, problem, state):
+            violated = problem.losses.violated(state.values)
+            seen.append((state.active.c, violated.sum(), len(state.curvature)))
+            return super().step(problem, state)
+
+    result = nearest_metric(X, Constraints.sq_distance(i, j, bound, "<="), slack_weight=1.0, solver=Watched())
+    assert result.status == "OPTIMAL"
+    assert seen[0][0] == 20
+    assert all(active == violated == curvature for active, violated, curvature in seen)
+
+
+# ---------------------------------------------------------------- many columns
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("divergence", SOFT)
+def test_many_columns_cost_no_square_matrix(divergence, form, rng):
+    """60 pairs in d = 3,000: a d x d matrix would be 72 MB, the touched rows are at most 2.9 MB."""
+    n, d, c = 200, 3000, 60
+    X = sp.random_array((n, d), density=0.02, rng=rng, format="csr")
+    X = X if form == "sparse" else X.toarray()
+    i = rng.integers(0, 100, c)
+    constraints = Constraints.sq_distance(i, i + 1 + rng.integers(0, 99, c), 10.0, "<=") + Constraints.sq_distance(
+        i, (i + 100) % n, 60.0, ">="
+    )
+    result, peak = peak_of(lambda: nearest_metric(X, constraints, divergence=divergence, slack_weight=1.0))
+    assert result.status == "OPTIMAL"
+    assert len(result.spectrum()) <= 2 * c
+    assert peak < d * d * 8 / 4
+    out, peak = peak_of(lambda: result.transform(X))
+    assert out.shape == (n, d)
+    assert peak < d * d * 8 / 2  # the answer itself is 4.8 MB
+
+
+def test_few_touched_points_of_many(rng):
+    """Rows that occur in no constraint are not looked at: here they would spoil everything."""
+    G0 = rng.normal(size=(1000, 5))
+    constraints = random_pairs(rng, G0[:20], 30)
+    clean = nearest_kernel(Factor(G0), constraints, slack_weight=1.0)
+    G0[20:] = 1e150
+    assert nearest_kernel(Factor(G0), constraints, slack_weight=1.0).objective == clean.objective
+
+
+def test_factor_is_streamed(rng, tmp_path):
+    X = rng.normal(size=(500, 4))
+    result = nearest_metric(X, random_pairs(rng, X, 40), slack_weight=1.0)
+    result.coordinates.write_factor(tmp_path / "blocks.npy", result.certificate.chart, rows=64)
+    result.write_factor(tmp_path / "whole.npy")
+    assert np.array_equal(np.load(tmp_path / "whole.npy"), result.factor)
+    assert np.allclose(np.load(tmp_path / "blocks.npy"), result.factor, rtol=1e-14)
+
+
+# ---------------------------------------------------------------- the linear system
+def system(rng, name, with_metric):
+    op = OPERATORS[name](rng)
+    h, B = rng.uniform(0.1, 5.0, op.c), rng.normal(size=(op.r, op.r))
+    S = np.exp(B + B.T) if with_metric else None
+    return op, h, S, B + B.T
+
+
+def residual(op, h, S, B, E):
+    one = 1.0 if S is None else S
+    return np.linalg.norm(E + one * op.adjoint(h * op.values(one * E)) - B) / np.linalg.norm(B)
+
+
+@pytest.mark.parametrize("with_metric", [False, True])
+@pytest.mark.parametrize("name", OPERATORS)
+class TestNewtonSystem:
+    def test_factorisation(self, name, with_metric, rng):
+        op, h, S, B = system(rng, name, with_metric)
+        solution = solve_newton_system(op, h, S, B, tol=0.0, direct_flops=np.inf)
+        assert solution.steps == 0
+        assert residual(op, h, S, B, solution.E) < 1e-10
+        few = op.restrict(np.arange(4)), h[:4]  # fewer rows than r (r + 1) / 2 = 10: the other formula
+        assert residual(*few, S, B, solve_newton_system(*few, S, B, tol=0.0).E) < 1e-10
+
+    @pytest.mark.parametrize("single", [False, True])
+    def test_conjugate_gradients_give_the_same(self, name, with_metric, single, rng):
+        op, h, S, B = system(rng, name, with_metric)
+        direct = solve_newton_system(op, h, S, B, tol=0.0, direct_flops=np.inf)
+        tol = 1e-10 * np.linalg.norm(B)
+        solution = solve_newton_system(op, h, S, B, tol=tol, direct_flops=0.0, single=single)
+        assert solution.steps > 0
+        assert solution.residual <= tol
+        assert residual(op, h, S, B, solution.E) < 1e-8
+        assert np.allclose(solution.E, direct.E, rtol=1e-6, atol=1e-7 * np.linalg.norm(B))
+
+
+def test_single_precision_products_reach_their_tolerance(rng):
+    op = bind(random_pairs(rng, rng.normal(size=(60, 30)), 2000), rng.normal(size=(60, 30)))
+    h, B = rng.uniform(0.1, 2.0, op.c), rng.normal(size=(30, 30))
+    B = B + B.T
+    for tol in (1e-2, 1e-4):
+        single = solve_newton_system(op, h, None, B, tol=tol * np.linalg.norm(B), direct_flops=0.0, single=True)
+        double = solve_newton_system(op, h, None, B, tol=tol * np.linalg.norm(B), direct_flops=0.0, single=False)
+        assert residual(op, h, None, B, single.E) < 2 * tol + 1e-6
+        assert single.steps <= double.steps + 2
+        assert single.E.dtype == np.float64
+
+
+@pytest.mark.parametrize("with_metric", [False, True])
+def test_preconditioner_is_exact_for_its_model(with_metric, rng):
+    """It inverts E + s N (2 C E C + tr(C E) C) with s fitted so that the model has the trace of A* h A."""
+    V = rng.normal(size=(300, 5))
+    h, R = rng.uniform(0.5, 2.0, 300), rng.normal(size=(5, 5))
+    S = np.exp(np.add.outer(V[0], V[0])) if with_metric else None
+    R = R + R.T
+    E = FourthMoment.of(Rows(V), h, S)(R)
+    v = V if S is None else V * np.sqrt(np.diag(S))
+    C = (v.T * h) @ v / h.sum()
+    s = np.sum(h * (v**2).sum(axis=1) ** 2) / (np.trace(C) ** 2 + 2 * np.sum(C * C))
+    assert np.allclose(E + s * (2 * C @ E @ C + np.sum(C * E) * C), R, rtol=1e-10, atol=1e-10)
+
+
+def test_preconditioner_saves_steps(rng, monkeypatch):
+    X = rng.normal(size=(200, 40)) * np.geomspace(1.0, 0.03, 40)
+    op = bind(random_pairs(rng, X, 4000), X)
+    h, B = rng.uniform(0.5, 2.0, op.c), np.diag(rng.normal(size=40))
+    given = {"tol": 1e-8, "direct_flops": 0.0, "single": False}
+    with_it = solve_newton_system(op, h, None, B, **given)
+    monkeypatch.setattr(FourthMoment, "of", classmethod(lambda cls, *_: cls(None, None, None, 0.0)))
+    without = solve_newton_system(op, h, None, B, **given)
+    assert with_it.steps < 0.7 * without.steps
+    assert np.allclose(with_it.E, without.E, atol=1e-7)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_whole_solve_is_the_same_by_either_way(divergence, rng, monkeypatch):
+    X = rng.normal(size=(60, 12))
+    constraints = random_pairs(rng, X, 2500)  # enough rows for float32 products
+    given = {"divergence": divergence, "slack_weight": 1.0, "solver": "mirror_newton"}
+    results = {}
+    for way, changes in {"direct": {"direct_flops": np.inf}, "cg": {"direct_flops": 0.0}}.items():
+        monkeypatch.setattr(mirror_newton, "solve_newton_system", partial(solve_newton_system, **changes))
+        results[way] = nearest_metric(X, constraints, **given)
+        assert results[way].status == "OPTIMAL"
+    a, b = results.values()
+    unit = max(1.0, abs(a.objective))
+    assert abs(a.objective - b.objective) <= 1e-6 * unit  # each is within its gap of the optimum
+    assert max(a.dual_bound, b.dual_bound) <= min(a.objective, b.objective) + 1e-12 * unit
+
+
+def test_certificate_is_in_double_precision(rng):
+    X = rng.normal(size=(60, 12)).astype(np.float32)
+    result = nearest_metric(X, random_pairs(rng, X, 2500), slack_weight=1.0)
+    assert {result.factor.dtype, result.dual.dtype, result.values.dtype, result.B.dtype} == {np.dtype(np.float64)}
+    assert 0 <= result.gap <= 1e-6
+
+
+# ---------------------------------------------------------------- the quadratic programs of the dual Newton
+def box_problem(rng, c=25, r=5, *, weighted=True):
+    op = Rows(rng.normal(size=(c, r)))
+    weight = np.exp(np.add.outer(*rng.normal(size=(2, r)) * 0)) + np.ones((r, r)) if weighted else None
+    slope = rng.uniform(0.01, 0.1, c)
+    norms = np.diag(gram(op)) * (1.0 if weight is None else 2.0)
+    model = Model(op, weight, slope, norms + slope, np.float64, 1e-10)
+    lower = np.where(rng.random(c) < 0.3, -np.inf, -rng.random(c))
+    upper = np.where(rng.random(c) < 0.3, np.inf, rng.random(c))
+    return model, rng.normal(size=c), lower, upper
+
+
+def exact_minimiser(model, gradient, lower, upper):
+    c = len(gradient)
+    H = np.array([model.product(e) for e in np.eye(c)])
+    L = np.linalg.cholesky(H)
+    return lsq_linear(L.T, -np.linalg.solve(L, gradient), bounds=(lower, upper), tol=1e-14, method="bvls").x
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("r", [3, 8])
+def test_box_quadratic_programs(weighted, r, rng):
+    """Both methods against bounded least squares; r = 3 has fewer unknowns in svec than free rows, r = 8 more."""
+    model, q, lower, upper = box_problem(rng, r=r, weighted=weighted)
+    best = exact_minimiser(model, q, lower, upper)
+
+    def value(d):
+        return q @ d + d @ model.product(d) / 2
+
+    exact = minimize_exactly(model, q, lower, upper, np.zeros_like(q))
+    assert np.allclose(exact, best, rtol=1e-6, atol=1e-7)
+    assert ((lower <= exact) & (exact <= upper)).all()
+    none = np.zeros((0, 2), dtype=int)
+    d, Hd, reached = minimize_in_box(model, q, lower, upper, none, reduction=1e-8, rounds=50, cg_steps=100)
+    assert reached
+    assert ((lower <= d) & (d <= upper)).all()
+    assert np.allclose(Hd, model.product(d), rtol=1e-8, atol=1e-8)
+    assert value(d) <= value(best) + 1e-10 * abs(value(best))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gram_of_every_operator(name, rng):
+    op = OPERATORS[name](rng)
+    Phi = op.features(None)
+    assert np.allclose(gram(op), Phi @ Phi.T, rtol=1e-10, atol=1e-10)
