@@ -150,7 +150,12 @@ def _feasible(D: Any) -> list[Problem]:
         Problem("farther", D, eye, pair(0, 1, 6.0, ">="), scalar(D, 3.0, 1.0), _along_pair(3.0)),
         Problem("exactly", D, eye, pair(0, 1, 6.0, "=="), scalar(D, 3.0, 1.0), _along_pair(3.0)),
         Problem(
-            "duplicates", D, eye, pair([0, 1, 0], [1, 0, 1], [0.5, 0.5, 1.0], "<="), scalar(D, 0.25, 1.0), _along_pair(0.25)
+            "duplicates",
+            D,
+            eye,
+            pair([0, 1, 0], [1, 0, 1], [0.5, 0.5, 1.0], "<="),
+            scalar(D, 0.25, 1.0),
+            _along_pair(0.25),
         ),
         Problem(
             "diagonal",
@@ -162,7 +167,12 @@ def _feasible(D: Any) -> list[Problem]:
         ),
         Problem("trace", D, eye, Constraints.trace(6.0), 3 * scalar(D, 2.0, 1.0), 2 * eye),
         Problem(
-            "linear", D, eye, Constraints.linear([np.diag([1.0, 0, 0])], 0.2, "<="), scalar(D, 0.2, 1.0), np.diag([0.2, 1, 1])
+            "linear",
+            D,
+            eye,
+            Constraints.linear([np.diag([1.0, 0, 0])], 0.2, "<="),
+            scalar(D, 0.2, 1.0),
+            np.diag([0.2, 1, 1]),
         ),
     ]
     for gamma in (0.1, 10.0):

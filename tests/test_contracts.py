@@ -5,13 +5,13 @@ Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-10 at
 
 import numpy as np
 import pytest
-from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.divergences import as_divergence
 from bregmat.losses import FAMILIES, Hard, RowLosses
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
-from bregmat.operators import Matrices, Stack, absolute_traces, smat, svec
+from bregmat.operators import Matrices, Stack, smat, svec
+from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5
 DIFFERENCE = {"rtol": 1e-7, "atol": 1e-8}
@@ -135,7 +135,10 @@ class TestLoss:
         for k in range(3):
             assert first[k] == pytest.approx(slope(lambda s, k=k: self.one(family, k, s), p[k]), rel=1e-6, abs=1e-8)
             assert second[k] == pytest.approx(
-                slope(lambda s, k=k: family.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0], p[k]),
+                slope(
+                    lambda s, k=k: family.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0],
+                    p[k],
+                ),
                 rel=1e-6,
             )
 
@@ -180,6 +183,9 @@ def test_losses_of_all_rows_count_violated_rows_only(rng, mixed):
     each = np.array([g[k] * LOSSES[FAMILIES[family[k]]](p[k], b[k], scale[k]) for k in range(c)])
     violated = np.where(sense == 0, True, sense * (p - b) > 0)
     assert (L.violated(p) == violated).all()
+    met = b * (1 - 1e-12 * sense)  # at the bound, to rounding: costs nothing on its own side
+    assert (L.violated(met) == (sense == 0)).all()
+    assert (L.derivatives(met)[1][sense != 0] == 0).all()
     assert L.value(p) == pytest.approx(each[violated].sum(), rel=1e-12)
     first, second = L.derivatives(p)
     assert (first[~violated] == 0).all()
@@ -249,14 +255,17 @@ class TestOperator:
         op = OPERATORS[name](rng)
         S, X = np.exp(symmetric(rng, op.r) / 4), symmetric(rng, op.r)
         assert np.allclose(op.features(S) @ svec(X), op.values(S * X), **EXACT)
-        assert np.allclose(op.features(None) @ op.features(None).T, np.tensordot(dense(op), dense(op), ((1, 2), (1, 2))))
+        assert np.allclose(
+            op.features(None) @ op.features(None).T, np.tensordot(dense(op), dense(op), ((1, 2), (1, 2)))
+        )
         assert np.allclose(smat(svec(X), op.r), X, **EXACT)
 
-    def test_absolute_traces(self, name, rng):
-        op, prior = OPERATORS[name](rng), rng.uniform(0.5, 2.0, 4)
-        values, V = np.linalg.eigh(dense(op)[:3])
-        expected = np.einsum("ikl,il,ikl,k->i", V, np.abs(values), V, prior)
-        assert np.allclose(absolute_traces(op, np.arange(3), prior), expected, rtol=1e-10)
+    def test_sizes(self, name, rng):
+        """tr(|A_i| diag(x)), the unit of a row whose bound is 0."""
+        op, x = OPERATORS[name](rng), rng.uniform(0.5, 2.0, 4)
+        values, V = np.linalg.eigh(dense(op))
+        expected = np.einsum("ikl,il,ikl,k->i", V, np.abs(values), V, x)
+        assert np.allclose(op.sizes(x), expected, rtol=1e-8, atol=1e-10)
 
 
 # ---------------------------------------------------------------- solvers

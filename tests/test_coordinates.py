@@ -6,13 +6,13 @@ Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-8 wit
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat import coordinates as coordinates_module
 from bregmat.charts import Factored, Spectral, chart_at_prior, chart_from_state
 from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import DIVERGENCES as NAMED
+from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
 H = 1e-5
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -35,7 +35,9 @@ def positive(rng, r, k=None):
 
 
 # ---------------------------------------------------------------- charts
-CHARTS = [(D, kind) for D in DIVERGENCES for kind in (Spectral, Factored) if kind is Spectral or D.is_congruence_invariant]
+CHARTS = [
+    (D, kind) for D in DIVERGENCES for kind in (Spectral, Factored) if kind is Spectral or D.is_congruence_invariant
+]
 
 
 @pytest.mark.parametrize(("D", "kind"), CHARTS, ids=lambda x: by_name(x))
@@ -117,11 +119,15 @@ def coordinates_of(form, D, rng, n=9, d=5):
         "factor": lambda: (kernel_coordinates(Factor(X), D), np.eye(n), X @ X.T),
         "metric": lambda: (metric_coordinates(X, None, D), X, np.eye(d)),
         "metric with prior": lambda: (metric_coordinates(X, W0, D), X, W0),
+        "metric with factor": lambda: (metric_coordinates(X, Factor(P := rng.normal(size=(d, 3))), D), X, P @ P.T),
         "sparse metric": lambda: (metric_coordinates(sp.csr_array(X), W0, D), X, W0),
     }[form]()
 
 
-@pytest.mark.parametrize("form", ["kernel", "low rank kernel", "factor", "metric", "metric with prior", "sparse metric"])
+@pytest.mark.parametrize(
+    "form",
+    ["kernel", "low rank kernel", "factor", "metric", "metric with prior", "metric with factor", "sparse metric"],
+)
 @pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
 class TestCoordinates:
     def test_prior(self, form, D, rng):
@@ -144,7 +150,9 @@ class TestCoordinates:
         place, _, _ = coordinates_of(form, D, rng)
         chart = a_chart(D, place.t0, rng)
         assert np.allclose(place.transform(place.base[:4], chart), place.factor(chart)[:4], **EXACT)
-        assert np.allclose(place.transform(place.base, chart), place.base @ place.factor_map(chart), rtol=1e-9, atol=1e-9)
+        assert np.allclose(
+            place.transform(place.base, chart), place.base @ place.factor_map(chart), rtol=1e-9, atol=1e-9
+        )
 
     def test_state_round_trip(self, form, D, rng):
         place, _, _ = coordinates_of(form, D, rng)
@@ -207,7 +215,9 @@ def test_prior_that_is_a_multiple_of_the_identity(D, d, size):
     X[1, 0] = 1.0
     X[2, 1] = 2.0
     for factor, sense in ((0.3, "<="), (2.5, ">=")):
-        result = nearest_metric(X, Constraints.sq_distance(0, 1, factor * size, sense), prior=size * np.eye(d), divergence=D)
+        result = nearest_metric(
+            X, Constraints.sq_distance(0, 1, factor * size, sense), prior=size * np.eye(d), divergence=D
+        )
         assert result.status == "OPTIMAL"
         expected = scalar(D, factor * size, size)
         assert result.objective == pytest.approx(expected, abs=1e-6 * max(1.0, expected))
@@ -236,7 +246,9 @@ class TestElimination:
         X = rng.normal(size=(10, 5))
         links = Constraints.sq_distance([0, 1], [1, 2], 0.0, "<=")
         rest = random_pairs(rng, X[3:], 6)
-        rest = Constraints.sq_distance(rest.index[:, 0] + 3, rest.index[:, 1] + 3, rest.bound, ["<=", ">="] * 3, weight=0.1)
+        rest = Constraints.sq_distance(
+            rest.index[:, 0] + 3, rest.index[:, 1] + 3, rest.bound, ["<=", ">="] * 3, weight=0.1
+        )
         both = links.select([0, 1]) + rest
         weights = np.r_[np.inf, np.inf, np.full(6, 1.0)]
         result = nearest_metric(X, both, divergence=D, slack_weight=weights, tol=TOL)
@@ -260,7 +272,9 @@ class TestElimination:
         reduced = eliminate(place, operator, np.array([0]), D)
         chart = a_chart(D, reduced.coordinates.t0, rng)
         W = reduced.coordinates.metric(chart)
-        assert chart.value() + reduced.offset == pytest.approx(D(W, place.metric(chart_at_prior(D, place.t0))), rel=1e-9)
+        assert chart.value() + reduced.offset == pytest.approx(
+            D(W, place.metric(chart_at_prior(D, place.t0))), rel=1e-9
+        )
         G = reduced.coordinates.factor(chart)
         assert np.allclose(reduced.operator.values(chart.matrix()), constraints.values(G), rtol=1e-9, atol=1e-9)
         assert reduced.operator.r == 3

@@ -5,12 +5,12 @@ Kulis 2009: JMLR 10; Tsuda 2004: NIPS 17; "design" is the project's own derivati
 
 import numpy as np
 import pytest
-from cases import DIVERGENCES, random_pairs
 from scipy.linalg import expm, logm, null_space
 from scipy.optimize import minimize, minimize_scalar
 
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, nearest_kernel, nearest_metric
 from bregmat.divergences import as_divergence
+from cases import DIVERGENCES, random_pairs
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}  # logm and inv of matrices with a condition of at most 1e4
 
@@ -120,7 +120,9 @@ def test_kulis_observations_1_and_2(rng):
     full = positive(rng, 6)
     other = null_space(W.T) @ positive(rng, 3) @ null_space(W.T).T
     finite = {
-        (name, pair): np.isfinite(as_divergence(name)(*{"small": (small, Y), "larger": (full, Y), "other": (other, Y)}[pair]))
+        (name, pair): np.isfinite(
+            as_divergence(name)(*{"small": (small, Y), "larger": (full, Y), "other": (other, Y)}[pair])
+        )
         for name in ("logdet", "vonneumann", "frobenius")
         for pair in ("small", "larger", "other")
     }
@@ -147,7 +149,10 @@ def test_kulis_22(name, sense, rng):
     now = (z**2).sum(axis=1)
     b0 = now * (0.4 if sense == "<=" else 2.5)
     result = nearest_metric(
-        np.vstack([np.zeros(2), z]), Constraints.sq_distance([0, 0], [1, 2], b0, sense), divergence=name, slack_weight=gamma
+        np.vstack([np.zeros(2), z]),
+        Constraints.sq_distance([0, 0], [1, 2], b0, sense),
+        divergence=name,
+        slack_weight=gamma,
     )
     D, s = as_divergence(name), 1.0 if sense == "<=" else -1.0
 
@@ -163,7 +168,11 @@ def test_kulis_22(name, sense, rng):
         return s * (b0 * np.exp(u[3:]) - np.einsum("ij,jk,ik->i", z, matrix(u), z))
 
     start = np.r_[0.0, 0.0, 0.0, np.log(now / b0) + 0.1 * s]
-    given = {"constraints": {"type": "ineq", "fun": room}, "bounds": [(-4, 4)] * 5, "options": {"ftol": 1e-12, "maxiter": 500}}
+    given = {
+        "constraints": {"type": "ineq", "fun": room},
+        "bounds": [(-4, 4)] * 5,
+        "options": {"ftol": 1e-12, "maxiter": 500},
+    }
     other = minimize(total, start, method="SLSQP", **given)
     assert result.status == "OPTIMAL"
     assert result.objective == pytest.approx(other.fun, rel=1e-5)
@@ -173,7 +182,9 @@ def test_kulis_22_where_the_bound_has_no_divergence(rng):
     """Rows with b <= 0 or indefinite A_i: gamma / 2 ((p - b)_+ / |b|)^2 (design, section 1)."""
     K0, gamma, b = np.array([[1.0, 0.5], [0.5, 1.0]]), 2.0, -0.4
     result = nearest_kernel(K0, Constraints.similarity(0, 1, b, "<="), divergence="frobenius", slack_weight=gamma)
-    best = minimize_scalar(lambda k: (k - 0.5) ** 2 + gamma / 2 * (max(k - b, 0.0) / abs(b)) ** 2, bounds=(-1, 1), method="bounded")
+    best = minimize_scalar(
+        lambda k: (k - 0.5) ** 2 + gamma / 2 * (max(k - b, 0.0) / abs(b)) ** 2, bounds=(-1, 1), method="bounded"
+    )
     assert result.objective == pytest.approx(best.fun, rel=1e-5)
     assert result.kernel()[0, 1] == pytest.approx(best.x, abs=1e-3)
 
@@ -252,7 +263,9 @@ def test_design_trace_eliminated(rng):
     K0 = K0 / np.trace(K0)
     C = np.array([np.outer(v, v) for v in rng.normal(size=(2, 4))])
     b = 0.5 * np.einsum("ijk,jk->i", C, K0)
-    result = nearest_kernel(K0, Constraints.trace(tau) + Constraints.linear(C, b, "<="), divergence="vonneumann", tol=1e-9)
+    result = nearest_kernel(
+        K0, Constraints.trace(tau) + Constraints.linear(C, b, "<="), divergence="vonneumann", tol=1e-9
+    )
     A = np.tensordot(result.dual[1:], C, 1)
     g = np.trace(K0) - tau - tau * np.log(np.trace(expm(logm(K0) - A)) / tau) - result.dual[1:] @ b
     assert result.dual_bound == pytest.approx(g, abs=1e-8)

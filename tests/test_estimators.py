@@ -133,7 +133,7 @@ def test_wine_neighbours_are_better(wine):
     chosen = GridSearchCV(model, {"metriclearner__slack_weight": [0.1, 1.0, 10.0, 100.0]}, cv=inner)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     euclidean, default, learned = (cross_val_score(m, X, y, cv=folds).mean() for m in (knn, model, chosen))
-    assert euclidean < 0.72 and default > 0.9 and learned >= 0.95
+    assert euclidean < 0.72 and default > 0.85 and learned >= 0.95
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])

@@ -163,7 +163,9 @@ class TestNaN:
 def test_operator_hands_nan_on(rng):
     """From constraints to values and adjoint, in the form that uses the kernels."""
     i = rng.integers(0, 50, 2000)
-    op = bind(Constraints.sq_distance(i, (i + 1 + rng.integers(0, 49, 2000)) % 50, 1.0, "<="), rng.normal(size=(50, 20)))
+    op = bind(
+        Constraints.sq_distance(i, (i + 1 + rng.integers(0, 49, 2000)) % 50, 1.0, "<="), rng.normal(size=(50, 20))
+    )
     assert type(op).__name__ == "Pairs"
     X = np.eye(20)
     X[2, 3] = X[3, 2] = np.nan

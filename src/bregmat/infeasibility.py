@@ -39,7 +39,7 @@ def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof 
         return None
     for threshold in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
         y = np.where(weight > threshold * top, mu, 0.0) / top
-        proof = _checked(problem, y) or _ray(problem, y)
+        proof = _checked(problem, y) or _ray(problem, y) or _balanced(problem, y)
         if proof is not None:
             return _pruned(problem, proof)
     return None
@@ -97,6 +97,9 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
     if not minus.any() or not plus.any():
         return None
+    b = problem.losses.bound
+    if float(plus @ b) + float(np.minimum(minus * b, 0.0).sum()) >= 0:
+        return None  # no smaller negative weights reach y . b < 0
     values, V = eigh(symmetrize(op.adjoint(plus)))
     keep = values > 1e-9 * max(values[-1], 1e-300)
     if not keep.any():

@@ -213,8 +213,10 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
 def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver, int]]:
     """Solvers to try in order, each with its share of the iterations."""
     if not isinstance(solver, str):
-        if not all(hasattr(solver, name) for name in ("check", "init", "step")):
-            raise TypeError(f"solver must be a string or an object with check, init and step; got {solver!r}.")
+        if not all(hasattr(solver, name) for name in ("name", "works_on", "check", "init", "step")):
+            raise TypeError(
+                f"solver must be a string or an object with name, works_on, check, init and step; got {solver!r}."
+            )
         return [(solver, limit)]
     if solver != "auto":
         if solver not in SOLVERS:

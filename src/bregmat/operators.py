@@ -351,7 +351,7 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
             base = Pairs(Z, a, b, t.sign)
         else:
             base = Rows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
-        if len(t.row) == constraints.n_constraints and (t.coef == 1.0).all():
+        if (t.coef == 1.0).all():  # signed sums have other coefficients
             which = t.row  # one plain term a row
         else:
             which = np.unique(t.row)

@@ -18,7 +18,7 @@ from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
 from bregmat.problems import NearestMatrix
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm, squared_norms
-from bregmat.solvers.exact_qp import minimize_exactly
+from bregmat.solvers.exact_qp import flops, minimize_exactly
 from bregmat.solvers.twins import Twins, find_twins, netted
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
@@ -43,6 +43,7 @@ class _State:
     length: float = 1.0  # of the last step; 1 is a full Newton step
     precise: bool = False  # double precision products
     idle: int = 0  # steps that gained nothing beyond rounding
+    missed: bool = False  # conjugate gradients did not reach their target
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ class DualNewton:
             rounds=self.rounds,
             cg_steps=self.cg_steps,
         )
-        if not reached:
+        if not reached and (state.missed or self._is_cheap(model, d, lower, upper)):
             exact = minimize_exactly(model, q, lower, upper, d)
             if exact is not d:
                 d, Hd = exact, model.product(exact)
@@ -151,7 +152,7 @@ class DualNewton:
         found = _search(stage.problem, state, d, slope) if slope < 0 else None
         first = state.first_norm if np.isfinite(state.first_norm) else norm
         if found is None:
-            new = replace(state, precise=True, stalled=state.precise, norm=norm, first_norm=first)
+            new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return self._forward(problem, new) if state.precise else new
         chart, mu, length = found
         new = _measured(problem, replace(stage, steps=stage.steps + 1), chart, mu, twins)
@@ -167,6 +168,7 @@ class DualNewton:
             length=length,
             precise=state.precise or idle > 0,
             idle=idle,
+            missed=state.missed or not reached,
             stalled=idle >= 3,
         )
         return self._forward(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
@@ -176,6 +178,11 @@ class DualNewton:
         if state.stage.share == 1.0:
             return state
         return _measured(problem, state.stage.next(problem), state.chart, state.dual, state.twins)
+
+    def _is_cheap(self, model: Model, d: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> bool:
+        """Whether a few factorisations cost less than one round of conjugate gradients."""
+        free = int(((d > lower) & (d < upper)).sum())
+        return 5.0 * flops(model, free) <= 4.0 * self.cg_steps * model.operator.c * model.operator.r**2
 
     def _reduction(self, state: _State, norm: float) -> float:
         """How exactly to solve the model: the better, the faster the last step converged."""
@@ -195,6 +202,10 @@ class DualNewton:
             diagonal = diagonal + 1e-6 * squared_norms(problem.operator, None)
         share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
         proximal = min(self.proximal, 10.0 * self.proximal * share) + 1e-9
+        if (
+            state.missed
+        ):  # degenerate rows: weak terms let far moves through, strong ones keep the active set from cycling
+            proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
         diagonal = diagonal + slope
         slope = slope + np.where(problem.losses.hard, proximal, 1e-12) * diagonal
         single = not state.precise and X.c * X.r > 20_000

@@ -13,15 +13,15 @@ from bregmat.certificates import gram
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.solvers.box_qp import Model
 
-FLOPS = 3e9  # of one factorisation with what it needs: about a tenth of a second
+FLOPS = 3e9  # limit of one factorisation: about a tenth of a second
 
 
-def is_affordable(model: Model, free: int) -> bool:
-    """Whether a factorisation over this many free rows takes moderate time and memory."""
+def flops(model: Model, free: int) -> float:
+    """Operations of one factorisation over this many free rows."""
     n = model.operator.r * (model.operator.r + 1) / 2
     if free > n:
-        return n * n * free < FLOPS
-    return free**3 / 3 < FLOPS and (model.weight is None or free * free * n < FLOPS)
+        return n * n * free
+    return free**3 / 3 + (free * free * n if model.weight is not None else 0.0)
 
 
 def minimize_exactly(
@@ -46,7 +46,7 @@ def minimize_exactly(
         d = np.where(side < 0, lower, np.where(side > 0, upper, 0.0))
         free = np.flatnonzero(side == 0)
         if len(free):
-            if not is_affordable(model, len(free)):
+            if flops(model, len(free)) > FLOPS:
                 break
             q = gradient[free] if not d.any() else (gradient + model.product(d))[free]
             solution = _solve(model, free, -q)
@@ -60,11 +60,12 @@ def minimize_exactly(
         new = float(gradient @ inside + 0.5 * (inside @ H_inside))
         if new < value:
             best, value = inside, new
+        noise = 1e-9 * size + 1e-13 * float(np.abs(H * unit).max(initial=0.0))
         want = side.copy()
         want[(side == 0) & (d < lower)] = -1
         want[(side == 0) & (d > upper)] = 1
-        want[(side < 0) & (g < -1e-9 * size) & ~fixed] = 0
-        want[(side > 0) & (g > 1e-9 * size) & ~fixed] = 0
+        want[(side < 0) & (g < -noise) & ~fixed] = 0
+        want[(side > 0) & (g > noise) & ~fixed] = 0
         wrong = np.flatnonzero(want != side)
         if len(wrong) == 0:
             break

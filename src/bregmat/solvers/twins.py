@@ -21,7 +21,7 @@ class Twins:
 
 
 def find_twins(problem: NearestMatrix) -> Twins:
-    """Hard rows whose matrices are proportional, from their inner products with a few fixed random matrices."""
+    """Hard rows whose matrices are positive multiples of each other, from their inner products with a few fixed random matrices."""
     L, op = problem.losses, problem.operator
     rows = np.flatnonzero(L.hard)
     nothing = Twins(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
@@ -35,24 +35,22 @@ def find_twins(problem: NearestMatrix) -> Twins:
     size = np.linalg.norm(prints, axis=1)
     keep = size > 0
     rows, prints, size = rows[keep], prints[keep], size[keep]
-    turn = np.where(prints[:, 0] < 0, -1.0, 1.0)
-    prints = np.round(prints / (turn * size)[:, None], 9)
+    prints = np.round(prints / size[:, None], 9)
     _, group = np.unique(prints, axis=0, return_inverse=True)
     group = group.ravel()
     if group.max(initial=-1) + 1 == len(rows):
         return nothing
-    # in terms of the group's matrix, where a negative factor turns the sense; equalities and mixed signs are left alone
-    bound, sense = L.bound[rows] / (turn * size), L.sense[rows] * turn
+    bound, sense = L.bound[rows] / size, L.sense[rows]  # of the group's one matrix; equalities are left alone
     plain = np.ones(group.max() + 1, dtype=bool)
-    plain[group[(sense == 0) | (turn < 0)]] = False
+    plain[group[sense == 0]] = False
     tight = {}
-    for side in (1.0, -1.0):
+    for side in (1, -1):
         members = np.flatnonzero(sense == side)
         members = members[np.lexsort((side * bound[members], group[members]))]
         groups, first = np.unique(group[members], return_index=True)
         tight[side] = np.full(len(plain), -1)
         tight[side][groups] = members[first]
-    above, below = tight[1.0], tight[-1.0]
+    above, below = tight[1], tight[-1]
     idle = plain[group] & (np.arange(len(rows)) != above[group]) & (np.arange(len(rows)) != below[group])
     both = np.flatnonzero(plain & (above >= 0) & (below >= 0))
     both = both[bound[above[both]] >= bound[below[both]]]

@@ -1,0 +1,199 @@
+"""Who may import whom, what the public names are, and what ``import bregmat`` brings along."""
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import bregmat
+
+ROOT = Path(bregmat.__file__).parent
+
+# Upper lines may import lower ones, never the other way; units of one line do not import each other.
+TREE = """
+cli
+report
+plots
+io
+estimators
+labels datasets
+nearest
+solvers
+solve
+result
+infeasibility
+certificates
+problems
+coordinates
+charts
+operators
+constraints divergences losses sampling
+_html linalg _kernels
+"""
+LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
+
+# The part of the planned public surface that exists; what is added to it is added here.
+PUBLIC = {
+    "constraints": {"Constraints", "constraints_from_labels"},
+    "divergences": {"LogDet", "VonNeumann", "Frobenius"},
+    "losses": {"Squared", "SquaredHinge"},
+    "nearness problems": {"nearest_kernel", "nearest_metric", "Factor"},
+    "results": {"Result", "Status", "ExitReason", "Record", "SolverError", "check"},
+    "estimators": {"MetricLearner"},
+    "files": {"save", "load", "ModelFileError"},
+}
+RESULT = (
+    "status exit_reason factor write_factor B kernel dual objective dual_bound gap max_violation conflict n_iter seconds "
+    "history _repr_html_ transform spectrum values"
+)
+CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear"
+
+
+def module_name(path):
+    parts = ("bregmat", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imports(name):
+    """Absolute names of all modules that a module imports, at the top or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative import in line {node.lineno}"
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {full if full in MODULES else node.module for full in inner}
+    return found
+
+
+def unit(name):
+    """The file or package of the tree that a module belongs to; None for the package itself."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+INSIDE = {name: {other for other in imports(name) if other.split(".")[0] == "bregmat"} for name in MODULES}
+
+
+# ---------------------------------------------------------------- import direction
+def test_every_unit_is_in_the_tree():
+    assert {unit(name) for name in MODULES} - {None} == set(LEVEL)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if unit(name)])
+def test_imports_go_down_the_tree(name):
+    mine = unit(name)
+    others = {unit(other) for other in INSIDE[name]} - {mine, None}
+    assert {other for other in others if LEVEL[other] <= LEVEL[mine]} == set()
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if unit(name)])
+def test_only_the_version_is_taken_from_the_package_itself(name):
+    text = MODULES[name].read_text(encoding="utf-8")
+    assert set(re.findall(r"^\s*from bregmat import (.+)$", text, re.M)) <= {"__version__"}
+
+
+def test_no_cycles():
+    graph = {name: {other for other in INSIDE[name] if unit(other)} for name in MODULES if unit(name)}
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+def test_numba_stays_in_the_kernels():
+    users = {name for name in MODULES if any(other.split(".")[0] == "numba" for other in imports(name))}
+    assert users
+    assert {unit(name) for name in users} == {"_kernels"}
+
+
+def test_kernels_import_nothing_of_the_package():
+    assert all(not INSIDE[name] for name in MODULES if unit(name) == "_kernels")
+
+
+def test_core_needs_neither_estimators_nor_drawing():
+    optional = {"matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
+    core = [name for name in MODULES if unit(name) and LEVEL[unit(name)] >= LEVEL["nearest"]]
+    assert {name for name in core if optional & {other.split(".")[0] for other in imports(name)}} == set()
+
+
+# ---------------------------------------------------------------- public names
+def test_public_names():
+    wanted = set().union(*PUBLIC.values())
+    assert set(bregmat.__all__) == wanted
+    assert wanted <= set(dir(bregmat))
+    assert all(getattr(bregmat, name) is not None for name in wanted)
+    with pytest.raises(AttributeError, match="no attribute 'nearest_tensor'"):
+        _ = bregmat.nearest_tensor
+
+
+@pytest.mark.parametrize("name", sorted(set().union(*PUBLIC.values())))
+def test_public_names_are_documented(name):
+    assert len(inspect.getdoc(getattr(bregmat, name))) > 15
+
+
+def test_members_of_constraints_and_results():
+    assert [
+        name for name in RESULT.split() if name not in {*dir(bregmat.Result), *bregmat.Result.__annotations__}
+    ] == []
+    members = f"{CONSTRUCTORS} select n_constraints values satisfied locate __add__"
+    assert [name for name in members.split() if not hasattr(bregmat.Constraints, name)] == []
+    # scikit-learn's cross-validation slices whatever has the length of X
+    assert not {"__len__", "shape", "__array__", "__getitem__"} & set(dir(bregmat.Constraints))
+
+
+def test_signatures():
+    """Keyword-only after two arguments; the same words in the same order for both problems."""
+    words = ["divergence", "loss", "slack_weight", "solver", "tol", "max_iter", "max_seconds", "warm_start", "callback"]
+    for function, first, more in (
+        (bregmat.nearest_kernel, "prior", []),
+        (bregmat.nearest_metric, "X", ["prior"]),
+    ):
+        parameters = inspect.signature(function).parameters
+        assert list(parameters) == [first, "constraints", *more, *words]
+        assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*more, *words])
+        assert parameters["divergence"].default == "logdet"
+        assert parameters["solver"].default == "auto"
+        assert parameters["tol"].default == 1e-6
+    given = inspect.signature(bregmat.constraints_from_labels).parameters
+    assert list(given) == ["X", "y", "n_constraints", "percentiles", "unlabeled", "random_state"]
+
+
+def test_statuses_and_reasons():
+    assert [s.name for s in bregmat.Status] == ["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED", "UNKNOWN"]
+    reasons = "TOLERANCE CERTIFICATE MAX_ITER TIME STALLED INTERRUPTED NONFINITE"
+    assert [r.name for r in bregmat.ExitReason] == reasons.split()
+
+
+# ---------------------------------------------------------------- import bregmat
+def loaded_after(code):
+    """Top-level modules in a fresh interpreter after some code."""
+    report = "; import sys, json; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code + report], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+def test_import_is_light():
+    heavy = {"sklearn", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "joblib"}
+    assert loaded_after("import bregmat") & heavy == set()
+
+
+def test_solving_is_light_too():
+    code = (
+        "import numpy as np, bregmat; r = bregmat.nearest_kernel(np.eye(2), bregmat.Constraints.diagonal([1.0, 2.0])); "
+        "assert r.status == 'OPTIMAL'; bregmat.check(r); repr(r); r._repr_html_()"
+    )
+    assert loaded_after(code) & {"sklearn", "matplotlib", "pandas", "polars", "typer", "rich"} == set()
+
+
+def test_estimators_come_when_they_are_asked_for():
+    assert "sklearn" in loaded_after("import bregmat; bregmat.MetricLearner")

@@ -1,0 +1,294 @@
+"""Bad input ends in one clear error that names argument, value and rows - before any work, and with nothing lost.
+
+Files with unknown columns or relations: test_io_tables.py; damaged model files: test_io.py; commands: test_cli.py.
+"""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import bregmat
+from bregmat import (
+    Constraints,
+    Factor,
+    LogDet,
+    MetricLearner,
+    SquaredHinge,
+    constraints_from_labels,
+    nearest_kernel,
+    nearest_metric,
+)
+from bregmat.io import check_writable, read_constraints
+from bregmat.solvers.dual_newton import DualNewton
+from cases import random_pairs
+
+EYE = np.eye(4)
+X = np.arange(12.0).reshape(4, 3) ** 1.5
+PAIR = Constraints.sq_distance(0, 1, 1.0, "<=")
+pair, nan, inf = Constraints.sq_distance, np.nan, np.inf
+kernel, metric = nearest_kernel, nearest_metric
+
+
+def nan_at(A, row):
+    A = np.array(A, dtype=float)
+    A[row, 1] = nan
+    return A
+
+
+class Unfinished:
+    """A solver object that lacks a name."""
+
+    check = init = step = None
+
+
+def raises(error, message):
+    return pytest.raises(error, match=message)
+
+
+# ---------------------------------------------------------------- constraints
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: pair([0, 3, 2], [1, 3, 2], 1.0, "<="), ValueError, "i and j must be different samples.*rows 1, 2"),
+        (lambda: pair(["a", "b"], ["a", "c"], 1.0, "<="), ValueError, "i and j must be different samples.*row 0"),
+        (lambda: pair([0, 1], [1, 2], [1.0, nan], "<="), ValueError, "bound must be finite; got nan in row 1"),
+        (lambda: pair([0, 1], [1, 2], [inf, 1.0], "<="), ValueError, "bound must be finite; got inf in row 0"),
+        (lambda: pair([0] * 9, range(1, 10), -2.0, "<="), ValueError, "got -2.0 in rows 0, 1, 2, 3, 4 and 4 more"),
+        (lambda: Constraints.diagonal([1.0, -3.0]), ValueError, "diagonal must be at least 0.*got -3.0 in row 1"),
+        (lambda: Constraints.trace(-1.0), ValueError, "trace must be at least 0.*got -1.0 in row 0"),
+        (lambda: pair([], [], 1.0, "<="), ValueError, "constraints are empty"),
+        (lambda: pair([0, 1], [1, 2, 3], 1.0, "<="), ValueError, "i, j must have the same length; got i: 2, j: 3"),
+        (lambda: pair([[0, 1]], [1, 2], 1.0, "<="), ValueError, r"i must be 1-dimensional.*\(1, 2\)"),
+        (lambda: pair([0, -1], [1, 2], 1.0, "<="), ValueError, "i must be at least 0.*got -1 in row 1"),
+        (lambda: pair([0, 1.5], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got 1.5 in row 1"),
+        (lambda: pair([0.0, nan], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got nan in row 1"),
+        (lambda: pair([True], [False], 1.0, "<="), TypeError, "i must hold row numbers or sample names, not booleans"),
+        (lambda: pair(["a"], [1], 1.0, "<="), TypeError, "i, j must all be numbers or all be names"),
+        (lambda: pair([0, 1], [1, 2], [1.0, 2.0, 3.0], "<="), ValueError, r"bound must be.*\(2\); got shape \(3,\)"),
+        (lambda: pair(0, 1, "far", "<="), TypeError, "bound must be numeric; got 'far'"),
+        (lambda: pair([0, 1], [1, 2], 1.0, ["<=", "<"]), ValueError, "sense must be.*got '<' in row 1"),
+        (lambda: pair([0, 1], [1, 2], 1.0, ["<="] * 3), ValueError, r"sense must be one.*\(2\); got 3"),
+        (
+            lambda: pair([0, 1], [1, 2], 1.0, "<=", weight=[1.0, 0.0]),
+            ValueError,
+            "weight must be positive.*0.0 in row 1",
+        ),
+        (lambda: pair(0, 1, 1.0, "<=", weight=nan), ValueError, "weight must be positive.*got nan in row 0"),
+        (lambda: Constraints.comparison(0, 1, 2, 2), ValueError, "k and l must be different samples.*row 0"),
+        (lambda: Constraints.comparison(0, 1, 1, 0), ValueError, r"\(i, j\) and \(k, l\) must be diff.*row 0"),
+        (lambda: Constraints.comparison(0, 1, 2, 3, nan), ValueError, "must be finite; got nan in row 0"),
+        (lambda: Constraints.similarity_comparison(0, 1, 1, 0), ValueError, r"\(j, k\) and \(l, m\) must be diff"),
+        (
+            lambda: Constraints.linear([np.ones((2, 3))], 1.0, "<="),
+            ValueError,
+            r"matrices\[0\] must be square.*\(2, 3\)",
+        ),
+        (
+            lambda: Constraints.linear([EYE, EYE + np.eye(4, k=1)], 1.0, "<="),
+            ValueError,
+            r"matrices\[1\] must be symmetric",
+        ),
+        (lambda: Constraints.linear([nan_at(EYE, 2)], 1.0, "<="), ValueError, r"matrices\[0\] has NaN"),
+        (lambda: Constraints.linear([sp.csr_array(nan_at(EYE, 2))], 1.0, "<="), ValueError, r"matrices\[0\] has NaN"),
+        (lambda: Constraints.linear([EYE, np.eye(3)], 1.0, "<="), ValueError, r"same size; got \[3, 4\]"),
+        (
+            lambda: Constraints.linear([(np.ones((4, 2)), np.ones(3))], 1.0, "<="),
+            ValueError,
+            r"matrices\[0\].*2 weights; got 3",
+        ),
+        (lambda: PAIR.select([False]), ValueError, "no constraint is left"),
+        (lambda: PAIR + pair("a", "b", 1.0, "<="), TypeError, "cannot join constraints that name samples by numbers"),
+        (lambda: PAIR.values(np.ones(3)), ValueError, r"G must be 2-dimensional.*\(3,\)"),
+        (lambda: PAIR.values(np.ones((1, 3))), ValueError, r"up to 1 but the data has 1 rows \(0 to 0\): row 0"),
+        (lambda: pair("a", "b", 1.0, "<=").values(EYE), ValueError, "name samples by ids; translate"),
+        (lambda: PAIR.locate(["a", "a"]), ValueError, "sample_id must be unique; .*a.* occurs more than once"),
+    ],
+)
+def test_constraints(build, error, message):
+    with raises(error, message):
+        build()
+
+
+def test_joining_with_something_else():
+    with raises(TypeError, "unsupported operand"):
+        PAIR + 1
+
+
+def test_constraints_cannot_be_changed_afterwards():
+    with raises(ValueError, "read-only"):
+        PAIR.bound[0] = -1.0
+    with raises(AttributeError, "bound"):
+        PAIR.bound = np.array([-1.0])
+
+
+# ---------------------------------------------------------------- problems
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: kernel(nan_at(EYE, 2), PAIR), ValueError, "prior has NaN or infinite entries in row 2"),
+        (lambda: kernel(np.ones((2, 3)), PAIR), ValueError, r"prior must be a square matrix; got shape \(2, 3\)"),
+        (lambda: kernel(EYE + np.eye(4, k=1), PAIR), ValueError, "prior must be symmetric; the largest asymmetry is 1"),
+        (lambda: kernel(np.diag([1.0, -2, 1, 1]), PAIR), ValueError, "smallest eigenvalue is -2"),
+        (lambda: kernel([["a", "b"], ["c", "d"]], PAIR), TypeError, "prior must be a numeric"),
+        (lambda: kernel(0 * EYE, PAIR), ValueError, "prior is zero"),
+        (lambda: kernel(Factor(nan_at(X, 3)), PAIR), ValueError, "prior factor G0 has NaN.* row 3"),
+        (lambda: kernel(Factor([1.0, 2.0]), PAIR), ValueError, "G0 must be a 2-dimensional array.*list"),
+        (lambda: metric(nan_at(X, 1), PAIR), ValueError, "X has NaN or infinite entries in row 1"),
+        (lambda: metric(sp.csr_array(nan_at(X, 1)), PAIR), ValueError, "X has NaN or infinite entries"),
+        (lambda: metric(X[0], PAIR), ValueError, r"X must be a 2-dimensional array.*\(3,\)"),
+        (lambda: metric(np.ones((0, 3)), PAIR), ValueError, r"at least one row and column; got shape \(0, 3\)"),
+        (lambda: metric(X.astype(str) + "x", PAIR), TypeError, "X must be numeric"),
+        (lambda: metric(X, PAIR, prior=EYE), ValueError, r"prior must have shape \(3, 3\).*\(4, 4\)"),
+        (lambda: metric(X, PAIR, prior=nan_at(np.eye(3), 0)), ValueError, "prior has NaN.* row 0"),
+        (lambda: metric(X, pair([0, 1], [1, 7], 1.0, "<=")), ValueError, r"up to 7 but.*4 rows \(0 to 3\): row 1"),
+        (lambda: metric(X, pair("a", "b", 1.0, "<=")), ValueError, "name samples such as .*give sample_id"),
+        (lambda: metric(X, Constraints.linear([np.eye(3)], 1.0, "<=")), ValueError, "3 x 3 matrix but.* 4 rows"),
+        (lambda: metric(X, [(0, 1)]), TypeError, "constraints must be Constraints.*got list"),
+        (lambda: metric(X, PAIR, slack_weight=0), ValueError, r"slack_weight must be positive \(inf = hard\); got 0.0"),
+        (lambda: metric(X, PAIR, slack_weight=-1.0), ValueError, "slack_weight must be positive.*got -1.0"),
+        (
+            lambda: metric(X, PAIR + PAIR, slack_weight=[1, nan]),
+            ValueError,
+            "slack_weight must be pos.*got nan in row 1",
+        ),
+        (lambda: metric(X, PAIR, slack_weight=[1, 2]), ValueError, r"one entry per constraint \(1\); got shape \(2,\)"),
+        (lambda: metric(X, PAIR, slack_weight="heavy"), TypeError, "slack_weight must be a number.*'heavy'"),
+        (lambda: metric(X, PAIR, divergence="burg"), ValueError, "divergence must be one of logdet.*'burg'"),
+        (lambda: metric(X, PAIR, divergence=LogDet), TypeError, "divergence must be.*such as LogDet"),
+        (lambda: metric(X, PAIR, loss="hinge", slack_weight=1), TypeError, r"loss must be None.*'hinge'"),
+        (lambda: metric(X, PAIR, loss=SquaredHinge, slack_weight=1), TypeError, "loss must be None"),
+        (lambda: metric(X, PAIR, solver="simplex"), ValueError, "solver must be 'auto' or one of.*'simplex'"),
+        (lambda: metric(X, PAIR, solver=3), TypeError, "solver must be a string or an object.*got 3"),
+        (lambda: metric(X, PAIR, solver=Unfinished()), TypeError, "solver must be.*with name, works_on, check, init"),
+        (lambda: metric(X, PAIR, solver="mirror_newton"), TypeError, "needs a finite slack_weight.*1 rows"),
+        (lambda: metric(X, PAIR, tol=0), ValueError, "tol must be a positive number; got 0"),
+        (lambda: metric(X, PAIR, tol=nan), ValueError, "tol must be a positive number; got nan"),
+        (lambda: metric(X, PAIR, max_iter=-1), ValueError, "max_iter must be None or.* at least 0; got -1"),
+        (lambda: metric(X, PAIR, max_iter=2.5), ValueError, "max_iter must be None or an integer.*2.5"),
+        (lambda: metric(X, PAIR, max_seconds=0), ValueError, "max_seconds must be None or positive; got 0"),
+        (lambda: metric(X, PAIR, warm_start=np.zeros(1)), TypeError, "warm_start must be an.*Result; got ndarray"),
+        (
+            lambda: metric(X, PAIR, warm_start=metric(X, PAIR + PAIR)),
+            ValueError,
+            "warm_start has 2 rows but there are 1",
+        ),
+        (lambda: DualNewton(rounds=0), ValueError, "rounds must be at least 1; got 0"),
+        (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X has NaN"),
+        (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"same shape; got \(4, 4\) and \(3, 3\)"),
+        (lambda: LogDet()(EYE, -EYE), ValueError, "logdet: Y must be positive semi.*is -1"),
+    ],
+)
+def test_problems(build, error, message):
+    with raises(error, message):
+        build()
+
+
+# ---------------------------------------------------------------- points that coincide
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+@pytest.mark.parametrize("slack_weight", [1.0, inf])
+def test_identical_points_that_shall_be_apart(divergence, slack_weight):
+    """Even with slack this costs infinity; the squared hinge alone has a finite price for it."""
+    points = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    rows = pair([0, 0, 2], [1, 2, 0], [1.0, 2.0, 3.0], ">=")
+    with raises(ValueError, r"rows 1, 2: sq_dist\(0, 2\) >= 2 can never hold, because the points are identical"):
+        nearest_metric(points, rows, divergence=divergence, slack_weight=slack_weight)
+    result = nearest_metric(points, rows, divergence=divergence, slack_weight=1.0, loss=SquaredHinge())
+    assert result.status == "OPTIMAL"
+    assert result.violation[1:] == pytest.approx(1.0)
+
+
+def test_identical_points_with_other_senses():
+    points = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    with raises(ValueError, r"row 0: sq_dist\(0, 1\) == 2 can never hold"):
+        nearest_metric(points, pair(0, 1, 2.0, "=="))
+    assert nearest_metric(points, pair(0, 1, 0.0, ">=")).status == "OPTIMAL"
+    assert nearest_metric(points, pair(0, 1, 2.0, "<=")).objective == 0.0
+
+
+def test_different_classes_of_identical_points():
+    with raises(ValueError, "no two labelled points of X were found to differ: see rows 0, 1, 3"):
+        constraints_from_labels([[1.0], [1.0], [2.0], [1.0]], ["a", "a", None, "b"])
+
+
+# ---------------------------------------------------------------- labels
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([-1, 1, -1, 1], "y holds exactly the labels -1 and 1, and unlabeled=-1.*pass unlabeled=None"),
+        ([0.0, 0.5, 1.0, 1.0], r"continuous \(y\[1\] = 0.5; row 1\)"),
+        ([0, 1, inf, 1], "y contains infinity.*row 2"),
+        ([-1, -1, -1, 2], "y must label at least 2 rows to make a pair; 1 of 4"),
+        ([0, 1, 1], "y has 3 labels but X has 4 rows"),
+        ([[0, 1], [1, 0], [1, 1], [0, 0]], r"y should be a 1d array.*\(4, 2\)"),
+    ],
+)
+def test_labels(y, message):
+    with raises(ValueError, message):
+        constraints_from_labels(X, y)
+    with raises(ValueError, "y|inconsistent numbers of samples"):  # scikit-learn words some of them itself
+        MetricLearner().fit(X, np.array(y))
+
+
+# ---------------------------------------------------------------- contradictions
+def test_contradiction_is_a_result_with_its_proof(rng):
+    """Not an exception: of 40 rows the two that contradict each other are named."""
+    points = rng.normal(size=(30, 5))
+    i = rng.integers(5, 30, 38)
+    j = (i - 4) % 25
+    now = ((points[i] - points[j]) ** 2).sum(axis=1)
+    met = pair(i, j, now * np.where(i % 2, 1.2, 0.8), np.where(i % 2, "<=", ">="))
+    both = pair([3, 3], [4, 4], [1.0, 2.0], ["<=", ">="])
+    result = nearest_metric(points, met.select(slice(0, 20)) + both + met.select(slice(20, None)))
+    assert result.status == "INFEASIBLE"
+    assert result.conflict.tolist() == [20, 21]
+
+
+# ---------------------------------------------------------------- infinities
+@pytest.mark.parametrize(
+    "weight", [float("inf"), np.inf, pickle.loads(pickle.dumps(np.inf)), np.float32("inf"), [inf], 1e400]
+)
+def test_every_infinity_is_hard(weight):
+    by_problem = nearest_metric(X, PAIR, slack_weight=weight)
+    by_row = nearest_metric(X, pair(0, 1, 1.0, "<=", weight=weight), slack_weight=1.0)
+    for result in (by_problem, by_row):
+        assert result.status == "OPTIMAL"
+        assert result.values[0] == pytest.approx(1.0, rel=1e-6)
+
+
+# ---------------------------------------------------------------- files
+def test_model_files(tmp_path):
+    path = tmp_path / "model.bm"
+    bregmat.save(path, nearest_metric(X, PAIR))
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:500] + b"?" + whole[501:], b"", b"PK"):
+        path.write_bytes(damaged)
+        with raises(bregmat.ModelFileError, "model.bm"):
+            bregmat.load(path)
+
+
+def test_output_paths_are_checked_before_the_work(tmp_path):
+    with raises(FileNotFoundError, "cannot write.*absent.*does not exist"):
+        check_writable(tmp_path / "absent" / "model.bm")
+    with raises(IsADirectoryError, "cannot write.*it is a folder"):
+        check_writable(tmp_path)
+
+
+def test_constraint_files_name_the_line(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("relation,i,j,bound,sense\nsq_distance,0,1,1,<=\ndistance,0,1,1,<=\n", encoding="utf-8")
+    with raises(ValueError, "pairs.csv, line 3: unknown relation 'distance'"):
+        read_constraints(path)
+
+
+# ---------------------------------------------------------------- nothing is changed
+def test_arguments_are_left_as_they_were(rng):
+    points, prior = rng.normal(size=(20, 4)), np.eye(4) * 2
+    rows = random_pairs(rng, points, 30)
+    before = [points.copy(), prior.copy(), rows.bound.copy(), rows.index.copy()]
+    for divergence in ("logdet", "vonneumann", "frobenius"):
+        nearest_metric(points, rows, prior=prior, divergence=divergence, slack_weight=1.0)
+        nearest_kernel(Factor(points), rows, divergence=divergence, slack_weight=1.0)
+    for old, new in zip(before, [points, prior, rows.bound, rows.index]):
+        assert np.array_equal(old, new)

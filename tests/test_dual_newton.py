@@ -1,0 +1,325 @@
+"""Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and charts."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import cases
+from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat.operators import Mixed, Rows, bind
+from bregmat.problems import build_problem
+from bregmat.result import ExitReason, Status
+from bregmat.solve import solve
+from bregmat.solvers.box_qp import Model, minimize_in_box, squared_norms
+from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.exact_qp import minimize_exactly
+from bregmat.solvers.twins import find_twins
+
+DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
+SENSES = ("<=", ">=", "==")
+
+
+def _pairs(rng, n, c):
+    i = rng.integers(0, n, c)
+    return i, (i + rng.integers(1, n, c)) % n
+
+
+def _target(rng, n, r):
+    """Rows Z and the factor ``Z L`` of a matrix that meets the constraints built from it."""
+    Z = rng.normal(size=(n, r)) / np.sqrt(r)
+    B = rng.normal(size=(r, r)) / np.sqrt(r) + 0.5 * np.eye(r)
+    return Z, Z @ B
+
+
+def _distances(G, i, j, sense, margin, weight=np.inf):
+    side = np.array([{"<=": 1, ">=": -1, "==": 0}[s] for s in sense])
+    sq = ((G[i] - G[j]) ** 2).sum(axis=1)
+    return Constraints.sq_distance(i, j, sq * (1 + margin * side), list(sense), weight=weight)
+
+
+def _problem(divergence, Z, constraints, prior=None, loss=None):
+    t0 = divergence.link(np.ones(Z.shape[1]) if prior is None else prior)
+    return build_problem(divergence, t0, bind(constraints, Z, n=len(Z)), constraints, loss, 1.0)
+
+
+def _run(problem, tol=1e-6, max_iter=60, **settings):
+    return solve(problem, DualNewton(**settings), tol=tol, max_iter=max_iter)
+
+
+def _assert_proven(problem, outcome, Z, constraints, tol=1e-6):
+    """Objective and dual bound from their definitions, in dense matrices."""
+    L, D, certificate = problem.losses, problem.divergence, outcome.certificate
+    M0, M, mu = np.diag(problem.prior), certificate.chart.matrix(), certificate.dual
+    p = constraints.values(Z @ certificate.chart.factor())
+    excess = np.where(L.sense == 0, np.abs(p - L.bound), L.sense * (p - L.bound))
+    assert (excess[L.hard] <= 2e-9 * problem.unit[L.hard]).all()
+    losses = 0.0
+    for k in np.flatnonzero((excess > 0) & ~L.hard):
+        family = {"itakura_saito": 0, "relative_entropy": 1, "quadratic": 2}[L.family[k]]
+        value = list(cases.LOSSES.values())[family](p[k], L.bound[k], L.scale[k])
+        losses += L.gamma[k] * value
+    objective = D(M, M0) + losses
+
+    assert (mu[L.sense > 0] >= 0).all()
+    assert (mu[L.sense < 0] <= 0).all()
+    A = sum(w * _matrix(problem, k) for k, w in enumerate(mu) if w)
+    t = np.linalg.eigvalsh(np.diag(problem.t0) - A)
+    assert D.in_domain(t)
+    conjugate = np.where(L.hard, mu * L.bound, 0.0)
+    for k in np.flatnonzero(~L.hard):
+        b, g, m = L.bound[k], L.gamma[k], mu[k]
+        conjugate[k] = {
+            "itakura_saito": lambda b=b, g=g, m=m: -g * np.log(1 - m * b / g),
+            "relative_entropy": lambda b=b, g=g, m=m: g * b * (np.exp(m / g) - 1),
+            "quadratic": lambda b=b, g=g, m=m, k=k: m * b + (m * L.scale[k]) ** 2 / (2 * g),
+        }[L.family[k]]()
+    bound = D.conjugate(problem.t0) - D.conjugate(t) - conjugate.sum()
+    scale = max(1.0, abs(objective))
+    assert objective - bound <= (tol + 1e-8) * scale
+    assert objective - bound >= -1e-8 * scale
+    assert objective == pytest.approx(certificate.objective, rel=1e-7, abs=1e-8)
+
+
+def _matrix(problem, k):
+    """A_k, from its values at the symmetric unit matrices."""
+    r = problem.r
+    one = problem.operator.restrict(np.array([k]))
+    A = np.empty((r, r))
+    for i in range(r):
+        for j in range(r):
+            E = np.zeros((r, r))
+            E[i, j] += 0.5
+            E[j, i] += 0.5
+            A[i, j] = one.values(E)[0]
+    return A
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_hard_rows(rng, divergence):
+    Z, G = _target(rng, 14, 7)
+    i, j = _pairs(rng, 14, 60)
+    C = _distances(G, i, j, rng.choice(SENSES[:2], 60), 0.05)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.n_iter <= 15
+    assert (outcome.certificate.dual == 0).sum() > 10, "inactive rows have no multiplier at all"
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_equalities_have_free_multipliers(rng, divergence):
+    Z, G = _target(rng, 12, 6)
+    i, j = _pairs(rng, 12, 15)
+    C = _distances(G, i, j, ["=="] * 15, 0.0) + Constraints.trace(float((G * G).sum()), weight=np.inf)
+    problem = _problem(divergence, Z, C, prior=rng.uniform(0.3, 2.0, 6) if divergence.name != "logdet" else None)
+    outcome = _run(problem)
+    assert outcome.status is Status.OPTIMAL
+    assert (outcome.certificate.dual > 0).any()
+    assert (outcome.certificate.dual < 0).any()
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("loss", [None, SquaredHinge()], ids=["own", "hinge"])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_hard_and_soft_rows_of_all_kinds_mix(rng, divergence, loss):
+    Z, G = _target(rng, 16, 6)
+    i, j = _pairs(rng, 16, 40)
+    near, far = _pairs(rng, 16, 12), _pairs(rng, 16, 12)
+    sq = [((G[a] - G[b]) ** 2).sum(axis=1) for a, b in (near, far)]
+    use = sq[0] < sq[1]
+    weight = np.where(rng.random(40) < 0.5, np.inf, 10.0 ** rng.uniform(-2, 3, 40))
+    C = _distances(G, i, j, rng.choice(SENSES, 40), 0.02, weight)
+    C = C + Constraints.comparison(near[0][use], near[1][use], far[0][use], far[1][use], 0.0, weight=np.inf)
+    C = C + Constraints.similarity([0, 3], [1, 4], [5.0, -5.0], ["<=", ">="], weight=[3.0, np.inf])
+    C = C + _distances(0.7 * G, *_pairs(rng, 16, 10), rng.choice(SENSES[:2], 10), 0.0, 2.0)
+    problem = _problem(divergence, Z, C, loss=loss)
+    assert {"hard", "quadratic"} <= set(problem.losses.family)
+    outcome = _run(problem)
+    assert outcome.status is Status.OPTIMAL
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("weight", [1e-2, 1.0, 1e4])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_soft_rows_of_any_weight(rng, divergence, weight):
+    Z, G = _target(rng, 20, 5)
+    i, j = _pairs(rng, 20, 60)
+    C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 60), rng.choice(SENSES[:2], 60), weight=weight)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem, max_iter=150)
+    assert outcome.status is Status.OPTIMAL
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_continuation_does_not_change_the_optimum(rng, divergence):
+    Z, G = _target(rng, 20, 5)
+    i, j = _pairs(rng, 20, 40)
+    C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
+    problem = _problem(divergence, Z, C)
+    staged, direct = (_run(problem, max_iter=300, continuation=flag) for flag in (True, False))
+    assert staged.status is direct.status is Status.OPTIMAL
+    assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
+
+
+def test_nearest_correlation_matrix():
+    # Higham (2002), section 4: the tridiagonal matrix of ones
+    A = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+    t, U = np.linalg.eigh(A)
+    C = Constraints.diagonal(np.ones(3), [0, 1, 2], weight=np.inf)
+    problem = build_problem(Frobenius(), t, bind(C, U), C, None, 1.0)
+    outcome = _run(problem, tol=1e-10)
+    W = U @ outcome.certificate.chart.matrix() @ U.T
+    assert outcome.status is Status.OPTIMAL
+    np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_nothing_to_do_at_the_prior(rng, divergence):
+    Z, _ = _target(rng, 8, 4)
+    i, j = _pairs(rng, 8, 10)
+    C = _distances(Z, i, j, rng.choice(SENSES[:2], 10), 0.5)
+    outcome = _run(_problem(divergence, Z, C))
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.n_iter <= 1
+    assert not outcome.certificate.dual.any()
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_warm_start(rng, divergence):
+    Z, G = _target(rng, 14, 7)
+    i, j = _pairs(rng, 14, 60)
+    C = _distances(G, i, j, rng.choice(SENSES[:2], 60), 0.05)
+    problem = _problem(divergence, Z, C)
+    cold = _run(problem)
+    before = cold.certificate.dual.copy()
+    warm = solve(problem, DualNewton(), tol=1e-6, start=cold.certificate)
+    assert warm.status is Status.OPTIMAL
+    assert warm.n_iter < cold.n_iter
+    np.testing.assert_array_equal(cold.certificate.dual, before)
+
+
+def _contradiction(kind, G):
+    sq = float(((G[0] - G[1]) ** 2).sum())
+    hard = {"weight": np.inf}
+    if kind == "pair":
+        return Constraints.sq_distance([0, 0], [1, 1], [sq, 1.05 * sq], ["<=", ">="], **hard)
+    if kind == "equalities":
+        return Constraints.sq_distance([0, 0], [1, 1], [sq, 1.05 * sq], ["==", "=="], **hard)
+    if kind == "triangle":
+        return Constraints.sq_distance([0, 1, 0], [1, 2, 2], [sq, sq, 4.4 * sq], ["<=", "<=", ">="], **hard)
+    if kind == "diagonal":
+        return Constraints.diagonal(np.ones(2), [0, 1], **hard) + Constraints.similarity([0], [1], 1.05, ">=", **hard)
+    return Constraints.comparison([0, 2, 4], [1, 3, 5], [2, 4, 0], [3, 5, 1], 0.1, **hard)
+
+
+@pytest.mark.parametrize("kind", ["pair", "equalities", "triangle", "diagonal", "cycle"])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_contradictions_are_proven(rng, divergence, kind):
+    Z, G = _target(rng, 20, 12)
+    i, j = _pairs(rng, 20, 40)
+    C = _distances(G, i, j, rng.choice(SENSES[:2], 40), 0.2) + _contradiction(kind, G)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem)
+    assert outcome.status is Status.INFEASIBLE
+    assert outcome.exit_reason is ExitReason.CERTIFICATE
+    assert outcome.n_iter <= 20
+    y, L = outcome.certificate.dual, problem.losses
+    assert (L.sense * y >= 0).all()
+    assert set(np.flatnonzero(y)) == set(outcome.conflict)
+    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.conflict))[0]
+    # every matrix that meets the rows has a trace of at least this
+    assert -(y @ L.bound) > 1e6 * problem.r * max(0.0, -low)
+
+
+def test_must_link_is_infeasible_for_logdet_only(rng):
+    Z, _ = _target(rng, 8, 4)
+    C = Constraints.sq_distance([0], [1], 0.0, "<=", weight=np.inf)
+    assert _run(_problem(LogDet(), Z, C)).status is Status.INFEASIBLE
+    assert _run(_problem(VonNeumann(), Z, C)).status is Status.OPTIMAL
+    assert _run(_problem(Frobenius(), Z, C)).status is Status.OPTIMAL
+
+
+def test_twins(rng):
+    Z, _ = _target(rng, 6, 4)
+    # pair (0, 1): an interval, a looser and an equal upper bound; pair (2, 3): two equalities; soft rows do not count
+    i, j = [0, 1, 0, 0, 1, 2, 2, 4, 4], [1, 0, 1, 1, 0, 3, 3, 5, 5]
+    bound = [2.0, 1.0, 3.0, 2.0, 0.5, 1.0, 1.0, 1.0, 2.0]
+    sense = ["<=", ">=", "<=", "<=", ">=", "==", "==", "<=", "<="]
+    C = Constraints.sq_distance(i, j, bound, sense, weight=[np.inf] * 7 + [1.0, 1.0])
+    twins = find_twins(_problem(VonNeumann(), Z, C))
+    assert twins.intervals.tolist() in ([[0, 1]], [[3, 1]])
+    assert set(twins.idle) == {2, 4, 3 if twins.intervals[0, 0] == 0 else 0}
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_intervals_use_one_end(rng, divergence):
+    Z, G = _target(rng, 12, 6)
+    i, j = _pairs(rng, 12, 40)
+    C = _distances(G, i, j, ["<="] * 40, 0.01) + _distances(G, i, j, [">="] * 40, 0.01)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem)
+    assert outcome.status is Status.OPTIMAL
+    assert not (outcome.certificate.dual[:40] * outcome.certificate.dual[40:]).any()
+    _assert_proven(problem, outcome, Z, C)
+
+
+def _model(rng, c, r, slope):
+    operator, Psi = Rows(rng.normal(size=(c, r))), rng.uniform(0.1, 1.0, (r, r))
+    Psi = Psi + Psi.T
+    diagonal = squared_norms(operator, Psi)
+    return Model(operator, Psi, slope * diagonal, diagonal * (1 + slope), np.float64, 1e-10)
+
+
+@pytest.mark.parametrize("c", [8, 40], ids=["few rows", "dependent rows"])
+@pytest.mark.parametrize("slope", [1.0, 1e-6])
+def test_box_quadratic(rng, c, slope):
+    model = _model(rng, c, 4, slope)
+    H = np.stack([model.product(e) for e in np.eye(c)])
+    q = rng.normal(size=c) * np.sqrt(np.diag(H))
+    lower = np.where(rng.random(c) < 0.7, 0.0, -np.inf)
+    upper = np.where(rng.random(c) < 0.5, rng.uniform(0.0, 1.0, c), np.inf)
+    lower[0] = upper[0] = 0.0
+    d = minimize_exactly(model, q, lower, upper, np.clip(np.zeros(c), lower, upper))
+    assert ((d >= lower) & (d <= upper)).all()
+    # conditions of Karush, Kuhn and Tucker, in units of the diagonal
+    g = (q + H @ d) / np.sqrt(np.diag(H))
+    assert np.abs(g[(d > lower) & (d < upper)]).max(initial=0.0) <= 1e-6
+    assert (g[(d == lower) & (lower < upper)] >= -1e-6).all()
+    assert (g[(d == upper) & (lower < upper)] <= 1e-6).all()
+
+
+def test_box_quadratic_by_conjugate_gradients(rng):
+    c = 12
+    model = _model(rng, c, 5, 0.1)
+    H = np.stack([model.product(e) for e in np.eye(c)])
+    q = rng.normal(size=c) * np.sqrt(np.diag(H))
+    lower, upper = np.zeros(c), np.full(c, 2.0)
+    none = np.zeros((0, 2), dtype=int)
+    d, Hd, reached = minimize_in_box(model, q, lower, upper, none, reduction=1e-9, rounds=30, cg_steps=60)
+    C = np.linalg.cholesky(H)
+    reference = scipy.optimize.lsq_linear(C.T, -np.linalg.solve(C, q), (lower, upper), tol=1e-14).x
+    assert reached
+    np.testing.assert_allclose(Hd, H @ d, atol=1e-9 * np.abs(H).max())
+    np.testing.assert_allclose(d, reference, atol=1e-6)
+
+
+def test_squared_norms_are_those_of_the_features(rng):
+    for make in (cases._rows, cases._pairs, cases._matrices, cases._mixed):
+        operator = make(rng)
+        S = rng.uniform(0.2, 1.0, (operator.r, operator.r))
+        S = (S + S.T) / 2
+        for weight in (None, S):
+            exact = (operator.features(weight) ** 2).sum(axis=1)
+            found = squared_norms(operator, None if weight is None else weight**2)
+            if isinstance(operator, Mixed):
+                assert (found >= exact * (1 - 1e-12)).all(), "a bound: rows are not orthogonal"
+            else:
+                np.testing.assert_allclose(found, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "value"), [("rounds", 0), ("cg_steps", 0), ("proximal", -1.0), ("proximal", np.nan)])
+def test_bad_settings(name, value):
+    with pytest.raises(ValueError, match=name):
+        DualNewton(**{name: value})
