@@ -34,7 +34,7 @@ coordinates
 charts
 operators
 constraints divergences losses sampling
-_html linalg _kernels
+columns _html linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 

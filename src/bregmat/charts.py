@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.divergences import Divergence, as_divergence
-from bregmat.linalg import add_diagonal, cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
+from bregmat.linalg import add_diagonal, cholesky, eigh, symmetrize, triangular_inverse
 
 
 class Spectral:
@@ -64,21 +64,6 @@ class Spectral:
     def diagonal(self) -> np.ndarray:
         """Diagonal of M."""
         return (self.F * self.F) @ self.x
-
-    def dual_value(self, R: np.ndarray, theta: float = 1.0) -> float:
-        """``D(M', M0) + <T0 - T', M'>`` at the mirror point ``T' = T0 + theta (T - R - T0)``; -inf outside the domain."""
-        D = self.divergence
-        if theta == 1.0:
-            B = add_diagonal(-R, self.t)
-        else:
-            P = (self.F.T * self.t0) @ self.F
-            B = theta * (np.diag(self.t) - R - P) + P
-        t = eigvalsh(B)
-        return D.constant(self.t0) - D.conjugate(t) if D.in_domain(t) else -np.inf
-
-    def domain_limit(self, R: np.ndarray) -> float:
-        """Largest theta that keeps ``T0 + theta (T - R - T0)`` in the domain; None of the spectral ones needs it."""
-        return np.inf
 
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""
@@ -138,21 +123,6 @@ class Factored:
     def value(self) -> float:
         """``tr M - logdet M - r``."""
         return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
-
-    def dual_value(self, R: np.ndarray, theta: float = 1.0) -> float:
-        """``logdet(I + theta A*(mu))`` where ``L' (I + A*(mu)) L = I + R``; -inf outside the domain."""
-        B = add_diagonal(theta * R, theta)
-        if theta != 1.0:
-            B += (1.0 - theta) * (self.F.T @ self.F)
-        C, ok = cholesky(B)
-        return 2.0 * float(np.log(np.diag(C)).sum()) - self.logdet if ok else -np.inf
-
-    def domain_limit(self, R: np.ndarray) -> float:
-        """Largest theta with ``I + theta A*(mu)`` positive semidefinite."""
-        inverse = np.linalg.inv(self.F)
-        A = inverse.T @ (R + np.eye(len(R))) @ inverse - np.eye(len(R))
-        low = float(eigvalsh(symmetrize(A))[0])
-        return np.inf if low >= 0 else -1.0 / low
 
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""

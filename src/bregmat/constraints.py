@@ -14,6 +14,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat.columns import (
+    SENSES,
+    LowRankMatrix,
+    float_column,
+    index_table,
+    must_differ,
+    positive_weights,
+    rows_text,
+    sense_codes,
+    symmetric_matrix,
+)
+
 RELATIONS = (
     "sq_distance",
     "similarity",
@@ -24,21 +36,8 @@ RELATIONS = (
     "linear",
 )
 SQ_DISTANCE, SIMILARITY, COMPARISON, SIMILARITY_COMPARISON, DIAGONAL, TRACE, LINEAR = range(len(RELATIONS))
-SENSES = {"<=": 1, ">=": -1, "==": 0}
 _SYMBOL = {code: symbol for symbol, code in SENSES.items()}
 _NONNEGATIVE = (SQ_DISTANCE, DIAGONAL, TRACE)
-
-
-@dataclass(frozen=True)
-class LowRankMatrix:
-    """``vectors @ diag(weights) @ vectors.T``: a symmetric matrix that is never multiplied out."""
-
-    vectors: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.vectors.shape[0], self.vectors.shape[0])
 
 
 @dataclass(frozen=True)
@@ -57,96 +56,6 @@ def among(relation: np.ndarray, codes: Sequence[int]) -> np.ndarray:
     table = np.zeros(len(RELATIONS), dtype=bool)
     table[list(codes)] = True
     return table[relation]
-
-
-def rows_text(rows: np.ndarray, most: int = 5) -> str:
-    """Name the first few of the given row numbers."""
-    head = ", ".join(str(int(r)) for r in rows[:most])
-    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
-
-
-def _names(name: str, values: Any) -> np.ndarray:
-    """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
-    array = np.atleast_1d(np.asarray(values))
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
-    if array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array):
-        array = array.astype(np.int64)
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~(array == np.rint(array)))
-        if len(bad):
-            raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
-        array = array.astype(np.int64)
-    if array.dtype.kind == "b":
-        raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
-    if array.dtype.kind in "iu":
-        bad = np.flatnonzero(array < 0)
-        if len(bad):
-            raise ValueError(
-                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad)}."
-            )
-        return array.astype(np.int64)
-    return array
-
-
-def _column(name: str, values: Any, c: int, dtype: type = float) -> np.ndarray:
-    """A float column of length c, broadcast from a scalar; finite-ness is the caller's question."""
-    try:
-        array: np.ndarray = np.asarray(values, dtype=dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {values!r}.") from error
-    if array.ndim > 1 or (array.ndim == 1 and len(array) not in (1, c)):
-        raise ValueError(f"{name} must be a scalar or have one entry per constraint ({c}); got shape {array.shape}.")
-    return np.broadcast_to(array, (c,)).copy()
-
-
-def _senses(sense: Any, c: int) -> np.ndarray:
-    """Codes +1, -1, 0 from "<=", ">=", "=="."""
-    given = [sense] if isinstance(sense, str) else list(sense)
-    if len(given) not in (1, c):
-        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
-    bad = [k for k, s in enumerate(given) if s not in SENSES]
-    if bad:
-        raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
-    return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
-
-
-def _weights(weight: Any, c: int) -> np.ndarray:
-    w = _column("weight", weight, c)
-    bad = np.flatnonzero(~(w > 0))
-    if len(bad):
-        raise ValueError(
-            f"weight must be positive (inf makes a row hard); got {w[bad[0]]} in {rows_text(bad)}. Leave out rows that should not count."
-        )
-    return w
-
-
-def _index(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Stack named columns into (c, 4) positions, with the table of names unless they are row numbers."""
-    arrays = {name: _names(name, values) for name, values in columns.items()}
-    lengths = {len(v) for v in arrays.values()}
-    c = max(lengths)
-    if lengths - {1, c}:
-        shown = ", ".join(f"{k}: {len(v)}" for k, v in arrays.items())
-        raise ValueError(f"{', '.join(arrays)} must have the same length; got {shown}.")
-    index = np.full((c, 4), -1, dtype=np.int64)
-    numeric = [v.dtype.kind == "i" for v in arrays.values()]
-    if all(numeric):
-        for k, v in enumerate(arrays.values()):
-            index[:, k] = v
-        return index, None
-    if any(numeric):
-        raise TypeError(f"{', '.join(arrays)} must all be numbers or all be names of the same kind.")
-    stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
-    ids, inverse = np.unique(stacked, return_inverse=True)
-    index[:, : len(arrays)] = inverse.reshape(len(arrays), c).T
-    return index, ids
-
-
-def _differ(index: np.ndarray, first: int, second: int, names: str) -> None:
-    bad = np.flatnonzero(index[:, first] == index[:, second])
-    if len(bad):
-        raise ValueError(f"{names} must be different samples; they are equal in {rows_text(bad)}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +116,9 @@ class Constraints:
         return cls(
             np.full(c, relation, dtype=np.int8),
             index,
-            _column("bound", bound, c),
-            _senses(sense, c),
-            _weights(weight, c),
+            float_column("bound", bound, c),
+            sense_codes(sense, c),
+            positive_weights(weight, c),
             ids,
             matrices,
         )
@@ -228,43 +137,43 @@ class Constraints:
         weight : float or array-like, shape (c,)
             Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
         """
-        index, ids = _index({"i": i, "j": j})
-        _differ(index, 0, 1, "i and j")
+        index, ids = index_table({"i": i, "j": j})
+        must_differ(index, 0, 1, "i and j")
         return cls._build(SQ_DISTANCE, index, ids, bound, sense, weight)
 
     @classmethod
     def similarity(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
         """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2). Parameters as in :meth:`sq_distance`; bounds may be negative."""
-        index, ids = _index({"i": i, "j": j})
+        index, ids = index_table({"i": i, "j": j})
         return cls._build(SIMILARITY, index, ids, bound, sense, weight)
 
     @classmethod
     def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:
         """``sq_dist(i, j) + margin <= sq_dist(k, l)``; margin in squared distance units (Kulis 2009, section 6.2.2)."""
-        index, ids = _index({"i": i, "j": j, "k": k, "l": l})
-        _differ(index, 0, 1, "i and j")
-        _differ(index, 2, 3, "k and l")
+        index, ids = index_table({"i": i, "j": j, "k": k, "l": l})
+        must_differ(index, 0, 1, "i and j")
+        must_differ(index, 2, 3, "k and l")
         bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
         if len(bad):
             raise ValueError(f"(i, j) and (k, l) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(COMPARISON, index, ids, -_column("margin", margin, len(index)), "<=", weight)
+        return cls._build(COMPARISON, index, ids, -float_column("margin", margin, len(index)), "<=", weight)
 
     @classmethod
     def similarity_comparison(
         cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
     ) -> Constraints:
         """``K_jk + margin <= K_lm``; margin in kernel units (Kulis 2009, section 6.2.2)."""
-        index, ids = _index({"j": j, "k": k, "l": l, "m": m})
+        index, ids = index_table({"j": j, "k": k, "l": l, "m": m})
         bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
         if len(bad):
             raise ValueError(f"(j, k) and (l, m) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(SIMILARITY_COMPARISON, index, ids, -_column("margin", margin, len(index)), "<=", weight)
+        return cls._build(SIMILARITY_COMPARISON, index, ids, -float_column("margin", margin, len(index)), "<=", weight)
 
     @classmethod
     def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:
         """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
         values = np.atleast_1d(np.asarray(values, dtype=float))
-        positions, ids = _index({"index": np.arange(len(values)) if index is None else index})
+        positions, ids = index_table({"index": np.arange(len(values)) if index is None else index})
         return cls._build(DIAGONAL, positions, ids, values, "==", weight)
 
     @classmethod
@@ -284,7 +193,7 @@ class Constraints:
         bound, sense, weight
             As in :meth:`sq_distance`; bounds may be negative.
         """
-        parsed = tuple(_matrix(m, row) for row, m in enumerate(matrices))
+        parsed = tuple(symmetric_matrix(m, row) for row, m in enumerate(matrices))
         sizes = {m.shape[0] for m in parsed}
         if len(sizes) > 1:
             raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
@@ -533,37 +442,3 @@ class Constraints:
 
 def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
     return rows.multiply(sign[:, None].astype(float)).tocsr() if sp.issparse(rows) else rows * sign[:, None]
-
-
-def _matrix(m: Any, row: int) -> Any:
-    """A symmetric matrix of a linear constraint in the form it was given."""
-    if sp.issparse(m):
-        C = sp.csr_array(m, dtype=float)
-        asymmetry = abs(C - C.T)
-        values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
-    elif isinstance(m, LowRankMatrix):
-        return m
-    elif (
-        isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m)
-    ):
-        V = np.asarray(m[0], dtype=float)
-        V = V[:, None] if V.ndim == 1 else V
-        w = np.asarray(m[1], dtype=float)
-        if V.shape[1] != len(w):
-            raise ValueError(f"matrices[{row}]: vectors {V.shape} need {V.shape[1]} weights; got {len(w)}.")
-        C, values, gap = LowRankMatrix(V, w), np.concatenate([V.ravel(), w]), 0.0
-    else:
-        C = np.array(m, dtype=float)
-        if C.ndim != 2 or C.shape[0] != C.shape[1]:
-            raise ValueError(f"matrices[{row}] must be square; got shape {C.shape}.")
-        values, gap = C, np.abs(C - C.T).max(initial=0.0)
-    if not np.isfinite(values).all():
-        raise ValueError(f"matrices[{row}] has NaN or infinite entries.")
-    if gap > 1e-10 * max(1e-300, np.abs(values).max(initial=0.0)):
-        raise ValueError(f"matrices[{row}] must be symmetric; the largest asymmetry is {gap:.3g}.")
-    return C
-
-
-def _is_square(m: Any) -> bool:
-    """Whether a pair is really a 2 x 2 matrix given as two rows."""
-    return np.ndim(m[0]) == 1 and len(m[0]) == 2 and len(m[1]) == 2 and not isinstance(m, tuple)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.constraints import Constraints, rows_text
+from bregmat.columns import rows_text
+from bregmat.constraints import Constraints
 from bregmat.sampling import PairGroups, draw_pairs, generator, sq_distances, sq_norms
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on

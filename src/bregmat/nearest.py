@@ -195,12 +195,11 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    if not (isinstance(tol, int | float) and tol > 0):
-        raise ValueError(f"tol must be a positive number; got {tol!r}.")
+    _check_positive("tol", tol)
     if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
         raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds must be None or positive; got {max_seconds!r}.")
+    if max_seconds is not None:
+        _check_positive("max_seconds", max_seconds)
     if warm_start is not None:
         if not isinstance(warm_start, Result):
             raise TypeError(f"warm_start must be an earlier Result; got {type(warm_start).__name__}.")
@@ -208,6 +207,13 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
             raise ValueError(
                 f"warm_start has {len(warm_start.dual)} rows but there are {constraints.n_constraints} constraints; new rows go to the end."
             )
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    if not value > 0:
+        raise ValueError(f"{name} must be positive; got {value!r}.")
 
 
 def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver, int]]:
@@ -225,12 +231,12 @@ def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver,
     if problem.losses.has_hard:
         return [(DualNewton(), limit)]
     if not problem.divergence.keeps_range:
-        return [(DualNewton(), min(limit, 60)), (MirrorNewton(), limit)]
+        return [(DualNewton(), min(limit, 60)), (InteriorPoint(), limit)]
     # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
     first: list[tuple[Solver, int]] = (
         [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
     )
-    return [*first, (DualNewton(), min(limit, 15)), (InteriorPoint(), limit)]
+    return [*first, (DualNewton(), min(limit, 25 if problem.c <= 3000 else 15)), (InteriorPoint(), limit)]
 
 
 def _run(

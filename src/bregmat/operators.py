@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat._kernels import pairs as kernels
-from bregmat.constraints import LINEAR, TRACE, Constraints, LowRankMatrix, among
+from bregmat.columns import LowRankMatrix
+from bregmat.constraints import LINEAR, TRACE, Constraints, among
 
 
 class Operator(Protocol):

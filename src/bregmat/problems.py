@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bregmat.columns import rows_text
 from bregmat.constraints import (
     COMPARISON,
     DIAGONAL,
@@ -21,7 +21,6 @@ from bregmat.constraints import (
     SQ_DISTANCE,
     Constraints,
     among,
-    rows_text,
 )
 from bregmat.divergences import Divergence
 from bregmat.losses import RowLosses, Squared, SquaredHinge
@@ -191,9 +190,3 @@ def _check_reachable(
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} can never hold, because the points are identical. "
             "Drop these pairs, or use loss=SquaredHinge()."
         )
-
-
-def history_rows(history: list[Any]) -> Iterator[tuple]:
-    """The records of a history as plain tuples."""
-    for record in history:
-        yield (record.iteration, record.seconds, record.objective, record.dual_bound, record.gap, record.violation)

@@ -176,7 +176,8 @@ class _Run:
         """Look for a proof of infeasibility when the multipliers have doubled, and once more at the end."""
         if self.proof is None and self.problem.losses.has_hard:
             size = float(np.abs(state.dual * self.problem.unit).max(initial=0.0))
-            if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
+            near = state.signal <= 1e-2 * max(1.0, abs(state.objective))  # no time for proofs: it is about to be solved
+            if last or (iteration >= 3 and size > 2.0 * self._largest_dual and not near):
                 self._largest_dual = size
                 self.proof = infeasibility(self.problem, state.dual)
         return self.proof is not None

@@ -158,7 +158,7 @@ def inspect(model: ModelFile) -> None:
     console.print(show.name_value_table(rows, str(model)))
     console.print()
     console.print(show.certificate_table(learner.result_))
-    strengths = np.sort((learner.components_**2).sum(axis=1))[::-1]
+    strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
     shown = ", ".join(number(value) for value in strengths[:8]) + (", ..." if len(strengths) > 8 else "")
     console.print(show.name_value_table([("eigenvalues", shown)]))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints import rows_text
+from bregmat.columns import rows_text
 
 CHUNK = 1_000_000  # numbers per block when many pairs are transformed
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints import LINEAR, TRACE, Constraints, rows_text
+from bregmat.columns import rows_text
+from bregmat.constraints import LINEAR, TRACE, Constraints
 
 
 def sample_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:

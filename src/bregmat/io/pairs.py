@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints import RELATIONS, SENSES, Constraints
+from bregmat.columns import SENSES
+from bregmat.constraints import RELATIONS, Constraints
 from bregmat.io.paths import atomic_write
 from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
 

@@ -25,7 +25,9 @@ from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
 from bregmat.solvers.row_system import RowSystem
 
-START_SHARES = 0.5 * 10.0 ** (-0.5 * np.arange(13))  # of the strength of the rows: starts, the largest good one is taken
+START_SHARES = 0.5 * 10.0 ** (
+    -0.5 * np.arange(13)
+)  # of the strength of the rows: starts, the largest good one is taken
 START_RATIO = 5.0  # a start is good whose gap is within this factor of the smallest
 
 

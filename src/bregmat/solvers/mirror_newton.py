@@ -111,7 +111,8 @@ class MirrorNewton:
                 p = framed.values_diagonal(chart.x)
                 trial = chart.value() + problem.losses.value(p)
                 if trial <= F + self.sufficient * alpha * slope + floor:
-                    return self._state(problem, chart, framed, p, state.tol, state.linear_steps + solution.steps)
+                    new = self._state(problem, chart, framed, p, state.tol, state.linear_steps + solution.steps)
+                    return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
             alpha *= 0.5
         return replace(state, stalled=True)
 

@@ -1,0 +1,148 @@
+"""Columns of constraints as users give them: samples, senses, weights and matrices, checked and brought to one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+SENSES = {"<=": 1, ">=": -1, "==": 0}
+
+
+@dataclass(frozen=True)
+class LowRankMatrix:
+    """``vectors @ diag(weights) @ vectors.T``: a symmetric matrix that is never multiplied out."""
+
+    vectors: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.vectors.shape[0], self.vectors.shape[0])
+
+
+def rows_text(rows: np.ndarray, most: int = 5) -> str:
+    """Name the first few of the given row numbers."""
+    head = ", ".join(str(int(r)) for r in rows[:most])
+    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
+
+
+def sample_names(name: str, values: Any) -> np.ndarray:
+    """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
+    if array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(array == np.rint(array)))
+        if len(bad):
+            raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "b":
+        raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
+    if array.dtype.kind in "iu":
+        bad = np.flatnonzero(array < 0)
+        if len(bad):
+            raise ValueError(
+                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad)}."
+            )
+        return array.astype(np.int64)
+    return array
+
+
+def float_column(name: str, values: Any, c: int, dtype: type = float) -> np.ndarray:
+    """A float column of length c, broadcast from a scalar; finite-ness is the caller's question."""
+    try:
+        array: np.ndarray = np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric; got {values!r}.") from error
+    if array.ndim > 1 or (array.ndim == 1 and len(array) not in (1, c)):
+        raise ValueError(f"{name} must be a scalar or have one entry per constraint ({c}); got shape {array.shape}.")
+    return np.broadcast_to(array, (c,)).copy()
+
+
+def sense_codes(sense: Any, c: int) -> np.ndarray:
+    """Codes +1, -1, 0 from "<=", ">=", "=="."""
+    given = [sense] if isinstance(sense, str) else list(sense)
+    if len(given) not in (1, c):
+        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
+    bad = [k for k, s in enumerate(given) if s not in SENSES]
+    if bad:
+        raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
+    return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
+
+
+def positive_weights(weight: Any, c: int) -> np.ndarray:
+    w = float_column("weight", weight, c)
+    bad = np.flatnonzero(~(w > 0))
+    if len(bad):
+        raise ValueError(
+            f"weight must be positive (inf makes a row hard); got {w[bad[0]]} in {rows_text(bad)}. Leave out rows that should not count."
+        )
+    return w
+
+
+def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Stack named columns into (c, 4) positions, with the table of names unless they are row numbers."""
+    arrays = {name: sample_names(name, values) for name, values in columns.items()}
+    lengths = {len(v) for v in arrays.values()}
+    c = max(lengths)
+    if lengths - {1, c}:
+        shown = ", ".join(f"{k}: {len(v)}" for k, v in arrays.items())
+        raise ValueError(f"{', '.join(arrays)} must have the same length; got {shown}.")
+    index = np.full((c, 4), -1, dtype=np.int64)
+    numeric = [v.dtype.kind == "i" for v in arrays.values()]
+    if all(numeric):
+        for k, v in enumerate(arrays.values()):
+            index[:, k] = v
+        return index, None
+    if any(numeric):
+        raise TypeError(f"{', '.join(arrays)} must all be numbers or all be names of the same kind.")
+    stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
+    ids, inverse = np.unique(stacked, return_inverse=True)
+    index[:, : len(arrays)] = inverse.reshape(len(arrays), c).T
+    return index, ids
+
+
+def must_differ(index: np.ndarray, first: int, second: int, names: str) -> None:
+    bad = np.flatnonzero(index[:, first] == index[:, second])
+    if len(bad):
+        raise ValueError(f"{names} must be different samples; they are equal in {rows_text(bad)}.")
+
+
+def symmetric_matrix(m: Any, row: int) -> Any:
+    """A symmetric matrix of a linear constraint in the form it was given."""
+    if sp.issparse(m):
+        C = sp.csr_array(m, dtype=float)
+        asymmetry = abs(C - C.T)
+        values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
+    elif isinstance(m, LowRankMatrix):
+        return m
+    elif (
+        isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m)
+    ):
+        V = np.asarray(m[0], dtype=float)
+        V = V[:, None] if V.ndim == 1 else V
+        w = np.asarray(m[1], dtype=float)
+        if V.shape[1] != len(w):
+            raise ValueError(f"matrices[{row}]: vectors {V.shape} need {V.shape[1]} weights; got {len(w)}.")
+        C, values, gap = LowRankMatrix(V, w), np.concatenate([V.ravel(), w]), 0.0
+    else:
+        C = np.array(m, dtype=float)
+        if C.ndim != 2 or C.shape[0] != C.shape[1]:
+            raise ValueError(f"matrices[{row}] must be square; got shape {C.shape}.")
+        values, gap = C, np.abs(C - C.T).max(initial=0.0)
+    if not np.isfinite(values).all():
+        raise ValueError(f"matrices[{row}] has NaN or infinite entries.")
+    if gap > 1e-10 * max(1e-300, np.abs(values).max(initial=0.0)):
+        raise ValueError(f"matrices[{row}] must be symmetric; the largest asymmetry is {gap:.3g}.")
+    return C
+
+
+def _is_square(m: Any) -> bool:
+    """Whether a pair is really a 2 x 2 matrix given as two rows."""
+    return np.ndim(m[0]) == 1 and len(m[0]) == 2 and len(m[1]) == 2 and not isinstance(m, tuple)

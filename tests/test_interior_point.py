@@ -1,0 +1,156 @@
+"""The interior-point solver on heavy slack weights: its certificate, computed again from scratch."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from bregmat.constraints import Constraints
+from bregmat.divergences import as_divergence
+from bregmat.losses import Squared, SquaredHinge
+from bregmat.operators import bind
+from bregmat.problems import build_problem
+from bregmat.result import Status
+from bregmat.solve import solve
+from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_inverse, barrier_link
+from bregmat.solvers.frames import CongruenceFrame, SpectralFrame
+from bregmat.solvers.interior_point import InteriorPoint
+
+NAMES = ("logdet", "vonneumann", "frobenius")
+
+
+def wine_pairs(scaled, n_pairs=60):
+    """Pairs of wines with an upper bound for one class and a lower bound for two, and their vectors of differences."""
+    rng = np.random.default_rng(5)
+    X, y = load_wine(return_X_y=True)
+    if scaled:
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+    i = rng.integers(0, len(X), n_pairs)
+    j = (i + rng.integers(1, len(X), n_pairs)) % len(X)
+    sq = ((X[i] - X[j]) ** 2).sum(axis=1)
+    low, high = np.percentile(sq, [5, 95])
+    same = y[i] == y[j]
+    sense = np.where(same, "<=", ">=")
+    return X, Constraints.sq_distance(i, j, np.where(same, low, high), list(sense)), X[i] - X[j], same
+
+
+def problem_of(divergence, X, constraints, slack_weight, loss=None):
+    """The problem in Mahalanobis form with the identity as prior."""
+    D = as_divergence(divergence)
+    return build_problem(D, D.link(np.ones(X.shape[1])), bind(constraints, X), constraints, loss, slack_weight)
+
+
+def spectral(f, A):
+    """f of the eigenvalues of a symmetric matrix, summed."""
+    return float(f(np.linalg.eigvalsh(A)).sum())
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("gamma", [0.1, 10.0, 1e4])
+def test_certificate_from_scratch_logdet(scaled, gamma):
+    X, C, V, same = wine_pairs(scaled)
+    outcome = solve(problem_of("logdet", X, C, gamma), InteriorPoint(), tol=1e-6)
+    assert outcome.status is Status.OPTIMAL
+    B = outcome.certificate.chart.factor()
+    p, b, mu = ((V @ B) ** 2).sum(axis=1), C.bound, outcome.certificate.dual
+    q = np.where(same, p > b, p < b)
+    loss = gamma * (p / b - np.log(p / b) - 1.0)[q].sum()
+    primal = float((B * B).sum()) - 2.0 * np.linalg.slogdet(B)[1] - X.shape[1] + loss
+    assert np.all(np.where(same, mu, -mu) >= 0)
+    dual = spectral(np.log, np.eye(X.shape[1]) + (V.T * mu) @ V) + gamma * np.log1p(-mu * b / gamma).sum()
+    assert dual <= primal * (1 + 1e-9)
+    assert primal - dual <= 2e-6 * max(1.0, primal)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("gamma", [0.1, 10.0, 1e4])
+def test_certificate_from_scratch_vonneumann(scaled, gamma):
+    X, C, V, same = wine_pairs(scaled)
+    outcome = solve(problem_of("vonneumann", X, C, gamma), InteriorPoint(), tol=1e-6)
+    assert outcome.status is Status.OPTIMAL
+    B = outcome.certificate.chart.factor()
+    x = np.linalg.svd(B, compute_uv=False) ** 2
+    p, b, mu = ((V @ B) ** 2).sum(axis=1), C.bound, outcome.certificate.dual
+    q = np.where(same, p > b, p < b)
+    loss = gamma * (p * np.log(p / b) - p + b)[q].sum()
+    primal = float((x * np.log(x) - x).sum()) + X.shape[1] + loss
+    assert np.all(np.where(same, mu, -mu) >= 0)
+    dual = X.shape[1] - spectral(np.exp, -(V.T * mu) @ V) - gamma * (b * np.expm1(mu / gamma)).sum()
+    assert dual <= primal * (1 + 1e-9)
+    assert primal - dual <= 2e-6 * max(1.0, primal)
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize("loss", [None, SquaredHinge(), Squared()])
+def test_losses(divergence, loss):
+    X, C, _, _ = wine_pairs(True)
+    outcome = solve(problem_of(divergence, X, C, 100.0, loss), InteriorPoint(), tol=1e-6)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.n_iter < 60
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_mixed_families(divergence):
+    X, C, _, _ = wine_pairs(True)
+    C = C + Constraints.comparison([0, 3, 70], [1, 5, 80], [100, 150, 20], [20, 60, 140], margin=2.0)
+    C = C + Constraints.sq_distance([2, 9], [11, 130], [4.0, 9.0], "==")
+    outcome = solve(problem_of(divergence, X, C, 50.0), InteriorPoint(), tol=1e-6)
+    assert outcome.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_hard_inequalities(divergence):
+    X, C, V, _ = wine_pairs(True, n_pairs=12)
+    outcome = solve(problem_of(divergence, X, C, np.inf), InteriorPoint(), tol=1e-6)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.certificate.violation <= 1e-9
+
+
+def test_hard_equalities_are_refused():
+    C = Constraints.sq_distance([0], [1], [1.0], "==")
+    problem = problem_of("logdet", np.eye(3), C, np.inf)
+    with pytest.raises(TypeError, match="1 are hard"):
+        InteriorPoint().check(problem)
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize("tau", [1e-8, 1e-2, 1e6])
+def test_barrier_inverse(divergence, tau):
+    D = as_divergence(divergence)
+    x = np.logspace(-8, 2, 21)
+    t = barrier_link(D, x, tau)
+    assert np.allclose(barrier_inverse(D, t, tau), x, rtol=1e-6)  # Frobenius: x - tau / x cancels
+    step = 1e-5 * x
+    slope = 2 * step / (barrier_link(D, x + step, tau) - barrier_link(D, x - step, tau))
+    assert np.allclose(np.diag(barrier_divided(D, x, tau)), slope, rtol=1e-3)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_relaxed_bounds(divergence):
+    X, C, _, _ = wine_pairs(True)
+    bounds = RelaxedBounds(problem_of(divergence, X, C, 10.0))
+    rng = np.random.default_rng(0)
+    xi, m = rng.uniform(0.1, 5.0, C.n_constraints), rng.uniform(-5.0, 5.0, C.n_constraints)
+    tau = 0.3
+    assert np.allclose(bounds.at(bounds.price(xi, tau), tau), xi)
+    chord = bounds.secant(xi, m, tau)
+    assert np.allclose(xi - bounds.at(m, tau), chord * (bounds.price(xi, tau) - m))
+
+
+def test_congruence_frame_is_an_exact_chord():
+    rng = np.random.default_rng(1)
+    L = rng.normal(size=(4, 4))
+    A = rng.normal(size=(4, 4))
+    t, V = np.linalg.eigh(-(A @ A.T) - np.eye(4))
+    frame = CongruenceFrame.at(as_divergence("logdet"), L, t, V, 0.0)
+    assert np.allclose((frame.F * frame.sigma) @ frame.F.T, L @ L.T)
+    assert np.allclose(frame.F @ frame.defect(0.0) @ frame.F.T, (V / -t) @ V.T - L @ L.T)
+
+
+def test_spectral_frame_is_an_exact_chord_when_psi_and_m_agree():
+    D = as_divergence("vonneumann")
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(4, 4))
+    t, V = np.linalg.eigh(A + A.T)
+    L = V * np.sqrt(barrier_inverse(D, t, 0.1))
+    frame = SpectralFrame.at(D, L, t, V, 0.1)
+    assert np.allclose(frame.defect(0.1), 0.0, atol=1e-9)
