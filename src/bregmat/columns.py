@@ -65,6 +65,15 @@ def float_column(name: str, values: Any, c: int, dtype: type = float) -> np.ndar
     return np.broadcast_to(array, (c,)).copy()
 
 
+def finite_column(name: str, values: Any, c: int) -> np.ndarray:
+    """A float column without NaN and infinities."""
+    column = float_column(name, values, c)
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        raise ValueError(f"{name} must be finite; got {column[bad[0]]} in {rows_text(bad)}.")
+    return column
+
+
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 from "<=", ">=", "=="."""
     given = [sense] if isinstance(sense, str) else list(sense)

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from bregmat.columns import (
     SENSES,
     LowRankMatrix,
+    finite_column,
     float_column,
     index_table,
     must_differ,
@@ -156,7 +157,7 @@ class Constraints:
         bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
         if len(bad):
             raise ValueError(f"(i, j) and (k, l) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(COMPARISON, index, ids, -float_column("margin", margin, len(index)), "<=", weight)
+        return cls._build(COMPARISON, index, ids, -finite_column("margin", margin, len(index)), "<=", weight)
 
     @classmethod
     def similarity_comparison(
@@ -167,7 +168,7 @@ class Constraints:
         bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
         if len(bad):
             raise ValueError(f"(j, k) and (l, m) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(SIMILARITY_COMPARISON, index, ids, -float_column("margin", margin, len(index)), "<=", weight)
+        return cls._build(SIMILARITY_COMPARISON, index, ids, -finite_column("margin", margin, len(index)), "<=", weight)
 
     @classmethod
     def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:

@@ -92,7 +92,6 @@ class SpectralFrame:
         B, inner, sigma = _geometric_mean(L, barrier_inverse(divergence, t, tau), V)
         F, root, Wt = np.linalg.svd(B)
         frame = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
-        frame.sigma = sigma
         frame.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
         return frame
 

@@ -25,9 +25,7 @@ from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
 from bregmat.solvers.row_system import RowSystem
 
-START_SHARES = 0.5 * 10.0 ** (
-    -0.5 * np.arange(13)
-)  # of the strength of the rows: starts, the largest good one is taken
+START_SHARES = 0.5 * 10.0 ** -np.arange(7.0)  # of the strength of the rows: starts, the largest good one is taken
 START_RATIO = 5.0  # a start is good whose gap is within this factor of the smallest
 
 
@@ -82,8 +80,17 @@ class InteriorPoint:
     linear_tol: float = 1e-8
 
     def check(self, problem: NearestMatrix) -> None:
-        """No hard equalities: they have no interior."""
+        """No hard equalities, which have no interior, and at least one inequality."""
         L = problem.losses
+        if not L.sense.any():
+            raise TypeError(
+                'interior_point needs an inequality; all rows are "==". Use solver="mirror_newton" or "auto".'
+            )
+        if L.has_hard and not problem.divergence.keeps_range:
+            raise TypeError(
+                f"interior_point needs a finite slack_weight on every row for {problem.divergence.name}, whose solution is singular; "
+                f'{int(L.hard.sum())} rows are hard. Use solver="dual_newton" or "auto".'
+            )
         rigid = int((L.hard & (L.sense == 0)).sum())
         if rigid:
             raise TypeError(
@@ -165,7 +172,7 @@ class InteriorPoint:
         d = direction(0.0 if frame.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
         ap, ad = lengths(d, tau)
         ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
-        goal = min(1.0, max((ahead / tau) ** 2, 1e-4)) * tau
+        goal = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         worst = float(np.abs(rho).max(initial=0.0))
         price = state.residual_price or tau / max(worst, 1e-300)
         goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
@@ -266,9 +273,11 @@ def _state(
         U, sigma, _ = np.linalg.svd(factor)
         chart = Spectral(D, t0, D.link(sigma**2), U)
         p = problem.operator.congruence(U).values_diagonal(sigma**2)
-    mu = m / problem.unit
+    # a hard row with slack is reported without its multiplier (of the size of tau): restoration moves rows that have one
+    idle = L.hard & (w * bounds.strength > np.abs(m))
+    mu = np.where(idle, 0.0, m) / problem.unit
     F = objective_value(problem, chart, p, soft_only=True)
     bound = D.constant(t0) - D.conjugate(t) - float(L.conjugate(mu).sum()) if D.in_domain(t) else -np.inf
-    unmet = np.where(L.hard, np.abs(m) * problem.violation(p), 0.0).sum()
+    unmet = np.where(L.hard, (np.abs(m) + bounds.strength) * problem.violation(p), 0.0).sum()
     signal = abs(F - bound) + float(unmet)
     return InteriorPointState(chart, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, linear_steps)
