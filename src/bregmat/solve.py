@@ -82,7 +82,8 @@ def solve(
         Called with each :class:`Record`.
     """
     solver.check(problem)
-    with calm_blas(problem.r, problem.c * problem.r):
+    # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
+    with calm_blas(problem.r, problem.c * problem.r), np.errstate(all="ignore"):
         return _iterate(problem, solver, tol, max_iter, max_seconds, start, callback)
 
 
@@ -127,6 +128,10 @@ def _iterate(
         if state is None:
             raise
         reason = ExitReason.INTERRUPTED
+    except np.linalg.LinAlgError:  # an eigenproblem that does not converge
+        if state is None:
+            raise
+        reason = ExitReason.NONFINITE
     return run.outcome(solver.name, reason, iteration, state)
 
 
