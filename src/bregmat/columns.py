@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 
@@ -125,8 +125,8 @@ def must_differ(index: np.ndarray, first: int, second: int, names: str) -> None:
 
 def symmetric_matrix(m: Any, row: int) -> Any:
     """A symmetric matrix of a linear constraint in the form it was given."""
-    if sp.issparse(m):
-        C = sp.csr_array(m, dtype=float)
+    if scipy.sparse.issparse(m):
+        C = scipy.sparse.csr_array(m, dtype=float)
         asymmetry = abs(C - C.T)
         values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
     elif isinstance(m, LowRankMatrix):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.columns import (
     SENSES,
@@ -368,7 +368,7 @@ class Constraints:
 
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values and, as their natural size, the sums of the absolute terms."""
-        G = G if sp.issparse(G) else np.asarray(G, dtype=float)
+        G = G if scipy.sparse.issparse(G) else np.asarray(G, dtype=float)
         if G.ndim != 2:
             raise ValueError(f"G must be 2-dimensional, one point per row; got shape {G.shape}.")
         if self.ids is not None:
@@ -380,11 +380,15 @@ class Constraints:
         for start in range(0, len(t.row), block):
             part = slice(start, start + block)
             v = G[t.a[part]] + _scaled_rows(G[t.b[part]], t.sign[part])
-            q = np.asarray(v.multiply(v).sum(axis=1)).ravel() if sp.issparse(v) else np.einsum("ij,ij->i", v, v)
+            q = (
+                np.asarray(v.multiply(v).sum(axis=1)).ravel()
+                if scipy.sparse.issparse(v)
+                else np.einsum("ij,ij->i", v, v)
+            )
             np.add.at(p, t.row[part], t.coef[part] * q)
             np.add.at(size, t.row[part], np.abs(t.coef[part]) * q)
         for row in np.flatnonzero(self.relation == TRACE):
-            p[row] = size[row] = float(G.multiply(G).sum() if sp.issparse(G) else np.vdot(G, G))
+            p[row] = size[row] = float(G.multiply(G).sum() if scipy.sparse.issparse(G) else np.vdot(G, G))
         for row in np.flatnonzero(self.relation == LINEAR):
             C = self.matrices[self.index[row, 0]]
             if isinstance(C, LowRankMatrix):
@@ -393,7 +397,8 @@ class Constraints:
             else:
                 p[row] = float(
                     np.vdot(
-                        np.asarray((G.T @ (C @ G)).todense() if sp.issparse(G) else G.T @ (C @ G)), np.eye(G.shape[1])
+                        np.asarray((G.T @ (C @ G)).todense() if scipy.sparse.issparse(G) else G.T @ (C @ G)),
+                        np.eye(G.shape[1]),
                     )
                 )
             size[row] = abs(p[row])
@@ -442,4 +447,4 @@ class Constraints:
 
 
 def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
-    return rows.multiply(sign[:, None].astype(float)).tocsr() if sp.issparse(rows) else rows * sign[:, None]
+    return rows.multiply(sign[:, None].astype(float)).tocsr() if scipy.sparse.issparse(rows) else rows * sign[:, None]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.charts import Chart
 from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
@@ -59,7 +59,7 @@ class Span:
     def basis(self) -> np.ndarray:
         """Orthonormal basis, shape (d, m)."""
         V = self.vectors.T @ self.coefficients
-        return np.asarray(V.todense() if sp.issparse(V) else V)
+        return np.asarray(V.todense() if scipy.sparse.issparse(V) else V)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class Coordinates:
         else:
             V = self.span.basis
             shift = np.asarray(Z @ V) @ (_root_minus_one(chart) @ V.T)
-            out = (Z.toarray() if sp.issparse(Z) else Z) + shift
-        return np.asarray(out.todense() if sp.issparse(out) else out)
+            out = (Z.toarray() if scipy.sparse.issparse(Z) else Z) + shift
+        return np.asarray(out.todense() if scipy.sparse.issparse(out) else out)
 
     def factor(self, chart: Chart) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
@@ -158,7 +158,7 @@ class Coordinates:
                 Z, span = reduced
                 here = replace(self, t0=self.t0[: Z.shape[1]], span=span)
                 return here, bind(constraints, Z, rows)
-        Z = np.asarray(Z.todense()) if sp.issparse(Z) else np.array(Z, dtype=float)
+        Z = np.asarray(Z.todense()) if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
         return self, bind(constraints, Z, rows)
@@ -218,7 +218,7 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
     else:
         vectors = Z
     gram = vectors @ vectors.T
-    gram = np.asarray(gram.todense() if sp.issparse(gram) else gram, dtype=float)
+    gram = np.asarray(gram.todense() if scipy.sparse.issparse(gram) else gram, dtype=float)
     values, Q = eigh(gram)
     keep = values > RANK_TOL * max(values[-1], 1e-300)
     values, Q = values[keep], Q[:, keep]
@@ -226,7 +226,7 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
     span = Span(vectors, coefficients)
     if pairs is not None:
         inner = Z @ vectors.T
-        inner = np.asarray(inner.todense() if sp.issparse(inner) else inner)
+        inner = np.asarray(inner.todense() if scipy.sparse.issparse(inner) else inner)
         return inner @ coefficients, span
     return Q * np.sqrt(values), span
 
@@ -258,8 +258,8 @@ def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.nd
 
 def check_points(name: str, X: Any) -> Any:
     """A 2-D float array, memmap or sparse matrix, finite where it is small enough to look at."""
-    if sp.issparse(X):
-        X = sp.csr_array(X, dtype=float)
+    if scipy.sparse.issparse(X):
+        X = scipy.sparse.csr_array(X, dtype=float)
         if not np.isfinite(X.data).all():
             raise ValueError(f"{name} has NaN or infinite entries.")
         return X

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.columns import rows_text
 from bregmat.constraints import Constraints
@@ -218,8 +218,8 @@ def _first_appearance(labels: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------- points and bounds
 def _points(X: Any) -> Any:
     """X as a float array or CSR array, finite."""
-    if sp.issparse(X):
-        points = sp.csr_array(X, dtype=float)
+    if scipy.sparse.issparse(X):
+        points = scipy.sparse.csr_array(X, dtype=float)
         owner = np.repeat(np.arange(points.shape[0]), np.diff(points.indptr))
         bad = np.unique(owner[~np.isfinite(points.data)])
     else:

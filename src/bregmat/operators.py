@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import pairs as kernels
 from bregmat.columns import LowRankMatrix
@@ -209,7 +209,7 @@ class Matrices:
 class Mixed:
     """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
 
-    def __init__(self, base: Operator, P: sp.csr_array) -> None:
+    def __init__(self, base: Operator, P: scipy.sparse.csr_array) -> None:
         self.base, self.P = base, P
         self.c, self.r = P.shape[0], base.r
 
@@ -358,7 +358,7 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
             which = np.unique(t.row)
         if which is not t.row:
             slot = np.searchsorted(which, t.row)
-            P = sp.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
+            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
             base = Mixed(base, P)
         parts.append((which, base))
     dense, names, vectors, weights, owners = [], [], [], [], []
@@ -378,7 +378,9 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
     if vectors:
         sizes = [len(w) for w in weights]
         slot = np.repeat(np.arange(len(owners)), sizes)
-        P = sp.csr_array((np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot)))
+        P = scipy.sparse.csr_array(
+            (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
+        )
         parts.append((np.array(owners), Mixed(Rows(np.concatenate(vectors)), P)))
     if len(parts) == 1:
         return parts[0][1]

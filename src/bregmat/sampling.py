@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 IDENTICAL = 1e-24  # squared distance relative to |x|^2 + |y|^2: equal to 12 digits
 MOST_CLASSES_PAIRED = 1000  # beyond, pairs of classes are not listed (k^2 / 2 of them)
@@ -45,7 +45,7 @@ def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 def sq_norms(rows: Any) -> np.ndarray:
     """Squared length of every row."""
-    if sp.issparse(rows):
+    if scipy.sparse.issparse(rows):
         return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", rows, rows)
 

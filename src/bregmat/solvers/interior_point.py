@@ -25,9 +25,6 @@ from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
 from bregmat.solvers.row_system import RowSystem
 
-START_SHARES = 0.5 * 10.0 ** -np.arange(7.0)  # of the strength of the rows: starts, the largest good one is taken
-START_RATIO = 5.0  # a start is good whose gap is within this factor of the smallest
-
 
 @dataclass(frozen=True, eq=False)
 class InteriorPointState:
@@ -107,16 +104,12 @@ class InteriorPoint:
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(problem)
-        starts = []
-        for share in START_SHARES:
-            m = _cold_weights(problem, bounds, s, share)
-            tau = 2.0 * share * float(np.exp(np.log(bounds.strength).mean()))
-            t, V = eigh(_mirror_point(problem, m / u))
-            factor = V * np.sqrt(barrier_inverse(D, t, tau))
-            slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
-            starts.append(_state(problem, bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, 0.0, 0))
-        enough = START_RATIO * min(state.signal for state in starts)
-        return next(state for state in starts if state.signal <= enough)
+        m = _cold_weights(problem, bounds, s)
+        tau = float(np.exp(np.log(bounds.strength).mean()))
+        t, V = eigh(_mirror_point(problem, m / u))
+        factor = V * np.sqrt(barrier_inverse(D, t, tau))
+        slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
+        return _state(problem, bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, 0.0, 0)
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
         """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
@@ -233,13 +226,13 @@ def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
 
 
-def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray, share: float) -> np.ndarray:
-    """A share of the strength on every row, the ">=" rows scaled so that ``M0^-1 + A*(mu)`` keeps half of its size."""
+def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
+    """Half the strength on every row, the ">=" rows scaled so that ``M0^-1 + A*(mu)`` keeps half of its size."""
     prior = np.maximum(np.abs(problem.prior), 1e-3 * max(float(np.abs(problem.prior).max()), 1e-300))
     B = np.diag(1.0 / prior)
     m = np.zeros(problem.c)
     for sense in (1.0, -1.0):
-        part = np.where(s == sense, share * sense * bounds.strength, 0.0)
+        part = np.where(s == sense, 0.5 * sense * bounds.strength, 0.0)
         if not part.any():
             continue
         C = np.linalg.inv(np.linalg.cholesky(B))
