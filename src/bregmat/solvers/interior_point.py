@@ -45,7 +45,7 @@ class InteriorPointState:
     V: np.ndarray
     tau: float
     residual_price: float  # how much barrier a unit of primal residual is worth
-    linear_steps: int = 0
+    effort: int = 0  # conjugate gradient steps of the last system that was solved by them
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class InteriorPoint:
         X = problem.operator.congruence(frame.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
-        system = RowSystem.build(X, chord + ratio, u, frame.S, self.linear_tol)
+        system = RowSystem.build(X, chord + ratio, u, frame.S, self.linear_tol, state.effort)
         steps = 0
 
         def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
@@ -183,7 +183,7 @@ class InteriorPoint:
         t, V = eigh(_mirror_point(problem, m / u))
         lam = s * m
         tau = float((w * lam)[~free].sum()) / n if (~free).any() else max(goal, 1e-3 * tau)
-        return _state(problem, bounds, factor, xi, w, m, t, V, tau, price, state.linear_steps + steps)
+        return _state(problem, bounds, factor, xi, w, m, t, V, tau, price, steps or state.effort)
 
     def _inside(
         self,
@@ -255,7 +255,7 @@ def _state(
     V: np.ndarray,
     tau: float,
     price: float,
-    linear_steps: int,
+    effort: int,
 ) -> InteriorPointState:
     D, L, t0 = problem.divergence, problem.losses, problem.t0
     chart: Chart
@@ -273,4 +273,4 @@ def _state(
     bound = D.constant(t0) - D.conjugate(t) - float(L.conjugate(mu).sum()) if D.in_domain(t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + bounds.strength) * problem.violation(p), 0.0).sum()
     signal = abs(F - bound) + float(unmet)
-    return InteriorPointState(chart, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, linear_steps)
+    return InteriorPointState(chart, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, effort)

@@ -12,6 +12,7 @@ from bregmat.operators import Operator, Pairs, Rows, smat, svec
 from bregmat.solvers.cg import FourthMoment
 
 DIRECT_FLOPS = 2e10  # below this the matrix is factorised
+MOST_FLOPS = 2e11  # below this it is, where conjugate gradients took longer the last time
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +29,17 @@ class RowSystem:
     inverse: Callable[[np.ndarray], tuple[np.ndarray, int]]
 
     @classmethod
-    def build(cls, op: Operator, d: np.ndarray, unit: np.ndarray, S: np.ndarray | None, tol: float) -> RowSystem:
-        """Factorise, or prepare conjugate gradients to the relative residual ``tol``."""
+    def build(
+        cls, op: Operator, d: np.ndarray, unit: np.ndarray, S: np.ndarray | None, tol: float, effort: int = 0
+    ) -> RowSystem:
+        """Factorise, or prepare conjugate gradients to the relative residual ``tol``; ``effort`` is how many steps of them
+        the last system took."""
         h = 1.0 / d
         weight = h / (unit * unit)
         m = op.r * (op.r + 1) // 2
         inverse = None
-        if min(op.c, m) ** 2 * max(op.c, m) <= DIRECT_FLOPS:
+        flops = float(min(op.c, m)) ** 2 * max(op.c, m)
+        if flops <= DIRECT_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2):
             inverse = _by_matrix(op, weight, S) if m <= op.c else _by_gram(op, weight, S)
         return cls(op, h, unit, S, inverse or _by_conjugate_gradients(op, weight, S, tol))
 
@@ -47,9 +52,15 @@ class RowSystem:
 
 
 def _by_matrix(op: Operator, h: np.ndarray, S: np.ndarray | None):
-    Phi = op.features(S)
-    Phi *= np.sqrt(h)[:, None]
-    C, ok = cholesky(add_diagonal(Phi.T @ Phi, 1.0))
+    m = op.r * (op.r + 1) // 2
+    H = np.zeros((m, m))
+    block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
+    for first in range(0, op.c, block):
+        rows = np.arange(first, min(first + block, op.c))
+        Phi = op.restrict(rows).features(S)
+        Phi *= np.sqrt(h[rows])[:, None]
+        H += Phi.T @ Phi
+    C, ok = cholesky(add_diagonal(H, 1.0))
     return (lambda B: (smat(cholesky_solve(C, svec(B)), op.r), 0)) if ok else None
 
 
