@@ -228,15 +228,22 @@ def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver,
         if solver not in SOLVERS:
             raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
         return [(SOLVERS[solver](), limit)]
-    if problem.losses.has_hard:
-        return [(DualNewton(), limit)]
-    if not problem.divergence.keeps_range:
-        return [(DualNewton(), min(limit, 60)), (InteriorPoint(), limit)]
+    if problem.losses.has_hard or not problem.divergence.keeps_range:
+        last = [(InteriorPoint(), limit)] if _takes(InteriorPoint(), problem) else []
+        return [(DualNewton(), min(limit, 100) if last else limit), *last]
     # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
     first: list[tuple[Solver, int]] = (
         [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
     )
     return [*first, (DualNewton(), min(limit, 25 if problem.c <= 3000 else 15)), (InteriorPoint(), limit)]
+
+
+def _takes(solver: Solver, problem: NearestMatrix) -> bool:
+    try:
+        solver.check(problem)
+    except TypeError:
+        return False
+    return True
 
 
 def _run(
