@@ -14,7 +14,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Squared:
-    """``gamma / 2 (p - b)^2`` on every row whatever its sense: regression on given distances. Units of the bound squared."""
+    """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
+
+    A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
+    weight is dimensionless; ``weight = b^2`` per row gives plain least squares.
+    """
 
     name: ClassVar[str] = "squared"
 

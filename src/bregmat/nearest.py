@@ -53,7 +53,8 @@ def nearest_kernel(
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
     loss : None, Squared() or SquaredHinge()
-        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22).
+        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22). ``Squared()`` is regression:
+        it makes every soft row an equality.
     slack_weight : float or array-like, shape (c,)
         The papers' gamma; positive, dimensionless; inf makes rows hard.
     solver : {"auto", "mirror_newton", "dual_newton", "interior_point"} or object
@@ -229,21 +230,26 @@ def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver,
             raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
         return [(SOLVERS[solver](), limit)]
     if problem.losses.has_hard or not problem.divergence.keeps_range:
-        last = [(InteriorPoint(), limit)] if _takes(InteriorPoint(), problem) else []
-        return [(DualNewton(), min(limit, 100) if last else limit), *last]
+        plan: list[tuple[Solver, int]] = [(DualNewton(), min(limit, 100)), (InteriorPoint(), limit)]
+        return _able(plan, problem, limit)
     # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
     first: list[tuple[Solver, int]] = (
         [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
     )
-    return [*first, (DualNewton(), min(limit, 25 if problem.c <= 3000 else 15)), (InteriorPoint(), limit)]
+    plan = [*first, (DualNewton(), min(limit, 25 if problem.c <= 3000 else 15)), (InteriorPoint(), limit)]
+    return _able(plan, problem, limit)
 
 
-def _takes(solver: Solver, problem: NearestMatrix) -> bool:
-    try:
-        solver.check(problem)
-    except TypeError:
-        return False
-    return True
+def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
+    """The solvers that take the problem; the last of them has all iterations that are left."""
+    able = []
+    for solver, share in plan:
+        try:
+            solver.check(problem)
+        except TypeError:
+            continue
+        able.append((solver, share))
+    return [*able[:-1], (able[-1][0], limit)]
 
 
 def _run(

@@ -159,7 +159,7 @@ def build_problem(
     elif isinstance(loss, SquaredHinge):
         family[:] = "quadratic"
     elif isinstance(loss, Squared):
-        family[:], scale, sense = "quadratic", np.ones_like(bound), np.where(hard, sense, 0).astype(np.int8)
+        family[:], sense = "quadratic", np.where(hard, sense, 0).astype(np.int8)
     else:
         raise TypeError(f"loss must be None (the divergence's own slack), Squared() or SquaredHinge(); got {loss!r}.")
     family[hard] = "hard"

@@ -57,9 +57,7 @@ def slack_kinds(problem, prior, matrices):
         is_psd = spectrum[0] >= -1e-9 * np.abs(spectrum).max()
         if weight == np.inf:
             kind = "hard"
-        elif problem["loss"] == "squared":
-            kind = "plain"
-        elif problem["loss"] == "squared_hinge" or not (bound > 0 and is_psd):
+        elif problem["loss"] is not None or not (bound > 0 and is_psd):
             kind = "scaled"
         else:
             kind = "plain" if problem["divergence"] == "frobenius" else "own"
@@ -97,7 +95,7 @@ def say(*words):
 
 def two_sided(problem, row, kind):
     """Whether the multiplier of the row may have either sign."""
-    return row["sense"] == "==" or (kind == "plain" and problem["loss"] == "squared")
+    return row["sense"] == "==" or (kind == "scaled" and problem["loss"] == "squared")
 
 
 def program_of(problem, prior, matrices, kinds, *, scaled):
