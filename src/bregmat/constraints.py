@@ -270,7 +270,8 @@ class Constraints:
         if sample_id is None:
             if self.ids is not None:
                 raise ValueError(
-                    f"constraints name samples such as {self.ids[0]!r}; give sample_id, the name of each data row."
+                    f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
+                    "constraints.locate(sample_id)[0], or give MetricLearner.fit a sample_id."
                 )
             self.check_range(n)
             return self, np.ones(self.n_constraints, bool)
@@ -427,9 +428,9 @@ class Constraints:
         relation, bound = int(self.relation[row]), self.bound[row]
         symbol = _SYMBOL[int(self.sense[row])]
         if relation == COMPARISON:
-            return f"sq_dist({name[0]}, {name[1]}) + {-bound:.6g} <= sq_dist({name[2]}, {name[3]})"
+            return _comparison("sq_dist({}, {})", name, -bound)
         if relation == SIMILARITY_COMPARISON:
-            return f"K({name[0]}, {name[1]}) + {-bound:.6g} <= K({name[2]}, {name[3]})"
+            return _comparison("K({}, {})", name, -bound)
         left = {
             SQ_DISTANCE: f"sq_dist({name[0]}, {name[1]})",
             SIMILARITY: f"K({name[0]}, {name[1]})",
@@ -444,6 +445,14 @@ class Constraints:
         parts = ", ".join(f"{n} {RELATIONS[k]}" for k, n in enumerate(counts) if n)
         hard = int(np.isinf(self.weight).sum())
         return f"Constraints({parts}{f'; {hard} hard' if hard else ''})"
+
+
+def _comparison(form: str, name: list, margin: float) -> str:
+    """A comparison in words, with the margin on the side where it is positive."""
+    left, right = form.format(*name[:2]), form.format(*name[2:])
+    if margin > 0:
+        return f"{left} + {margin:.6g} <= {right}"
+    return f"{left} <= {right}" + (f" + {-margin:.6g}" if margin else "")
 
 
 def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
