@@ -220,7 +220,7 @@ def test_constraints_that_do_not_fit_the_data(named):
     X, y, ids, c, given = named
     with pytest.raises(ValueError, match=r"name samples up to \d+ but X has 100 rows.*pass sample_id"):
         MetricLearner().fit(X[:100], constraints=c)
-    with pytest.raises(ValueError, match="give sample_id"):
+    with pytest.raises(ValueError, match="name samples such as .* sample_id"):
         MetricLearner().fit(X, constraints=given)
     with pytest.raises(ValueError, match="sample_id must name each of the 100 rows of X; got 178"):
         MetricLearner().fit(X[:100], constraints=given, sample_id=ids)

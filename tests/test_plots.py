@@ -47,7 +47,7 @@ def test_convergence_draws_the_records():
     upper, lower = display.ax_
     assert lower.get_yscale() == "log"
     assert lower.get_xlabel() == "iteration"
-    assert legend_texts(upper) == ["objective", "proven lower bound"]
+    assert legend_texts(upper) == ["objective, best so far", "proven lower bound, best so far"]
     assert texts(lower) == ["tolerance 0.001"]
 
 
@@ -93,6 +93,35 @@ def test_convergence_objective_that_falls_by_decades_is_logarithmic():
     assert upper.get_yscale() == "log"
     assert upper.get_ylim()[0] > 1
     upper.figure.canvas.draw()
+
+
+def test_convergence_shows_the_best_so_far_where_a_second_solver_starts_anew():
+    values = [(9.0, 1.0, 0.9), (5.0, 2.0, 0.6), (1e9, -7.0, 1.0), (4.0, 3.5, 0.1)]
+    display = ConvergenceDisplay.from_data([Record(k, k, o, b, g, 0.0) for k, (o, b, g) in enumerate(values)])
+    assert_allclose(display.lines_["objective"].get_ydata(), [9, 5, 5, 4])
+    assert_allclose(display.lines_["dual_bound"].get_ydata(), [1, 2, 2, 3.5])
+    assert_allclose(display.lines_["gap"].get_ydata(), [0.9, 0.6, 0.6, 0.1])
+    low, high = display.ax_[0].get_ylim()
+    assert 0 < low < 1
+    assert 9 < high < 12
+
+
+def test_convergence_of_a_dual_method_shows_its_bounds():
+    records = [Record(k, k, nan, 41.9 * (1 - 0.8**k), nan, nan) for k in range(20)]
+    display = ConvergenceDisplay.from_data([*records, Record(20, 20, 41.90001, 41.9, 1e-7, 0.0)])
+    assert len(display.lines_["dual_bound"].get_xdata()) == 21
+    low, high = display.ax_[0].get_ylim()
+    assert low < 38
+    assert high > 41.90001
+    display.figure_.canvas.draw()
+    assert display.ax_[0].yaxis.get_offset_text().get_text() == ""
+
+
+def test_convergence_leaves_out_objectives_of_points_outside_the_hard_rows():
+    objectives, bounds = [1.0, 12.0, 3.0, 10.0], [nan, nan, nan, 9.99]
+    records = [Record(k, k, o, b, nan, nan) for k, (o, b) in enumerate(zip(objectives, bounds, strict=True))]
+    display = ConvergenceDisplay.from_data(records)
+    assert_allclose(display.lines_["objective"].get_xydata(), [[1, 12], [3, 10]])
 
 
 def test_convergence_empty_history():

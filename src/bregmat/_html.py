@@ -107,16 +107,23 @@ def proof(result: Any) -> str:
     )
 
 
-def certificate_rows(result: Any) -> list[tuple[str, str]]:
-    """(name, value) of every number of the certificate, as text (not escaped)."""
+def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str | None = None) -> list[tuple[str, str]]:
+    """(name, value) of every number of the certificate, as text (not escaped).
+
+    `has_hard` says whether there are hard constraints, where that is known; `advice` stands in for the exit reason's.
+    """
     status = name_of(result.status)
+    violation = f"{number(result.max_violation, 3)} (largest, relative)" if result.max_violation != 0 else "none"
+    if has_hard is False:
+        violation = "no hard constraints"
     return [
         ("status", f"{status}: {STATUS_TEXT.get(status, '')}".rstrip(": ")),
-        ("exit reason", f"{name_of(result.exit_reason)}: {result.exit_reason.advice}"),
+        ("exit reason", f"{name_of(result.exit_reason)}: {advice or result.exit_reason.advice}"),
         ("objective", number(result.objective, 7)),
         ("dual bound", number(result.dual_bound, 7)),
         ("relative gap", number(result.gap, 3)),
-        ("violation of hard constraints", f"{number(result.max_violation, 3)} (largest, relative)"),
+        ("violation of hard constraints", violation),
+        ("solver", result.solver or "–"),
         ("iterations", number(int(result.n_iter))),
         ("time", seconds(float(result.seconds))),
     ]

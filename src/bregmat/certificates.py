@@ -36,8 +36,8 @@ class Certificate:
     violation: float
 
     def proves(self, tol: float) -> bool:
-        """Whether the matrix is optimal to the relative gap ``tol``; NaN proves nothing."""
-        return bool(self.gap <= tol)
+        """Whether the matrix is optimal to the relative gap ``tol``; NaN, and a gap below -tol by rounding, prove nothing."""
+        return bool(np.isfinite(self.gap) and abs(self.gap) <= tol)
 
     def joined(self, new: Certificate) -> Certificate:
         """The better matrix of two certificates of one problem with the higher of their dual bounds, which holds for both."""
@@ -73,19 +73,21 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
         if not low < 0:
             return -np.inf, mu
         theta = min(1.0, 0.999 / -low)
-        mu = theta * mu
-        T = add_diagonal(-theta * A, t0)
+        mu, A = theta * mu, theta * A
+        T = add_diagonal(-A, t0)
         t = eigvalsh(T)
         if not D.in_domain(t):
             return -np.inf, mu
     total = float(problem.losses.conjugate(mu).sum())
-    return problem.offset + D.constant(t0) - D.conjugate(t) - total, mu
+    return problem.offset + D.gain(t0, A, t) - total, mu
 
 
 def certify(problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray) -> Certificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be."""
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
+    if not np.isfinite(p).all():
+        return Certificate(chart, mu, p, np.inf, np.nan, bound, np.inf, np.inf)
     hard = problem.losses.hard
     violation = problem.violation(p)
     worst = float(violation[hard].max(initial=0.0))

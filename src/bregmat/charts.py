@@ -58,8 +58,7 @@ class Spectral:
 
     def value(self) -> float:
         """``D(M, M0)``."""
-        D = self.divergence
-        return D.phi(self.x) - float(self.diagonal() @ self.t0) + D.constant(self.t0)
+        return self.divergence.from_diagonal(self.x, self.F, self.t0)
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of M."""

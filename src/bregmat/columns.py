@@ -37,8 +37,10 @@ def sample_names(name: str, values: Any) -> np.ndarray:
         raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
     if array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array):
         array = array.astype(np.int64)
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2^63; got {array.max()}.")
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~(array == np.rint(array)))
+        bad = np.flatnonzero(~((array == np.rint(array)) & (np.abs(array) < 2.0**53)))
         if len(bad):
             raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
         array = array.astype(np.int64)
@@ -76,7 +78,10 @@ def finite_column(name: str, values: Any, c: int) -> np.ndarray:
 
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 from "<=", ">=", "=="."""
-    given = [sense] if isinstance(sense, str) else list(sense)
+    try:
+        given = [sense] if isinstance(sense, str) else list(sense)
+    except TypeError as error:
+        raise TypeError(f'sense must be "<=", ">=" or "==", one string or one per row; got {sense!r}.') from error
     if len(given) not in (1, c):
         raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
     bad = [k for k, s in enumerate(given) if s not in SENSES]
@@ -126,7 +131,7 @@ def must_differ(index: np.ndarray, first: int, second: int, names: str) -> None:
 def symmetric_matrix(m: Any, row: int) -> Any:
     """A symmetric matrix of a linear constraint in the form it was given."""
     if scipy.sparse.issparse(m):
-        C = scipy.sparse.csr_array(m, dtype=float)
+        C = scipy.sparse.csr_array(m, dtype=float, copy=True)
         asymmetry = abs(C - C.T)
         values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
     elif isinstance(m, LowRankMatrix):
@@ -134,9 +139,9 @@ def symmetric_matrix(m: Any, row: int) -> Any:
     elif (
         isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m)
     ):
-        V = np.asarray(m[0], dtype=float)
+        V = np.array(m[0], dtype=float)
         V = V[:, None] if V.ndim == 1 else V
-        w = np.asarray(m[1], dtype=float)
+        w = np.array(m[1], dtype=float)
         if V.shape[1] != len(w):
             raise ValueError(f"matrices[{row}]: vectors {V.shape} need {V.shape[1]} weights; got {len(w)}.")
         C, values, gap = LowRankMatrix(V, w), np.concatenate([V.ravel(), w]), 0.0

@@ -239,7 +239,7 @@ class Constraints:
 
     def select(self, mask: Any) -> Constraints:
         """The rows picked by a boolean mask, slice or integer index, in that order."""
-        rows = np.arange(self.n_constraints)[mask]
+        rows = np.atleast_1d(np.arange(self.n_constraints)[mask])
         if len(rows) == 0:
             raise ValueError("select: no constraint is left.")
         index = self.index[rows].copy()
@@ -287,12 +287,13 @@ class Constraints:
         wanted = self.index[sparse]
         used = wanted >= 0
         keys = wanted[used] if self.ids is None else self.ids[wanted[used]]
-        try:
-            place = np.searchsorted(ordered, keys)
-        except TypeError as error:
+        kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
+        ours, theirs = (kinds.get(a.dtype.kind, "names") for a in (np.asarray(keys), names))
+        if len(keys) and len(names) and ours != theirs:
             raise TypeError(
-                f"sample_id holds {names.dtype} but the constraints name samples such as {keys[0]!r}; use one kind."
-            ) from error
+                f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} such as {keys[0]!s}; use one kind."
+            )
+        place = np.searchsorted(ordered, keys)
         place = np.minimum(place, max(len(ordered) - 1, 0))
         found = ordered[place] == keys if len(ordered) else np.zeros(len(keys), bool)
         wanted[used] = np.where(found, order[place] if len(ordered) else 0, -2)
@@ -368,7 +369,7 @@ class Constraints:
         return self._evaluate(G)[0]
 
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values and, as their natural size, the sums of the absolute terms."""
+        """Values, and as their natural sizes the squared norms of the points (or the absolute value, where a matrix is given)."""
         G = G if scipy.sparse.issparse(G) else np.asarray(G, dtype=float)
         if G.ndim != 2:
             raise ValueError(f"G must be 2-dimensional, one point per row; got shape {G.shape}.")
@@ -377,38 +378,29 @@ class Constraints:
         self.check_range(G.shape[0])
         p, size = np.zeros(self.n_constraints), np.zeros(self.n_constraints)
         t = self.terms()
-        block = max(64, 2**22 // G.shape[1])  # 32 MB of differences at a time
+        lengths = _row_dot(G, G)
+        block = max(64, 2**22 // max(1, G.shape[1]))  # 32 MB of differences at a time
         for start in range(0, len(t.row), block):
             part = slice(start, start + block)
             v = G[t.a[part]] + _scaled_rows(G[t.b[part]], t.sign[part])
-            q = (
-                np.asarray(v.multiply(v).sum(axis=1)).ravel()
-                if scipy.sparse.issparse(v)
-                else np.einsum("ij,ij->i", v, v)
-            )
-            np.add.at(p, t.row[part], t.coef[part] * q)
-            np.add.at(size, t.row[part], np.abs(t.coef[part]) * q)
+            np.add.at(p, t.row[part], t.coef[part] * _row_dot(v, v))
+        np.add.at(size, t.row, np.abs(t.coef) * (lengths[t.a] + np.where(t.sign == 0, 0.0, lengths[t.b])))
         for row in np.flatnonzero(self.relation == TRACE):
-            p[row] = size[row] = float(G.multiply(G).sum() if scipy.sparse.issparse(G) else np.vdot(G, G))
+            p[row] = size[row] = float(lengths.sum())
         for row in np.flatnonzero(self.relation == LINEAR):
             C = self.matrices[self.index[row, 0]]
             if isinstance(C, LowRankMatrix):
                 q = np.asarray(G.T @ C.vectors)
                 p[row] = float((q * q).sum(axis=0) @ C.weights)
             else:
-                p[row] = float(
-                    np.vdot(
-                        np.asarray((G.T @ (C @ G)).todense() if scipy.sparse.issparse(G) else G.T @ (C @ G)),
-                        np.eye(G.shape[1]),
-                    )
-                )
+                p[row] = float(_row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
             size[row] = abs(p[row])
         return p, size
 
     def violation(self, G: Any) -> np.ndarray:
         """Relative violation of each row, 0 where it holds.
 
-        The unit is ``|bound|``; where the bound is 0, the sum of the absolute terms of the row.
+        The unit is ``|bound|``; where the bound is 0, the sum of the squared norms of the points of the row.
         """
         p, size = self._evaluate(G)
         excess = np.where(self.sense == 0, np.abs(p - self.bound), np.maximum(self.sense * (p - self.bound), 0.0))
@@ -424,8 +416,9 @@ class Constraints:
 
     def describe(self, row: int) -> str:
         """One row in words, for reports and messages."""
-        name = [self.ids[k] if self.ids is not None and k >= 0 else k for k in self.index[row]]
         relation, bound = int(self.relation[row]), self.bound[row]
+        named = self.ids is not None and relation not in (TRACE, LINEAR)
+        name = [self.ids[k] if named and self.ids is not None and k >= 0 else k for k in self.index[row]]
         symbol = _SYMBOL[int(self.sense[row])]
         if relation == COMPARISON:
             return _comparison("sq_dist({}, {})", name, -bound)
@@ -453,6 +446,13 @@ def _comparison(form: str, name: list, margin: float) -> str:
     if margin > 0:
         return f"{left} + {margin:.6g} <= {right}"
     return f"{left} <= {right}" + (f" + {-margin:.6g}" if margin else "")
+
+
+def _row_dot(A: Any, B: Any) -> np.ndarray:
+    """Inner products of the rows of two matrices, dense or both sparse."""
+    if scipy.sparse.issparse(A):
+        return np.asarray(A.multiply(B).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", A, B)
 
 
 def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:

@@ -21,6 +21,8 @@ from bregmat.divergences import Divergence
 from bregmat.linalg import eigh
 from bregmat.operators import Operator, bind
 
+MOST_DENSE = 3e7  # numbers in a dense basis of a span; above, it stays implicit
+SPAN_TOL = 1e-8  # squared relative length below which a direction of an implicit basis would be inaccurate
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -37,10 +39,11 @@ class Factor:
     G0: Any
 
     def __post_init__(self) -> None:
+        if isinstance(self.G0, list | tuple):
+            object.__setattr__(self, "G0", np.asarray(self.G0, dtype=float))
         if getattr(self.G0, "ndim", None) != 2:
-            raise ValueError(
-                f"Factor: G0 must be a 2-dimensional array, one row per point; got {type(self.G0).__name__}."
-            )
+            shape = getattr(self.G0, "shape", type(self.G0).__name__)
+            raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +153,7 @@ class Coordinates:
         everywhere = among(constraints.relation, (TRACE, LINEAR)).any()
         rows = None if everywhere else _touched(constraints.index, n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
+        _check_touched(touched, rows)
         Z = self._map(touched)
         invariant = bool(among(constraints.relation, (SQ_DISTANCE, COMPARISON)).all())
         if self.identity and in_span and rows is not None:
@@ -173,16 +177,24 @@ class Elimination:
     offset: float
 
 
-def eliminate(coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: Divergence) -> Elimination:
+def eliminate(
+    coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: Divergence
+) -> Elimination | None:
     """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
 
-    Without this their weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
+    None where that leaves nothing, changes nothing, or makes another row vanish that may contradict these. Without it their
+    weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
     from that of M by a constant.
     """
     values, V = eigh(operator.restrict(rows).adjoint(np.ones(len(rows))))
-    N = V[:, values <= RANK_TOL * max(values[-1], 1e-300)]
-    if N.shape[1] == 0:
-        raise ValueError("the hard rows with bound 0 leave only the zero matrix.")
+    N = V[:, values <= RANK_TOL * values[-1]] if values[-1] > 0 else V
+    before = operator.norms()
+    N_norms = operator.congruence(N).norms() if N.shape[1] else np.zeros(operator.c)
+    others = np.ones(operator.c, dtype=bool)
+    others[rows] = False
+    vanishing = others & (before > 0) & (N_norms <= 1e-24 * before)
+    if N.shape[1] in (0, len(V)) or vanishing.any():
+        return None
     t0, Q = eigh((N.T * coordinates.t0) @ N)
     N = N @ Q
     R = N if coordinates.R is None else coordinates.R @ N
@@ -196,6 +208,19 @@ def _touched(index: np.ndarray, n: int) -> np.ndarray:
     mark = np.zeros(n + 1, dtype=bool)
     mark[index] = True  # -1 marks the last entry, which is no row
     return np.flatnonzero(mark[:n])
+
+
+def _check_touched(touched: Any, rows: np.ndarray | None) -> None:
+    """Raise for NaN and infinities in the rows that are read now: memory-mapped data is not looked at before."""
+    if scipy.sparse.issparse(touched):
+        return
+    bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
+    if len(bad):
+        row = bad[0] if rows is None else rows[bad[0]]
+        raise ValueError(
+            f"the data has NaN or infinite entries in row {row}"
+            + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else ".")
+        )
 
 
 def _root_minus_one(chart: Chart) -> np.ndarray:
@@ -217,18 +242,29 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
         vectors = Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
     else:
         vectors = Z
-    gram = vectors @ vectors.T
+    length = np.sqrt(
+        np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel()
+        if scipy.sparse.issparse(vectors)
+        else np.einsum("ij,ij->i", vectors, vectors)
+    )
+    scale = 1.0 / np.where(length > 0, length, 1.0)
+    if (
+        vectors.shape[0] * d <= MOST_DENSE
+    ):  # an orthonormal basis of unit vectors: no direction is lost, however short the pair
+        dense = np.asarray(vectors.todense()) if scipy.sparse.issparse(vectors) else vectors
+        basis = np.linalg.qr((dense * scale[:, None]).T)[0]
+        return np.asarray(Z @ basis), Span.of_basis(basis)
+    unit = scipy.sparse.diags_array(scale) @ vectors if scipy.sparse.issparse(vectors) else vectors * scale[:, None]
+    gram = unit @ unit.T
     gram = np.asarray(gram.todense() if scipy.sparse.issparse(gram) else gram, dtype=float)
     values, Q = eigh(gram)
-    keep = values > RANK_TOL * max(values[-1], 1e-300)
-    values, Q = values[keep], Q[:, keep]
-    coefficients = Q / np.sqrt(values)
-    span = Span(vectors, coefficients)
-    if pairs is not None:
-        inner = Z @ vectors.T
-        inner = np.asarray(inner.todense() if scipy.sparse.issparse(inner) else inner)
-        return inner @ coefficients, span
-    return Q * np.sqrt(values), span
+    keep = values > SPAN_TOL * max(values[-1], 1e-300)
+    if not keep.all() and (values[~keep] > 1e-14 * values[-1]).any():
+        return None  # nearly dependent directions: the squares in the Gram matrix would lose them
+    coefficients = Q[:, keep] / np.sqrt(values[keep])
+    inner = Z @ unit.T
+    inner = np.asarray(inner.todense() if scipy.sparse.issparse(inner) else inner)
+    return inner @ coefficients, Span(unit, coefficients)
 
 
 def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.ndarray]:
@@ -237,7 +273,7 @@ def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.nd
         A = np.asarray(A, dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a numeric square matrix; got {type(A).__name__}.") from error
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
         raise ValueError(f"{name} must be a square matrix; got shape {A.shape}.")
     bad = np.flatnonzero(~np.isfinite(A).all(axis=1))
     if len(bad):

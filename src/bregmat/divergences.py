@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bregmat.linalg import eigh
+from bregmat.linalg import add_diagonal, eigh
 
 
 class Divergence(Protocol):
@@ -29,6 +29,8 @@ class Divergence(Protocol):
     def phi(self, x: np.ndarray) -> float: ...
     def conjugate(self, t: np.ndarray) -> float: ...
     def constant(self, t0: np.ndarray) -> float: ...
+    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float: ...
+    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float: ...
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float: ...
 
 
@@ -99,6 +101,14 @@ class LogDet:
         """``phi*(T0)``, the constant that makes the divergence 0 at the prior."""
         return self.conjugate(t0)
 
+    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
+        return self.phi(x) - float(((U * U) @ x) @ t0) + self.constant(t0)
+
+    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t."""
+        return self.constant(t0) - self.conjugate(t)
+
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Divergence of two PSD matrices of any rank; ``inf`` unless they have the same range space (Kulis 2009, Theorem 7).
 
@@ -163,6 +173,14 @@ class VonNeumann:
         """``phi*(T0)``."""
         return self.conjugate(t0)
 
+    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
+        return self.phi(x) - float(((U * U) @ x) @ t0) + self.constant(t0)
+
+    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t."""
+        return self.constant(t0) - self.conjugate(t)
+
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Divergence of two PSD matrices; ``inf`` unless the range of X lies in that of Y (Kulis 2009, Theorem 6).
 
@@ -223,6 +241,17 @@ class Frobenius:
     def constant(self, t0: np.ndarray) -> float:
         """``|T0|^2 / 2``: the prior may be indefinite here."""
         return 0.5 * float((t0 * t0).sum())
+
+    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """``|U diag(x) U' - T0|^2 / 2``, summed directly: the terms of the general formula cancel."""
+        return 0.5 * float((add_diagonal((U * x) @ U.T, -t0) ** 2).sum())
+
+    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """``<A, T0> - |A|^2 / 2 + |min(T, 0)|^2 / 2``, equal to ``(|T0|^2 - |max(T, 0)|^2) / 2`` but without cancellation."""
+        if float((A * A).sum()) > float((t0 * t0).sum()):  # then the plain form loses less
+            return self.constant(t0) - self.conjugate(t)
+        below = np.minimum(t, 0.0)
+        return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Half the squared Frobenius distance of two symmetric matrices."""

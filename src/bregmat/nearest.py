@@ -147,14 +147,19 @@ def _nearest(
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     linked = np.zeros(0, np.int64) if divergence.is_congruence_invariant else must_link_rows(constraints, slack_weight)
     coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
-    offset, whole = 0.0, None
-    if len(linked):
-        whole = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
-        reduced = eliminate(coordinates, operator, linked, divergence)
-        coordinates, operator, offset = reduced.coordinates, reduced.operator, reduced.offset
-    problem = build_problem(
-        divergence, coordinates.t0, operator, constraints, loss, slack_weight, met=linked, offset=offset
-    )
+    whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
+    reduced = eliminate(coordinates, operator, linked, divergence) if len(linked) else None
+    if reduced is not None:
+        problem = build_problem(
+            divergence,
+            reduced.coordinates.t0,
+            reduced.operator,
+            constraints,
+            loss,
+            slack_weight,
+            met=linked,
+            offset=reduced.offset,
+        )
     start = None
     if warm_start is not None:
         mu = np.zeros(problem.c)
@@ -162,11 +167,17 @@ def _nearest(
         start = replace(warm_start.certificate, dual=mu)
     limit = MAX_ITER if max_iter is None else max_iter
     outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
-    certificate = outcome.certificate
-    if whole is not None and outcome.conflict is None:
+    if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
+        reduced, problem = None, whole
+        outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
+    certificate, status = outcome.certificate, outcome.status
+    if reduced is not None:
+        coordinates = reduced.coordinates
         certificate = _with_links(whole, certificate, linked)
+        if status is Status.OPTIMAL and not certificate.proves(tol):
+            status = Status.FEASIBLE
     return Result(
-        status=outcome.status,
+        status=status,
         exit_reason=outcome.exit_reason,
         certificate=certificate,
         coordinates=coordinates,
@@ -185,10 +196,13 @@ def _with_links(whole: NearestMatrix, certificate: Certificate, linked: np.ndarr
     the dual bound about 1e-8 of itself."""
     mu = certificate.dual.copy()
     size = max(1.0, float(np.abs(whole.operator.adjoint(mu)).max()))
-    mu[linked] = 1e8 * size / whole.operator.restrict(linked).values_diagonal(None)
-    bound, mu = dual_bound(whole, mu)
+    lengths = whole.operator.restrict(linked).values_diagonal(None)
+    mu[linked] = np.where(lengths > 0, 1e8 * size / np.where(lengths > 0, lengths, 1.0), 0.0)
+    bound, shrunk = dual_bound(whole, mu)
     gap = (certificate.upper - bound) / max(1.0, abs(certificate.objective))
-    return replace(certificate, dual=mu, dual_bound=bound, gap=gap)
+    if gap <= certificate.gap + 1e-6:  # the bound of the reduced problem is proven; these weights nearly reach it
+        return replace(certificate, dual=shrunk)
+    return replace(certificate, dual=shrunk, dual_bound=bound, gap=gap)
 
 
 def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:

@@ -38,6 +38,7 @@ class Operator(Protocol):
     def astype(self, dtype: type) -> Operator: ...
     def features(self, S: np.ndarray | None) -> np.ndarray: ...
     def sizes(self, prior: np.ndarray) -> np.ndarray: ...
+    def norms(self) -> np.ndarray: ...
 
 
 @lru_cache(maxsize=16)
@@ -102,6 +103,10 @@ class Rows:
         """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
         return self.values_diagonal(prior)
 
+    def norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i, or upper bounds of them."""
+        return self.values_diagonal(None)
+
 
 class Pairs:
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
@@ -163,6 +168,10 @@ class Pairs:
         """``tr(|A_i| diag(prior))``."""
         return self.values_diagonal(prior)
 
+    def norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i."""
+        return self.values_diagonal(None)
+
 
 class Matrices:
     """A symmetric r x r matrix per row."""
@@ -173,11 +182,11 @@ class Matrices:
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """``tr(A_i X)``."""
-        return self.A.reshape(self.c, -1) @ X.ravel()
+        return self.A.reshape(self.c, self.r**2) @ X.ravel()
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``sum_i w_i A_i``."""
-        return (w @ self.A.reshape(self.c, -1)).reshape(self.r, self.r)
+        return (w @ self.A.reshape(self.c, self.r**2)).reshape(self.r, self.r)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         """``values(diag(x))``; None stands for the identity."""
@@ -204,6 +213,10 @@ class Matrices:
         """``tr(|A_i| diag(prior))``."""
         values, U = np.linalg.eigh(self.A)
         return np.einsum("ik,ijk,j->i", np.abs(values), U * U, prior)
+
+    def norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i."""
+        return np.linalg.norm(self.A, axis=(1, 2))
 
 
 class Mixed:
@@ -259,6 +272,10 @@ class Mixed:
                 out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
         return out
 
+    def norms(self) -> np.ndarray:
+        """Upper bounds of the Frobenius norms, by the triangle inequality over the terms."""
+        return abs(self.P) @ self.base.norms()
+
 
 def _vectors(base: Operator, terms: np.ndarray) -> np.ndarray:
     """Vectors of some terms of a rank-one operator."""
@@ -309,7 +326,7 @@ class Stack:
             keep = np.flatnonzero(place[mine] >= 0)
             if len(keep):
                 parts.append((place[mine[keep]], op.restrict(keep)))
-        return Stack(parts)
+        return Stack(parts or [(chosen, self.parts[0][1].restrict(chosen))])
 
     def astype(self, dtype: type) -> Stack:
         """The same in another precision."""
@@ -322,6 +339,19 @@ class Stack:
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``."""
         return self._gather([op.sizes(prior) for _, op in self.parts])
+
+    def norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i, or upper bounds of them."""
+        return self._gather([op.norms() for _, op in self.parts])
+
+
+def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    """Ends of the pairs; a pair of points that are equal up to rounding becomes a pair of one point, exactly 0."""
+    size = np.einsum("ij,ij->i", Z, Z)
+    distance = np.empty(len(a))
+    kernels.sq_norms_inplace(distance, Z, a, b, sign)
+    same = (sign == -1) & (distance <= 1e-26 * (size[a] + size[b]))
+    return np.where(same, a, b) if same.any() else b
 
 
 def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, n: int | None = None) -> Operator:
@@ -347,6 +377,7 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
             place[rows] = np.arange(len(rows), dtype=np.int32)
         a = t.a.astype(np.int32) if place is None else place[t.a]
         b = t.b.astype(np.int32) if place is None else place[t.b]
+        b = _snapped(Z, a, b, t.sign)
         base: Operator
         if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
             base = Pairs(Z, a, b, t.sign)

@@ -80,11 +80,11 @@ class NearestMatrix:
         return np.where(L.sense == 0, np.abs(p - L.bound), np.maximum(excess, 0.0)) / self.unit
 
 
-def _indefinite_rows(constraints: Constraints) -> np.ndarray:
-    """Rows whose matrix A_i is not positive semidefinite (or not known to be)."""
+def _indefinite_rows(constraints: Constraints, soft: np.ndarray) -> np.ndarray:
+    """Rows whose matrix A_i is not positive semidefinite (or not known to be); hard linear rows are not looked at."""
     mixed = among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON))
     similar = (constraints.relation == SIMILARITY) & (constraints.index[:, 0] != constraints.index[:, 1])
-    linear = constraints.relation == LINEAR
+    linear = (constraints.relation == LINEAR) & soft
     for row in np.flatnonzero(linear):
         linear[row] = not _is_psd(constraints.matrices[constraints.index[row, 0]])
     return mixed | similar | linear
@@ -93,7 +93,13 @@ def _indefinite_rows(constraints: Constraints) -> np.ndarray:
 def _is_psd(C: Any) -> bool:
     if hasattr(C, "weights"):
         return bool((C.weights >= 0).all())
-    dense = np.asarray(C.todense()) if hasattr(C, "todense") else C
+    if hasattr(C, "todense"):  # only rows with entries matter
+        used = np.flatnonzero(np.diff(C.indptr))
+        dense = np.asarray(C[used][:, used].todense())
+    else:
+        dense = C
+    if dense.size == 0:
+        return True
     low = np.linalg.eigvalsh(dense)
     return bool(low[0] >= -1e-12 * max(abs(low[-1]), 1e-300))
 
@@ -152,7 +158,7 @@ def build_problem(
     family = np.full(len(bound), own, dtype="U16")
     scale = unit.copy()
     if loss is None:
-        awkward = (bound <= 0) | _indefinite_rows(constraints)
+        awkward = (bound <= 0) | _indefinite_rows(constraints, ~hard)
         family[awkward] = "quadratic"
         if own == "quadratic":
             scale[~awkward] = 1.0
@@ -181,6 +187,12 @@ def _check_reachable(
 ) -> None:
     """Rows whose value is 0 for every matrix but must be positive."""
     size = np.abs(operator.values_diagonal(None))
+    bad = np.flatnonzero(~(size < 1e150))
+    if len(bad):
+        raise ValueError(
+            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the prior, too large "
+            "to compute with. Scale the data and the bounds."
+        )
     psd = ~among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
     stuck = psd & (size <= 0) & (bound > 0) & (sense <= 0)
     costly = stuck & (family != "quadratic")

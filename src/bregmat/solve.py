@@ -179,7 +179,8 @@ class _Run:
 
     def contradiction(self, iteration: int, state: State, last: bool) -> bool:
         """Look for a proof of infeasibility when the multipliers have doubled, and once more at the end."""
-        if self.proof is None and self.problem.losses.has_hard:
+        met = self.best is not None and np.isfinite(self.best.upper)  # then nothing contradicts anything
+        if self.proof is None and self.problem.losses.has_hard and not met:
             size = float(np.abs(state.dual * self.problem.unit).max(initial=0.0))
             near = state.signal <= 1e-2 * max(1.0, abs(state.objective))  # no time for proofs: it is about to be solved
             if last or (iteration >= 3 and size > 2.0 * self._largest_dual and not near):

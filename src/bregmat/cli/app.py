@@ -32,6 +32,25 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+CONSTRAINTS_FILE = """
+The constraints file has one statement per row and the columns relation,i,j,k,l,bound,sense,weight.
+
+sq_distance: samples i and j, the bound of their squared distance, sense <= (similar), >= (dissimilar) or ==.
+
+comparison: samples i, j, k, l; sq_dist(i, j) - sq_dist(k, l) <= bound, so a margin m is written as the bound -m
+(empty: 0); the sense may be left empty.
+
+similarity: i and j, their inner product. similarity_comparison: i, j, k, l; K(i, j) - K(k, l) <= bound.
+
+diagonal: i, the squared length of the point. trace: no sample.
+
+weight is optional: what violating this row costs beside the others (default 1; inf: it must hold). Samples are values
+of the id column of POINTS, or row numbers from 0 where there is none.
+
+Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by 1 at least).
+"""
+
+
 @app.callback()
 def options(
     version: Annotated[
@@ -41,12 +60,12 @@ def options(
     """Options of every command."""
 
 
-@app.command()
+@app.command(epilog=CONSTRAINTS_FILE)
 def learn(
     points: PointsFile,
     constraints: Annotated[
         Path | None,
-        typer.Option(help="Constraints: .csv or .parquet with columns relation,i,j,k,l,bound,sense,weight."),
+        typer.Option(help="Constraints: .csv or .parquet, see below."),
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
@@ -114,8 +133,10 @@ def learn(
     if choose and labels is None:
         raise fail("--slack-weight auto needs --labels COLUMN to judge by")
     if slack_weight is not None and not choose:
-        with bad_input():
+        try:
             parameters["slack_weight"] = float(slack_weight)
+        except ValueError as error:
+            raise fail(f"--slack-weight must be a number, inf or auto; got {slack_weight!r}") from error
     settings = Settings(
         parameters, choose_slack_weight=choose, n_neighbors=neighbors, n_folds=folds, quiet=quiet, seed=seed
     )

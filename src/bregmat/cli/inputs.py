@@ -6,18 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.cli.words import for_labels
 from bregmat.constraints import Constraints
-from bregmat.io import Points, parse_sample_ids, read_constraints, read_points
+from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points
 from bregmat.labels import label_codes
 
-__all__ = ["Task", "find_labels", "find_sample_ids", "read_task"]
+__all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "read_task"]
 
 _ID_NAMES = ("id", "sample_id")
 
 
 @dataclass
 class Task:
-    """Everything that `learn` works on. `given` names rows of X by number; in a part of X, values of `row_numbers`."""
+    """Everything that `learn` works on. `given` names rows of X by number; in a part of X, values of `row_numbers`.
+
+    `class_names` names the classes 0, 1, ... of `labels`; `places` says where each row of `given` stands in its file.
+    """
 
     name: str
     X: np.ndarray
@@ -28,6 +32,9 @@ class Task:
     row_numbers: np.ndarray | None = None
     warnings: list[str] = field(default_factory=list)
     title: str = ""
+    class_names: tuple[Any, ...] = ()
+    places: tuple[str, ...] = ()
+    label_column: str = "y"
 
     def __post_init__(self) -> None:
         self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"
@@ -38,6 +45,17 @@ class Task:
         if self.labels is None:
             raise ValueError(f"{self.name} has no labels")
         return self.labels
+
+    @property
+    def named_labels(self) -> np.ndarray | None:
+        """The labels as their names, None where a row has none."""
+        if self.labels is None:
+            return None
+        names = self.class_names or range(self.n_classes)
+        named = np.full(len(self.labels), None, dtype=object)
+        for code, name in enumerate(names):
+            named[self.labels == code] = name
+        return named
 
     @property
     def n_classes(self) -> int:
@@ -63,16 +81,31 @@ def read_task(
     if labels is not None:
         values = np.load(labels, allow_pickle=False) if is_label_file else points.columns[labels]
         task.labels = find_labels(values, len(points.X), labels, unlabeled)
+        task.class_names, task.label_column = class_names(values, task.labels), labels
+    unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not _is_id(name)]
+    if unused:
+        task.warnings.append(f"not used: {_some(unused)} (not numeric)")
     if constraints is not None:
-        _locate(task, read_constraints(constraints, id_type=_kind(task.sample_id)), constraints, id_name)
+        if task.sample_id is not None:
+            _require_unique(path, id_name, task.sample_id, points.lines)
+        _locate(task, constraints, id_name)
     return task
+
+
+def _require_unique(path: Path, id_name: str | None, sample_id: np.ndarray, lines: list[int] | None) -> None:
+    """Raise for a sample id that names two rows."""
+    first: dict[Any, int] = {}
+    for row, name in enumerate(sample_id.tolist()):
+        if (other := first.setdefault(name, row)) != row:
+            where = f"lines {lines[other]} and {lines[row]}" if lines is not None else f"rows {other} and {row}"
+            raise ValueError(f"{path}, {where}: {id_name} {name!r} occurs twice")
 
 
 def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, np.ndarray | None]:
     """The column that names the rows: the one asked for, or one called "id" or "sample_id"; None: row numbers."""
     name = id_column
     if name is None:
-        name = next((column for column in points.columns if column.lower() in _ID_NAMES), None)
+        name = next((column for column in points.columns if _is_id(column)), None)
     return name, None if name is None else parse_sample_ids(points.columns[name])
 
 
@@ -93,25 +126,59 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     else:
         y = values.astype(float)
         if unlabeled is not None:
-            y[y == float(unlabeled)] = np.nan
-    codes = label_codes(y, unlabeled=None)
+            try:
+                y[y == float(unlabeled)] = np.nan
+            except ValueError as error:
+                raise ValueError(f"--unlabeled {unlabeled!r} is no number, but the labels {name!r} are") from error
+    try:
+        codes = label_codes(y, unlabeled=None)
+    except ValueError as error:
+        raise ValueError(for_labels(str(error), name)) from error
     if (codes < 0).all():
         raise ValueError(f"labels {name!r}: no row has a label")
     return codes
+
+
+def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
+    """What the classes 0, 1, ... are called in the file: whole numbers if all are, else words."""
+    values = np.asarray(values)
+    first = [int(np.argmax(codes == code)) for code in range(int(codes.max(initial=-1)) + 1)]
+    names = [str(values[row]) for row in first]
+    try:
+        return tuple(int(float(name)) for name in names)
+    except (ValueError, OverflowError):
+        return tuple(names)
+
+
+def _is_id(name: str) -> bool:
+    return name.lower() in _ID_NAMES
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _kind(sample_id: np.ndarray | None) -> type:
     return int if sample_id is None or sample_id.dtype.kind == "i" else str
 
 
-def _locate(task: Task, rows: Constraints, path: Path, id_name: str | None) -> None:
+def _locate(task: Task, path: Path, id_name: str | None) -> None:
+    rows, places, samples = read_placed_constraints(path, id_type=_kind(task.sample_id))
     located, kept = rows.locate(task.sample_id, len(task.X))
-    if located is None:
-        raise ValueError(f"{path}: no constraint names two points of {task.name} (column {id_name!r} names the points)")
-    n_dropped = int((~kept).sum())
-    if n_dropped:
+    dropped = np.flatnonzero(~kept).tolist()
+    if dropped:
+        known = set() if task.sample_id is None else {str(name) for name in task.sample_id.tolist()}
+        strangers: dict[str, str] = {}
+        for row in dropped:
+            for name in samples[row]:
+                if name not in known:
+                    strangers.setdefault(name, f"{name!r} ({places[row]})")
+        named = f"{_some(list(strangers.values()), 3)}; column {id_name!r} names the points"
+        if located is None:
+            raise ValueError(f"{path}: no constraint has all its points in {task.name}; not there: {named}")
         task.warnings.append(
-            f"{n_dropped:,} of {rows.n_constraints:,} constraints of {path.name} name points that are not in "
-            f"{task.name} (column {id_name!r}); they were left out"
+            f"{len(dropped):,} of {rows.n_constraints:,} constraints of {path.name} were left out, because they name "
+            f"points that are not in {task.name}: {named}"
         )
     task.given = located
+    task.places = tuple(f"{path.name}, {places[row]}" for row in np.flatnonzero(kept).tolist())

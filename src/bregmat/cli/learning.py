@@ -3,17 +3,18 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bregmat._html import name_of
+from bregmat._html import name_of, number
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
-from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy
+from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy, pairs_in_order
 from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note
+from bregmat.cli.words import for_command, for_labels
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
@@ -28,7 +29,10 @@ SLACK_WEIGHTS = (0.1, 1.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for on the command line."""
+    """What was asked for on the command line.
+
+    `measuring` changes parameters of the runs that only measure: searches and folds, not the model itself.
+    """
 
     parameters: dict[str, Any]
     choose_slack_weight: bool = False
@@ -37,6 +41,8 @@ class Settings:
     n_repeats: int = 1
     quiet: bool = False
     seed: int = 0
+    slack_weights: tuple[float, ...] = field(default_factory=lambda: SLACK_WEIGHTS)
+    measuring: dict[str, Any] = field(default_factory=dict)
 
 
 def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path | None) -> int:
@@ -48,7 +54,7 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
                 say(f"choosing the slack weight for {task.name}")
                 settings = _with_slack_weight(task, settings)
     start = time.monotonic()
-    learner = fit(task, rows, settings)
+    learner = fit(task, rows, settings, report)
     elapsed = time.monotonic() - start
     result = learner.result_
     code = exit_code(result)
@@ -57,7 +63,8 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
         with bad_input():
             save(out, learner, info=info)
     after = learner.transform(task.X)
-    summary = [constraints_met(rows, task.X, after)]
+    has_hard = _has_hard(learner, rows)
+    summary = [constraints_met(rows, task.X, after, all_soft=not has_hard), *pairs_in_order(rows, task.X, after)]
     if code == ExitCode.INTERRUPTED:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1:
@@ -72,12 +79,13 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
     console = show.stdout()
     console.print(task.title, style="bold", markup=False, soft_wrap=True)
     console.print(show.summary_table(summary))
-    console.print(show.certificate_table(result))
+    weight = [("slack weight", _weight_text(learner, settings))]
+    console.print(show.certificate_table(result, has_hard=has_hard, more=weight))
     if out is not None:
         console.print(f"model   {out}", soft_wrap=True, markup=False)
     if report is not None:
         with bad_input():
-            write(report, task, rows, learner, settings, summary)
+            write(report, task, rows, learner, settings, summary, result=result, has_hard=has_hard)
         console.print(f"report  {report}", soft_wrap=True, markup=False)
     return code
 
@@ -85,10 +93,10 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
 def _with_slack_weight(task: Task, settings: Settings) -> Settings:
     """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task."""
     weight = best_slack_weight(
-        MetricLearner(**settings.parameters),
+        MetricLearner(**{**settings.parameters, **settings.measuring}),
         task.X,
         task.y,
-        weights=SLACK_WEIGHTS,
+        weights=settings.slack_weights,
         given=task.given,
         row_numbers=task.row_numbers,
         n_neighbors=settings.n_neighbors,
@@ -97,12 +105,24 @@ def _with_slack_weight(task: Task, settings: Settings) -> Settings:
     return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
 
 
+def _weight_text(learner: Any, settings: Settings) -> str:
+    """The slack weight in use, and how it came about."""
+    weight = number(float(learner.slack_weight))
+    if not settings.choose_slack_weight:
+        return weight
+    among = ", ".join(number(float(w)) for w in sorted(settings.slack_weights))
+    return f"{weight}, chosen among {among} by cross-validated {settings.n_neighbors}-NN"
+
+
 def _rows(task: Task, settings: Settings) -> Constraints:
     """All constraints in row numbers of X: drawn from the labels, then those given."""
     wanted = settings.parameters.get("n_constraints")
     drawn = None
     if task.labels is not None and wanted != 0:
-        drawn = constraints_from_labels(task.X, task.labels, wanted, random_state=settings.seed)
+        try:
+            drawn = constraints_from_labels(task.X, task.labels, wanted, random_state=settings.seed)
+        except ValueError as error:
+            raise ValueError(for_labels(str(error), task.label_column)) from error
     if drawn is not None and task.given is not None:
         return drawn + task.given
     rows = drawn if drawn is not None else task.given
@@ -111,39 +131,59 @@ def _rows(task: Task, settings: Settings) -> Constraints:
     return rows
 
 
-def fit(task: Task, rows: Constraints, settings: Settings) -> Any:
-    """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3)."""
+def fit(task: Task, rows: Constraints, settings: Settings, report: Path | None = None) -> Any:
+    """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3).
+
+    Contradictory rows are shown on the terminal and in the report.
+    """
     learner = MetricLearner(**settings.parameters)
     try:
         with collected_warnings() as texts, Progress(f"learning from {task.name}", quiet=settings.quiet) as progress:
             learner.set_params(callback=progress)
             learner.fit(task.X, constraints=rows)
     except SolverError as error:
-        raise _failed(task, rows, error) from error
+        raise _failed(task, rows, error, learner, settings, report) from error
     except (ValueError, TypeError) as error:
-        raise fail(str(error)) from error
+        raise fail(for_command(str(error))) from error
     finally:
         learner.set_params(callback=None)
-    task.warnings += texts
+    task.warnings += [for_command(text) for text in texts]
     return learner
 
 
-def _failed(task: Task, rows: Constraints, error: SolverError) -> Exception:
+def _has_hard(learner: Any, rows: Constraints) -> bool:
+    return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
+
+
+def _failed(
+    task: Task, rows: Constraints, error: SolverError, learner: Any, settings: Settings, report: Path | None
+) -> Exception:
     """What to say when the solver proved that there is no solution, or broke down."""
     result = error.result
-    conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
     for text in task.warnings:
         note(f"note: {text}", style="yellow")
-    code = ExitCode.INFEASIBLE if name_of(result.status) == "INFEASIBLE" else ExitCode.NOT_CONVERGED
-    failure = fail(str(error), code)
-    names = task.sample_id if task.sample_id is not None else np.arange(len(task.X))
+    if name_of(result.status) != "INFEASIBLE":
+        return fail(for_command(str(error)), ExitCode.NOT_CONVERGED)
+    conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
+    together = f"; these {len(conflict)} contradict each other:" if len(conflict) > 1 else ":"
+    failure = fail(f"it is proven that no metric meets all hard constraints{together}", ExitCode.INFEASIBLE)
+    named = rows if task.sample_id is None else replace(rows, ids=task.sample_id)
     for row in conflict[:10]:
-        index = rows.index[row]
-        samples = ", ".join(str(names[i]) for i in index[index >= 0].tolist())
-        note(f"  row {row}: {rows.describe(row)}   (points {samples})", style="")
+        note(f"  {_place(task, rows, row)}: {named.describe(row)}", style="")
     if len(conflict) > 10:
-        note(f"  ... and {len(conflict) - 10} more rows of the conflict", style="")
+        note(f"  ... and {len(conflict) - 10} more", style="")
+    note("Drop or relax one of them, or use a finite --slack-weight.", style="")
+    if report is not None:
+        with bad_input():
+            write(report, task, rows, learner, settings, (), result=result, has_hard=True)
+        note(f"report  {report}", style="")
     return failure
+
+
+def _place(task: Task, rows: Constraints, row: int) -> str:
+    """Where a constraint comes from: the file and line that gave it, or the labels; drawn rows come first."""
+    given = row - (rows.n_constraints - len(task.places))
+    return task.places[given] if task.places and given >= 0 else f"row {row}, drawn from the labels"
 
 
 def _measure(summary: list[SummaryRow], task: Task, after: np.ndarray, settings: Settings, elapsed: float) -> None:
@@ -171,7 +211,9 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
             chosen = _with_slack_weight(replace(task, X=X, labels=y, row_numbers=rows), settings)
         with warnings.catch_warnings():  # a fold that stops early is still a fold; the main run has its own message
             warnings.simplefilter("ignore")
-            return MetricLearner(**chosen.parameters).fit(X, y, constraints=task.given, sample_id=rows)
+            return MetricLearner(**{**chosen.parameters, **chosen.measuring}).fit(
+                X, y, constraints=task.given, sample_id=rows
+            )
 
     with show.working(quiet=settings.quiet) as say:
         return neighbours_accuracy(
@@ -187,24 +229,33 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
 
 
 def write(
-    path: Path, task: Task, rows: Constraints, learner: Any, settings: Settings, summary: Sequence[SummaryRow]
+    path: Path,
+    task: Task,
+    rows: Constraints,
+    learner: Any,
+    settings: Settings,
+    summary: Sequence[SummaryRow],
+    *,
+    result: Any,
+    has_hard: bool,
 ) -> None:
     """The HTML report."""
     from bregmat.report import ReportData, write_report
 
     asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
+    asked["slack_weight"] = _weight_text(learner, settings)
     data = ReportData(
         title=f"Metric learned from {task.name}",
-        result=learner.result_,
+        result=result,
         X=task.X,
         constraints=rows,
-        y=task.labels,
-        unlabeled=-1,
+        y=task.named_labels,
         learner=learner,
         summary=summary,
         settings=asked,
         sample_id=task.sample_id,
         feature_names=task.feature_names,
         warnings=task.warnings,
+        has_hard=has_hard,
     )
     write_report(path, data)

@@ -12,21 +12,35 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 from bregmat.cli.show import SummaryRow
-from bregmat.constraints import Constraints
+from bregmat.constraints import SQ_DISTANCE, Constraints
+from bregmat.plots.pairs import share_ordered
 
-__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy"]
+__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order"]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
 
-def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray) -> SummaryRow:
+def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray, *, all_soft: bool = False) -> SummaryRow:
     """How many constraints hold to a relative tolerance of 1e-3."""
 
     def text(G: np.ndarray) -> str:
         met = int(rows.satisfied(G).sum())
         return f"{met:,} ({met / rows.n_constraints:.0%})"
 
-    return (f"constraints met, of {rows.n_constraints:,}", text(before), text(after))
+    return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", text(before), text(after))
+
+
+def pairs_in_order(rows: Constraints, before: np.ndarray, after: np.ndarray) -> list[SummaryRow]:
+    """How often a similar pair is closer than a dissimilar one; no row without both kinds."""
+    pairs = rows.relation == SQ_DISTANCE
+    if not pairs.any():
+        return []
+    pair_rows = rows.select(pairs)
+    shares = [share_ordered(pair_rows.values(G), pair_rows.sense) for G in (before, after)]
+    before_share, after_share = shares
+    if not np.isfinite(before_share):
+        return []
+    return [("a similar pair is closer than a dissimilar one", before_share, after_share)]
 
 
 def neighbours_accuracy(

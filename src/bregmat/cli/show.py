@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bregmat._html import certificate_rows, name_of, number, seconds
+from bregmat.cli import words
 
 __all__ = [
     "ExitCode",
@@ -70,7 +71,9 @@ def bad_input() -> Iterator[None]:
     """Turn the library's errors about arguments and files into one line and exit code 2."""
     try:
         yield
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except OSError as error:
+        raise fail(words.of_file(error)) from error
+    except (ValueError, TypeError, ImportError) as error:
         raise fail(str(error)) from error
 
 
@@ -133,12 +136,13 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
     return table
 
 
-def certificate_table(result: Any) -> Table:
-    """Status, objective, dual bound, gap, violation, iterations, time."""
+def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
+    """Status, objective, dual bound, gap, violation, solver, iterations, time, and what else there is to say."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column()
-    for name, value in certificate_rows(result):
+    rows = certificate_rows(result, has_hard=has_hard, advice=words.advice(result.exit_reason))
+    for name, value in [*rows, *more]:
         table.add_row(escape(name), escape(value))
     return table
 

@@ -1,7 +1,7 @@
 """Files in and out: models, points, constraints. Nothing here ever unpickles."""
 
 from bregmat.io.models import ModelFileError, load, read_manifest, save
-from bregmat.io.pairs import parse_sample_ids, read_constraints, write_constraints
+from bregmat.io.pairs import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
 
@@ -14,6 +14,7 @@ __all__ = [
     "parse_sample_ids",
     "read_constraints",
     "read_manifest",
+    "read_placed_constraints",
     "read_points",
     "save",
     "write_constraints",

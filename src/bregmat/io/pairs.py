@@ -11,7 +11,7 @@ from bregmat.constraints import RELATIONS, Constraints
 from bregmat.io.paths import atomic_write
 from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
 
-__all__ = ["parse_sample_ids", "read_constraints", "write_constraints"]
+__all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
 
 COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
 _SAMPLES = ("i", "j", "k", "l")
@@ -68,6 +68,13 @@ def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) ->
         Unknown column or relation, a missing or superfluous cell, i == j, a bound no matrix can meet; with file and
         line (row for .parquet).
     """
+    return read_placed_constraints(path, id_type=id_type)[0]
+
+
+def read_placed_constraints(
+    path: str | os.PathLike, *, id_type: type | None = None
+) -> tuple[Constraints, list[str], list[tuple[str, ...]]]:
+    """As `read_constraints`, with the place of every row ("line 7"; "row 6" of .parquet) and the samples it names."""
     path = Path(path)
     suffix = path.suffix.lower()
     lines: list[int] | None = None
@@ -90,7 +97,9 @@ def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) ->
         )
     n = len(table["relation"])
     rows = _Rows(path, lines, {name: table.get(name, np.full(n, "")) for name in COLUMNS})
-    return rows.constraints(id_type)
+    places = [f"line {line}" for line in lines] if lines is not None else [f"row {row}" for row in range(n)]
+    samples = zip(*(rows.table[name].tolist() for name in _SAMPLES))
+    return rows.constraints(id_type), places, [tuple(word for word in row if word) for row in samples]
 
 
 def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None:

@@ -30,11 +30,14 @@ class Points:
         Feature names; "x0", "x1", ... where the file has none.
     columns : dict of str -> ndarray of shape (n,)
         Columns that are no features: words, sample ids, and those asked for by `exclude`. Words are strings.
+    lines : list of int of length n, optional
+        Line of each row in a .csv file.
     """
 
     X: np.ndarray
     names: tuple[str, ...]
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+    lines: list[int] | None = None
 
 
 def read_points(
@@ -46,6 +49,7 @@ def read_points(
     ----------
     path : path
         .csv (comma, semicolon or tab; with or without a header line), .parquet, or .npy (2-D, memory-mapped).
+        A column of true and false becomes 1 and 0.
     exclude : iterable of str
         Numeric columns that are no features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
@@ -143,7 +147,7 @@ def _split(place: _Place, columns: dict[str, Any], exclude: tuple[str, ...], fea
             f"{place.path}: no column of numbers to learn from; the columns are {', '.join(map(repr, columns))}"
         )
     order = tuple(features) if features is not None else tuple(X)
-    return Points(np.column_stack([X[name] for name in order]), order, others)
+    return Points(np.column_stack([X[name] for name in order]), order, others, place.lines)
 
 
 def _numbers(place: _Place, name: str, values: Any, *, required: bool) -> np.ndarray | None:
@@ -151,6 +155,8 @@ def _numbers(place: _Place, name: str, values: Any, *, required: bool) -> np.nda
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
+        if (truth := _truth(values)) is not None:
+            return truth
         row = next(k for k, value in enumerate(values) if not is_number(value))
         if row == 0 and not required and str(values[0]).strip():
             return None
@@ -160,6 +166,13 @@ def _numbers(place: _Place, name: str, values: Any, *, required: bool) -> np.nda
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
         raise ValueError(f"{place(row)}, column {name!r}: {values[row]} is not finite")
     return numbers
+
+
+def _truth(values: Any) -> np.ndarray | None:
+    """1.0 and 0.0 for a column of "true" and "false"; None for any other."""
+    words = np.char.lower(np.asarray(values).astype(str))
+    is_true = words == "true"
+    return is_true.astype(np.float64) if (is_true | (words == "false")).all() else None
 
 
 def is_number(value: Any) -> bool:

@@ -20,7 +20,9 @@ FLOOR = 1e-16  # where zero and below is drawn on a logarithmic axis: under floa
 class ConvergenceDisplay:
     """Objective and dual bound above; relative gap and violation, on a logarithmic axis, below.
 
-    Values that a record does not know (NaN) are left out; lines join the known ones.
+    Objective, bound and gap are drawn as the best so far: what is proven at that iteration, whatever a solver did
+    since (a second solver starts anew). Objectives below a proven bound belong to points that violate hard rows; they
+    are left out, as are values that a record does not know (NaN). Lines join the known ones.
 
     Parameters
     ----------
@@ -99,13 +101,14 @@ class ConvergenceDisplay:
         marker = "o" if len(at) <= 40 else None
         style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.6}
         self.lines_ = {}
+        self._best = self._best_so_far()
         for panel, name, label, color, dash in (
-            (upper, "objective", "objective", SIMILAR, "-"),
-            (upper, "dual_bound", "proven lower bound", DISSIMILAR, "--"),
-            (lower, "gap", "relative gap", EQUAL, "-"),
+            (upper, "objective", "objective, best so far", SIMILAR, "-"),
+            (upper, "dual_bound", "proven lower bound, best so far", DISSIMILAR, "--"),
+            (lower, "gap", "relative gap, best so far", EQUAL, "-"),
             (lower, "violation", "largest violation of hard rows", "#CC79A7", ":"),
         ):
-            values = getattr(self, name)
+            values = self._best[name]
             known = np.isfinite(values)
             if not known.any() or (name == "violation" and not values[known].any()):  # without hard rows it is 0
                 continue
@@ -136,10 +139,29 @@ class ConvergenceDisplay:
         self.figure_.align_ylabels(list(self.ax_))
         return self
 
+    def _best_so_far(self) -> dict[str, NDArray[np.float64]]:
+        """Per line what is drawn: the lowest objective and gap and the highest bound up to each record."""
+        bound = self.dual_bound[np.isfinite(self.dual_bound)]
+        proven = bound.max(initial=-np.inf)
+        reached = self.objective >= proven - 1e-6 * max(1.0, abs(proven)) if len(bound) else True
+        drawn = {
+            "objective": (np.where(reached, self.objective, np.nan), np.minimum),
+            "dual_bound": (self.dual_bound, np.maximum),
+            "gap": (self.gap, np.minimum),
+            "violation": (self.violation, None),
+        }
+        best = {}
+        for name, (values, choose) in drawn.items():
+            best[name] = np.array(values, dtype=float)
+            known = np.isfinite(best[name])
+            if choose is not None:
+                best[name][known] = choose.accumulate(best[name][known])
+        return best
+
     def _scale_objective(self, panel: Any) -> None:
         """Logarithmic where the objective falls by decades; either way the far-off early bounds do not flatten it."""
-        objective = self.objective[np.isfinite(self.objective)]
-        bound = self.dual_bound[np.isfinite(self.dual_bound)]
+        objective, bound = (v[np.isfinite(v)] for v in (self._best["objective"], self._best["dual_bound"]))
+        panel.ticklabel_format(axis="y", useOffset=False)
         if len(objective) == 0 or len(bound) == 0:
             return
         last, high = objective[-1], objective.max()
@@ -148,7 +170,9 @@ class ConvergenceDisplay:
             log_scale(panel.yaxis, low, high)
             panel.set_ylim(low / 1.3, high * 1.3)
             return
-        reach = max(np.abs(objective - last).max(), 1e-9 * max(1.0, abs(last)))
+        reach = max(high - last, 1e-9 * max(1.0, abs(last)))
+        if 2 * len(objective) < len(bound):  # a dual method: the bound tells the story
+            reach = max(reach, last - bound[len(bound) // 2])
         low = max(bound.min(), last - 1.5 * reach)
-        if low > bound.min():
-            panel.set_ylim(low - 0.05 * reach, high + 0.05 * (high - low))
+        edge = 0.06 * max(high - low, 1e-9 * max(1.0, abs(last)))
+        panel.set_ylim(low - edge, high + edge)

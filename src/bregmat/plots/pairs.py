@@ -134,7 +134,7 @@ class PairDistanceDisplay:
         values = (self.sq_before / unit, self.sq_after / unit)
         marks = [1.0] if self.is_relative_ else list(np.unique(self.bound))
         edges, is_log = _edges(np.concatenate([v[usable] for v in values]), marks)
-        self.ordered_ = tuple(_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
+        self.ordered_ = tuple(share_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
         self.met_ = {}
         for code, name, symbol, color, dash in GROUPS:
             rows = self.sense == code
@@ -202,7 +202,7 @@ def _histogram(
         panel.plot(values, height, "|", color=color, markersize=9, transform=panel.get_xaxis_transform())
 
 
-def _ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:
+def share_ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:
     """Share of (similar, dissimilar) couples of pairs in which the similar pair is closer; ties count half."""
     similar, dissimilar = np.sort(sq_distance[sense == 1]), sq_distance[sense == -1]
     if len(similar) == 0 or len(dissimilar) == 0:

@@ -49,6 +49,8 @@ class ReportData:
         Names of the columns of `X` in the table of features; a data frame's own, or "column 0", ... where not given.
     warnings : sequence of str
         Shown at the top of the page, e.g. how many constraint rows were dropped because their points are absent.
+    has_hard : bool, optional
+        Whether any constraint must hold; None where that is not known.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class ReportData:
     sample_id: ArrayLike | None = None
     feature_names: Sequence[str] | None = None
     warnings: Sequence[str] = ()
+    has_hard: bool | None = None
 
     def __post_init__(self) -> None:
         if len(getattr(self.X, "shape", ())) != 2:

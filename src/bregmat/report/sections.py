@@ -27,6 +27,15 @@ _RELATION_TEXT = {
     "trace": "trace of the kernel",
     "linear": "general linear constraints on the kernel",
 }
+_ONE = {
+    "sq_distance": "squared distance between two points",
+    "similarity": "similarity (inner product) of two points",
+    "comparison": "comparison: one pair closer than another",
+    "similarity_comparison": "comparison: one pair more similar than another",
+    "diagonal": "squared length of a point",
+    "trace": "trace of the kernel",
+    "linear": "general linear constraint on the kernel",
+}
 _VIOLATION_HEADER = ("row", "constraint", "learned value", "violation before", "violation after")
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 
@@ -58,7 +67,7 @@ def _learned(data: ReportData) -> Section:
     for code, count in enumerate(counts):
         if not count:
             continue
-        text = f"{count:,} {_RELATION_TEXT[RELATIONS[code]]}"
+        text = f"{count:,} {(_ONE if count == 1 else _RELATION_TEXT)[RELATIONS[code]]}"
         if code == SQ_DISTANCE:
             senses = c.sense[c.relation == code]
             parts = [
@@ -74,11 +83,11 @@ def _learned(data: ReportData) -> Section:
         kinds.append(text)
     found = name_of(data.result.status) not in ("INFEASIBLE", "UNBOUNDED")
     lead = (
-        f"From {n:,} points with {d:,} features and {c.n_constraints:,} statements about them, a positive semidefinite "
+        f"From {n:,} points with {d:,} features and {_statements(c.n_constraints)} about them, a positive semidefinite "
         "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
         "statements as far as possible, while the matrix stays as close to where it started as they permit."
         if found
-        else f"{c.n_constraints:,} statements were made about {n:,} points with {d:,} features. "
+        else f"{_statements(c.n_constraints)} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
         "No matrix could be learned from them."
     )
     items = "".join(f"<li>{escape(kind)}</li>" for kind in kinds)
@@ -87,6 +96,10 @@ def _learned(data: ReportData) -> Section:
         rows = [(escape(name), escape(number(value))) for name, value in data.settings.items()]
         html += table(("setting", "value"), rows, name="settings")
     return "learned", "What was learned", html
+
+
+def _statements(count: int) -> str:
+    return "1 statement" if count == 1 else f"{count:,} statements"
 
 
 def _summary(data: ReportData) -> list[Section]:
@@ -107,7 +120,7 @@ def _value(value: Any) -> str:
 def _certificate(data: ReportData) -> Section:
     status = name_of(data.result.status)
     kind = "good" if status == "OPTIMAL" else "bad"
-    rows = [(escape(name), escape(value)) for name, value in certificate_rows(data.result)]
+    rows = [(escape(name), escape(value)) for name, value in certificate_rows(data.result, has_hard=data.has_hard)]
     html = (
         f'<p><span class="verdict {kind}">{escape(STATUS_TEXT.get(status, status))}</span></p>'
         f"<p>{escape(proof(data.result))}</p>{table(('', ''), rows, name='certificate')}"
@@ -154,13 +167,14 @@ def _convergence(data: ReportData) -> Section:
     history = data.result.history
     if not len(history):
         return "convergence", "Convergence", "<p>The solver kept no history.</p>"
-    svg, _ = picture(
+    svg, display = picture(
         lambda ax: ConvergenceDisplay.from_data(history, tol=data.result.tol, ax=ax),
         name="convergence", size=(8.6, 5.4), alt="Objective, proven lower bound, gap and violation by iteration",
     )  # fmt: skip
     caption = (
-        "The objective comes down to the proven lower bound: where they meet, no better matrix is possible. Below, the "
-        "relative distance between the two, and the largest relative violation of hard constraints, if there are any."
+        "The best objective found so far and the best lower bound proven so far: where they meet, no better matrix is "
+        "possible. Below, the relative distance between the two"
+        + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
     )
     return "convergence", "Convergence", _figure(svg, caption)
 
@@ -183,11 +197,8 @@ def _violations(data: ReportData, points: Any, after: Any) -> Section:
     broken = int((~(violation <= TOLERANCE)).sum())
     heading = "Worst violated constraints"
     if not broken:
-        return (
-            "violations",
-            heading,
-            f"<p>All {c.n_constraints:,} constraints are met (to a relative {TOLERANCE:g}).</p>",
-        )
+        all_rows = "The constraint is" if c.n_constraints == 1 else f"All {c.n_constraints:,} constraints are"
+        return "violations", heading, f"<p>{all_rows} met (to a relative {TOLERANCE:g}).</p>"
     worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
     value = c.select(worst).values(after)
     rows = [
