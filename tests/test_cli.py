@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from bregmat.cli import learning, main, measure, show
 from bregmat.cli.app import app
-from bregmat.cli.inputs import find_labels
+from bregmat.cli.inputs import class_names, find_labels
 from bregmat.constraints import Constraints
 from bregmat.io import load, read_manifest, read_points, write_constraints, write_points
 
@@ -66,7 +66,11 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert done.exit_code == 0, done.output
     for text in (
         "points.csv: 60 points, 4 features",
-        "constraints met, of 160",
+        "soft constraints met, of 160",
+        "a similar pair is closer than a dissimilar one",
+        "no hard constraints",
+        "slack weight",
+        "mirror_newton",
         "4-NN accuracy, 5-fold",
         "k-means NMI",
     ):
@@ -79,6 +83,8 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert learner.constraints_.n_constraints == 160
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
+    legend = html[: html.index('id="distances"')]
+    assert ">yes<" in legend and ">no<" in legend
 
 
 def test_learning_helps_on_held_out_folds(bregmat, points):
@@ -116,8 +122,12 @@ def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_pa
         handle.write("sq_distance,p00,stranger,,,1,<=,1\n")
     done = bregmat("learn", points, "--constraints", pairs, "--report", "report.html")
     assert done.exit_code == 0, done.output
-    assert "1 of 61 constraints of pairs.csv name points that are not in points.csv (column 'id')" in done.stderr
-    assert "stranger" not in done.stderr and "1 of 61 constraints" in (tmp_path / "report.html").read_text("utf-8")
+    assert (
+        "1 of 61 constraints of pairs.csv were left out, because they name points that are not in points.csv: "
+        in done.stderr
+    )
+    assert "'stranger' (line 62); column 'id' names the points" in done.stderr
+    assert "1 of 61 constraints" in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_labels_can_only_measure(bregmat, points, pairs):
@@ -144,6 +154,29 @@ def test_slack_weight_chosen_by_cross_validation(bregmat, points, pairs, monkeyp
     )
     assert done.exit_code == 0, done.output
     assert load("m").slack_weight in (0.5, 5.0)
+    assert "chosen among 0.5, 5 by cross-validated 4-NN" in done.stdout
+
+
+def test_ids_that_occur_twice_are_named_with_their_lines(bregmat, points, pairs):
+    points.write_text(points.read_text().replace("p05", "p00"))
+    done = bregmat("learn", points, "--constraints", pairs)
+    assert done.exit_code == 2
+    assert "points.csv, lines 2 and 7: id 'p00' occurs twice" in done.stderr
+
+
+def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, tmp_path, data):
+    X, y = data
+    columns = {"maker": np.full(60, "someone"), "organic": np.where(X[:, 1] > 0, "True", "False"), "y": y}
+    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert "note: not used: maker (not numeric)" in done.stderr
+    assert "60 points, 5 features" in done.stdout
+
+
+def test_help_describes_the_constraints_file(bregmat):
+    text = " ".join(bregmat("learn", "--help").stdout.split())
+    assert "relation,i,j,k,l,bound,sense,weight" in text and "sq_dist(i, j) - sq_dist(k, l) <= bound" in text
 
 
 def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
@@ -152,17 +185,23 @@ def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
     done = bregmat("learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m")
     assert done.exit_code == 0, done.output
     assert load("m").slack_weight == np.inf
-    assert "2 (100%)" in done.stdout
+    assert "2 (100%)" in done.stdout and "soft" not in done.stdout and "no hard constraints" not in done.stdout
 
 
 def test_contradiction_exits_with_3_and_names_the_rows(bregmat, points, tmp_path):
     rows = Constraints.sq_distance(["p05", "p00", "p00"], ["p06", "p01", "p01"], [1, 1, 2], ["<=", "<=", ">="])
     write_constraints(tmp_path / "pairs.csv", rows)
-    done = bregmat("learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m")
+    done = bregmat(
+        "learn", points, "--constraints", "pairs.csv", "--slack-weight", "inf", "--out", "m", "--report", "r.html"
+    )
     assert done.exit_code == 3, done.output
-    assert "row 1:" in done.stderr and "row 2:" in done.stderr and "row 0:" not in done.stderr
-    assert "(points p00, p01)" in done.stderr
+    assert "no metric meets all hard constraints; these 2 contradict each other:" in done.stderr
+    assert "pairs.csv, line 3: sq_dist(p00, p01) <= 1" in done.stderr
+    assert "pairs.csv, line 4: sq_dist(p00, p01) >= 2" in done.stderr
+    assert "line 2" not in done.stderr and "slack_weight" not in done.stderr
     assert not (tmp_path / "m").exists()
+    html = (tmp_path / "r.html").read_text("utf-8")
+    assert "Constraints that contradict each other" in html and "sq_dist(p00, p01)" in html
 
 
 def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
@@ -170,7 +209,7 @@ def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
         "learn", points, "--labels", "kind", "--max-iter", "1", "--tol", "1e-12", "--folds", "0", "--out", "m"
     )
     assert done.exit_code == 4, done.output
-    assert "note:" in done.stderr
+    assert "note: " in done.stderr and "Raise --max-iter" in done.stderr and "max_iter" not in done.output
     assert load("m").n_iter_ <= 1
 
 
@@ -228,20 +267,20 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
     [
         ([], "give --constraints FILE or --labels COLUMN"),
         (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
-        (["--labels", "a"], "y must hold class labels, but it is continuous"),
+        (["--labels", "a"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
         (["--labels", "kind", "--id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
         (["--labels", "kind", "--out", "points.csv"], "--out points.csv is the same file as"),
         (["--labels", "kind", "--out", "same", "--report", "same"], "--report same is the same file as --out"),
-        (["--labels", "kind", "--slack-weight", "0"], "slack_weight must be positive"),
-        (["--labels", "kind", "--slack-weight", "heavy"], "could not convert string to float: 'heavy'"),
+        (["--labels", "kind", "--slack-weight", "0"], "--slack-weight must be positive"),
+        (["--labels", "kind", "--slack-weight", "heavy"], "--slack-weight must be a number, inf or auto; got 'heavy'"),
         (["--labels", "kind", "--divergence", "euclid"], "euclid"),
         (["--labels", "kind", "--prior", "flat"], "prior must be"),
-        (["--labels", "kind", "--n-components", "9"], "n_components must be at most"),
+        (["--labels", "kind", "--n-components", "9"], "--n-components must be at most"),
         (["--labels", "kind", "--n-constraints", "0"], "no constraints: --n-constraints 0"),
         (["--labels", "y.npy"], "y.npy"),
-        (["--constraints", "absent.csv"], "absent.csv"),
+        (["--constraints", "absent.csv"], "error: absent.csv: no such file\n"),
         (["--constraints", "points.csv"], "line 1: unknown column 'id'"),
         (["--constraints", "pairs.csv", "--slack-weight", "auto"], "--slack-weight auto needs --labels"),
     ],
@@ -270,7 +309,9 @@ def test_bad_cell_names_file_line_and_column(bregmat, points):
 def test_no_constraint_applies(bregmat, points, tmp_path):
     write_constraints(tmp_path / "pairs.csv", Constraints.sq_distance(["x"], ["y"], 1.0, "<="))
     done = bregmat("learn", points, "--constraints", "pairs.csv")
-    assert done.exit_code == 2 and "no constraint names two points of points.csv" in done.stderr
+    assert (
+        done.exit_code == 2 and "no constraint has all its points in points.csv; not there: 'x' (line 2)" in done.stderr
+    )
 
 
 def test_usage_error(bregmat):
@@ -298,6 +339,8 @@ def test_labels():
     assert find_labels(words, 5, "y", "?").tolist() == [0, -1, 1, 0, -1]
     assert find_labels(np.array(["1", "-1", "1.0"]), 3, "y", None).tolist() == [0, 1, 0]
     assert find_labels(np.array([4, -1, 7]), 3, "y", "-1").tolist() == [0, -1, 1]
+    assert class_names(words, np.array([0, -1, 1, 0, -1])) == ("b", "a")
+    assert class_names(np.array(["10", "", "2.0"]), np.array([0, -1, 1])) == (10, 2)
     with pytest.raises(ValueError, match="no row has a label"):
         find_labels(np.array(["", ""]), 2, "y", None)
     with pytest.raises(ValueError, match=r"have shape \(2,\), but there are 3 points"):

@@ -39,7 +39,7 @@ def _distances(G, i, j, sense, margin, weight=np.inf):
 
 def _problem(divergence, Z, constraints, prior=None, loss=None):
     t0 = divergence.link(np.ones(Z.shape[1]) if prior is None else prior)
-    return build_problem(divergence, t0, bind(constraints, Z, n=len(Z)), constraints, loss, 1.0)
+    return build_problem(divergence, t0, bind(constraints, Z), constraints, loss, 1.0)
 
 
 def _run(problem, tol=1e-6, max_iter=60, **settings):

@@ -291,7 +291,8 @@ class Constraints:
         ours, theirs = (kinds.get(a.dtype.kind, "names") for a in (np.asarray(keys), names))
         if len(keys) and len(names) and ours != theirs:
             raise TypeError(
-                f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} such as {keys[0]!s}; use one kind."
+                f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} "
+                f"such as {keys[0]!s}; use one kind."
             )
         place = np.searchsorted(ordered, keys)
         place = np.minimum(place, max(len(ordered) - 1, 0))

@@ -163,9 +163,10 @@ class Coordinates:
                 here = replace(self, t0=self.t0[: Z.shape[1]], span=span)
                 return here, bind(constraints, Z, rows)
         Z = np.asarray(Z.todense()) if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
+        sizes = np.einsum("ij,ij->i", Z, Z)
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
-        return self, bind(constraints, Z, rows)
+        return self, bind(constraints, Z, rows, sizes)
 
 
 @dataclass(frozen=True, eq=False)

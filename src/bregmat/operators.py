@@ -345,16 +345,18 @@ class Stack:
         return self._gather([op.norms() for _, op in self.parts])
 
 
-def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, sizes: np.ndarray | None) -> np.ndarray:
     """Ends of the pairs; a pair of points that are equal up to rounding becomes a pair of one point, exactly 0."""
-    size = np.einsum("ij,ij->i", Z, Z)
+    size = np.einsum("ij,ij->i", Z, Z) if sizes is None else sizes
     distance = np.empty(len(a))
     kernels.sq_norms_inplace(distance, Z, a, b, sign)
-    same = (sign == -1) & (distance <= 1e-26 * (size[a] + size[b]))
+    same = (sign == -1) & (distance <= 1e-26 * (size[a] + size[b])) & np.isfinite(distance)
     return np.where(same, a, b) if same.any() else b
 
 
-def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, n: int | None = None) -> Operator:
+def bind(
+    constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, sizes: np.ndarray | None = None
+) -> Operator:
     """Bind constraints to the rows Z of their points.
 
     Parameters
@@ -365,8 +367,8 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
         Coordinates of the touched points.
     rows : ndarray of int, shape (n_touched,), optional
         Ascending row numbers that Z holds; by default all of them.
-    n : int, optional
-        Number of data rows, needed where ``rows`` is given and matrices are larger than Z.
+    sizes : ndarray, shape (n_touched,), optional
+        Squared norms against which two points count as equal, where Z was centred; by default those of Z.
     """
     parts: list[tuple[np.ndarray, Operator]] = []
     t = constraints.terms()
@@ -377,7 +379,7 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
             place[rows] = np.arange(len(rows), dtype=np.int32)
         a = t.a.astype(np.int32) if place is None else place[t.a]
         b = t.b.astype(np.int32) if place is None else place[t.b]
-        b = _snapped(Z, a, b, t.sign)
+        b = _snapped(Z, a, b, t.sign, sizes)
         base: Operator
         if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
             base = Pairs(Z, a, b, t.sign)
@@ -407,8 +409,8 @@ def bind(constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None
         A = np.stack(dense)
         parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
     if vectors:
-        sizes = [len(w) for w in weights]
-        slot = np.repeat(np.arange(len(owners)), sizes)
+        counts = [len(w) for w in weights]
+        slot = np.repeat(np.arange(len(owners)), counts)
         P = scipy.sparse.csr_array(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )

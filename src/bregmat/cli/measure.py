@@ -123,6 +123,7 @@ def best_slack_weight(
         {"metric__slack_weight": sorted(weights)},
         cv=StratifiedKFold(n_folds, shuffle=True, random_state=random_state),
         error_score=np.nan,
+        refit=False,
     )
     extra = {}
     if given is not None:

@@ -1,0 +1,145 @@
+"""Tiny, huge, identical and missing: what is certified stays true where double precision gets thin."""
+
+import numpy as np
+import pytest
+
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+
+DIVERGENCES = ("logdet", "vonneumann", "frobenius")
+pair = Constraints.sq_distance
+
+
+def true_violation(X, constraints, result):
+    return constraints.violation(result.transform(X)).max()
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_small_units_are_not_infeasible(divergence):
+    """A metric of 1e8 meets a distance of 1 between points 1e-4 apart."""
+    X = np.array([[0.0], [1e-4]])
+    result = nearest_metric(X, pair([0], [1], 1.0, ">="), divergence=divergence)
+    assert result.status != "INFEASIBLE"
+    if result.status == "OPTIMAL":
+        assert result.metric()[0, 0] == pytest.approx(1e8, rel=1e-6)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_real_contradiction_in_small_units(divergence):
+    X = 1e-4 * np.random.default_rng(0).normal(size=(6, 3))
+    rows = pair([0, 0], [1, 1], [1.0, 1.1], ["<=", ">="])
+    result = nearest_metric(X, rows, divergence=divergence)
+    assert result.status == "INFEASIBLE"
+    assert sorted(result.conflict) == [0, 1]
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_contradictory_links(divergence):
+    """d(0,1) = d(1,2) = 0 leaves no room for d(0,2) >= 1."""
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    rows = pair([0, 1, 0], [1, 2, 2], [0, 0, 1.0], ["<=", "<=", ">="])
+    result = nearest_metric(X, rows, divergence=divergence, max_iter=60)
+    assert result.status in ("INFEASIBLE", "UNKNOWN")
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("form", ["factor", "kernel"])
+def test_link_between_identical_points_changes_nothing(divergence, form, rng):
+    G = rng.normal(size=(6, 3))
+    G[1] = G[0]
+    prior = Factor(G) if form == "factor" else G @ G.T
+    result = nearest_kernel(prior, pair([0], [1], 0.0, "<="), divergence=divergence)
+    assert result.status == "OPTIMAL"
+    assert np.isfinite(result.gap)
+    assert np.allclose(result.kernel(), G @ G.T, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "divergence", ["logdet", "vonneumann"]
+)  # Frobenius searches beyond the range: nothing to refuse
+@pytest.mark.parametrize("slack_weight", [1.0, np.inf])
+def test_identical_points_of_a_kernel_cannot_be_far_apart(divergence, slack_weight, rng):
+    G = rng.normal(size=(6, 3))
+    G[1] = G[0]
+    with pytest.raises(ValueError, match="identical"):
+        nearest_kernel(G @ G.T, pair([0, 2], [1, 3], 1.0, ">="), slack_weight=slack_weight, divergence=divergence)
+
+
+@pytest.mark.parametrize("k", [4, 5, 6, 8])
+def test_short_pairs_survive_the_span(k):
+    """Seven of fourteen pairs are 10^-k apart: their bounds hold for the matrix that is returned."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 100))
+    i, j = np.arange(0, 28, 2), np.arange(1, 29, 2)
+    X[j[:7]] = X[i[:7]] + 10.0**-k * rng.normal(size=(7, 100))
+    rows = pair(i, j, ((X[i] - X[j]) ** 2).sum(axis=1) / 2, "<=")
+    result = nearest_metric(X, rows)
+    assert result.coordinates.span is not None
+    assert result.status == "OPTIMAL"
+    assert true_violation(X, rows, result) < 1e-7
+
+
+def test_missing_values_in_memory_mapped_data(tmp_path, rng):
+    G = rng.normal(size=(50, 5))
+    G[3, 2] = np.nan
+    np.save(tmp_path / "points.npy", G)
+    X = np.load(tmp_path / "points.npy", mmap_mode="r")
+    with pytest.raises(ValueError, match="row 3"):
+        nearest_metric(X, pair([3, 4], [5, 6], 1.0, "<="), slack_weight=1.0)
+    assert nearest_metric(X, pair([4], [6], 1.0, "<="), slack_weight=1.0).status == "OPTIMAL"  # row 3 is not read
+
+
+def test_frobenius_does_not_cancel():
+    s = 1e6
+    K = s * np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2.0]])
+    result = nearest_kernel(K, pair([0, 1], [1, 2], 2 * s * (1 - 1e-9), "<="), divergence="frobenius")
+    assert result.objective == pytest.approx(0.5 * ((result.kernel() - K) ** 2).sum(), abs=1e-6)
+    assert abs(result.gap) <= 1e-6 or result.status != "OPTIMAL"
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_conflict_names_the_links_that_carry_it(divergence):
+    """K_00 = 0 and d(0,1) >= 4 are fine; with K_01 >= .5 the zero diagonal is contradicted."""
+    rows = Constraints.diagonal([0.0]) + pair([0], [1], [4.0], ">=") + Constraints.similarity([0], [1], 0.5, ">=")
+    result = nearest_kernel(np.eye(3), rows, divergence=divergence)
+    assert result.status in ("INFEASIBLE", "UNKNOWN")
+    if result.status == "INFEASIBLE":
+        assert 0 in result.conflict
+
+
+def test_no_row_violated_at_the_prior():
+    eye = [np.eye(3)]
+    rows = Constraints.linear(eye, [5.0], "<=")
+    for constraints in (rows, rows + pair([0], [1], 5.0, "<=")):
+        result = nearest_kernel(np.eye(3), constraints, slack_weight=1.0)
+        assert result.status == "OPTIMAL"
+        assert result.objective == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_zero_matrix_is_an_answer(divergence):
+    result = nearest_kernel(np.eye(2), Constraints.diagonal([0.0, 0.0]), divergence=divergence)
+    assert result.status != "INFEASIBLE"
+    assert np.abs(result.kernel()).max() < 1e-3
+
+
+def test_numbers_too_large_to_compute_with(rng):
+    with pytest.raises(ValueError, match="Scale the data"):
+        nearest_metric(1e160 * rng.normal(size=(4, 2)), pair([0], [1], 1.0, "<="), slack_weight=1.0)
+
+
+def test_bound_of_zero_can_be_satisfied():
+    Z = np.array([[1.0, 2.0], [1.0, 2.0 + 1e-12], [5.0, 5.0]])
+    assert pair([0, 0], [1, 2], 0.0, "<=").satisfied(Z).tolist() == [True, False]
+
+
+def test_infinite_tolerance_proves_nothing(rng):
+    X = rng.normal(size=(6, 3))
+    result = nearest_metric(X, pair([0], [1], 1e-3, "<="), tol=np.inf, max_iter=0)
+    assert result.status != "OPTIMAL" or np.isfinite(result.gap)
+
+
+def test_constraints_do_not_share_the_callers_arrays():
+    V = np.ones((3, 1))
+    rows = Constraints.linear([(V, np.ones(1))], 1.0, "<=")
+    V[:] = 5
+    assert rows.values(np.eye(3)) == pytest.approx([3.0])
