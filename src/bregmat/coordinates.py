@@ -18,11 +18,10 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.charts import Chart
 from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
 from bregmat.divergences import Divergence
-from bregmat.linalg import eigh
+from bregmat.linalg import cholesky, eigh, triangular_inverse
 from bregmat.operators import Operator, bind
 
-MOST_DENSE = 3e7  # numbers in a dense basis of a span; above, it stays implicit
-SPAN_TOL = 1e-8  # squared relative length below which a direction of an implicit basis would be inaccurate
+SPAN_TOL = 1e-12  # squared length, relative to unit vectors, below which a direction of their span is rounding
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -159,9 +158,11 @@ class Coordinates:
         if self.identity and in_span and rows is not None:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:
-                Z, span = reduced
-                here = replace(self, t0=self.t0[: Z.shape[1]], span=span)
-                return here, bind(constraints, Z, rows)
+                inside, span, are_terms = reduced
+                here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
+                if are_terms:
+                    return here, bind(constraints, None, rows, vectors=inside)
+                return here, bind(constraints, inside, rows)
         Z = np.asarray(Z.todense()) if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         sizes = np.einsum("ij,ij->i", Z, Z)
         if invariant:  # distances do not see the mean, float32 products do
@@ -232,8 +233,13 @@ def _root_minus_one(chart: Chart) -> np.ndarray:
     return (U * (sigma - 1.0)) @ U.T
 
 
-def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bool) -> tuple[np.ndarray, Span] | None:
-    """Rows of the touched points in an orthonormal basis of their span, if that has clearly fewer dimensions."""
+def _in_span(
+    Z: Any, constraints: Constraints, rows: np.ndarray, differences: bool
+) -> tuple[np.ndarray, Span, bool] | None:
+    """Touched points, or the vectors of the terms if those are fewer (the flag), in an orthonormal basis of their span.
+
+    None where the span has not clearly fewer dimensions than the data.
+    """
     n, d = Z.shape
     t = constraints.terms() if differences else None
     pairs = t if t is not None and len(t.row) < n else None
@@ -243,29 +249,27 @@ def _in_span(Z: Any, constraints: Constraints, rows: np.ndarray, differences: bo
         vectors = Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
     else:
         vectors = Z
+    sparse = scipy.sparse.issparse(vectors)
     length = np.sqrt(
-        np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel()
-        if scipy.sparse.issparse(vectors)
-        else np.einsum("ij,ij->i", vectors, vectors)
+        np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel() if sparse else np.einsum("ij,ij->i", vectors, vectors)
     )
-    scale = 1.0 / np.where(length > 0, length, 1.0)
-    if (
-        vectors.shape[0] * d <= MOST_DENSE
-    ):  # an orthonormal basis of unit vectors: no direction is lost, however short the pair
-        dense = np.asarray(vectors.todense()) if scipy.sparse.issparse(vectors) else vectors
-        basis = np.linalg.qr((dense * scale[:, None]).T)[0]
-        return np.asarray(Z @ basis), Span.of_basis(basis)
-    unit = scipy.sparse.diags_array(scale) @ vectors if scipy.sparse.issparse(vectors) else vectors * scale[:, None]
+    scale = 1.0 / np.where(length > 0, length, 1.0)  # unit vectors: a short pair counts as much as a long one
+    unit = scipy.sparse.diags_array(scale) @ vectors if sparse else vectors * scale[:, None]
     gram = unit @ unit.T
-    gram = np.asarray(gram.todense() if scipy.sparse.issparse(gram) else gram, dtype=float)
-    values, Q = eigh(gram)
+    values, Q = eigh(np.asarray(gram.todense() if sparse else gram, dtype=float))
     keep = values > SPAN_TOL * max(values[-1], 1e-300)
-    if not keep.all() and (values[~keep] > 1e-14 * values[-1]).any():
-        return None  # nearly dependent directions: the squares in the Gram matrix would lose them
-    coefficients = Q[:, keep] / np.sqrt(values[keep])
-    inner = Z @ unit.T
-    inner = np.asarray(inner.todense() if scipy.sparse.issparse(inner) else inner)
-    return inner @ coefficients, Span(unit, coefficients)
+    values, Q = values[keep], Q[:, keep]
+    coefficients = Q / np.sqrt(values)
+    inside = length[:, None] * (Q * np.sqrt(values))  # the vectors themselves in the basis
+    if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
+        basis = unit.T @ coefficients
+        basis = np.asarray(basis.todense() if scipy.sparse.issparse(basis) else basis)
+        C, ok = cholesky(basis.T @ basis)
+        if not ok:
+            return None
+        turn = triangular_inverse(C).T
+        coefficients, inside = coefficients @ turn, inside @ C
+    return inside, Span(unit, coefficients), pairs is not None
 
 
 def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.ndarray]:

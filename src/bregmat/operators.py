@@ -21,7 +21,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import pairs as kernels
 from bregmat.columns import LowRankMatrix
-from bregmat.constraints import LINEAR, TRACE, Constraints, among
+from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
 
 
 class Operator(Protocol):
@@ -345,6 +345,20 @@ class Stack:
         return self._gather([op.norms() for _, op in self.parts])
 
 
+def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.ndarray | None) -> Rows | Pairs:
+    """Terms on rows Z: as pairs where they outnumber the points, otherwise as their vectors."""
+    place = None
+    if rows is not None:
+        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+    a = t.a.astype(np.int32) if place is None else place[t.a]
+    b = t.b.astype(np.int32) if place is None else place[t.b]
+    b = _snapped(Z, a, b, t.sign, sizes)
+    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
+        return Pairs(Z, a, b, t.sign)
+    return Rows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+
+
 def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, sizes: np.ndarray | None) -> np.ndarray:
     """Ends of the pairs; a pair of points that are equal up to rounding becomes a pair of one point, exactly 0."""
     size = np.einsum("ij,ij->i", Z, Z) if sizes is None else sizes
@@ -355,7 +369,11 @@ def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, size
 
 
 def bind(
-    constraints: Constraints, Z: np.ndarray, rows: np.ndarray | None = None, sizes: np.ndarray | None = None
+    constraints: Constraints,
+    Z: np.ndarray | None,
+    rows: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+    vectors: np.ndarray | None = None,
 ) -> Operator:
     """Bind constraints to the rows Z of their points.
 
@@ -363,28 +381,23 @@ def bind(
     ----------
     constraints : Constraints
         In row numbers of the data.
-    Z : ndarray, shape (n_touched, r)
+    Z : ndarray, shape (n_touched, r), or None
         Coordinates of the touched points.
     rows : ndarray of int, shape (n_touched,), optional
         Ascending row numbers that Z holds; by default all of them.
     sizes : ndarray, shape (n_touched,), optional
         Squared norms against which two points count as equal, where Z was centred; by default those of Z.
+    vectors : ndarray, shape (n_terms, r), optional
+        The vectors of ``constraints.terms()`` themselves, in place of Z.
     """
     parts: list[tuple[np.ndarray, Operator]] = []
     t = constraints.terms()
     if len(t.row):
-        place = None
-        if rows is not None:
-            place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-            place[rows] = np.arange(len(rows), dtype=np.int32)
-        a = t.a.astype(np.int32) if place is None else place[t.a]
-        b = t.b.astype(np.int32) if place is None else place[t.b]
-        b = _snapped(Z, a, b, t.sign, sizes)
-        base: Operator
-        if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
-            base = Pairs(Z, a, b, t.sign)
+        if vectors is not None:
+            base: Operator = Rows(vectors)
         else:
-            base = Rows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+            assert Z is not None
+            base = _terms_operator(t, Z, rows, sizes)
         if (t.coef == 1.0).all():  # signed sums have other coefficients
             which = t.row  # one plain term a row
         else:
@@ -394,12 +407,13 @@ def bind(
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
             base = Mixed(base, P)
         parts.append((which, base))
-    dense, names, vectors, weights, owners = [], [], [], [], []
+    dense, names, factors, weights, owners = [], [], [], [], []
     for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
         C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
+        assert Z is not None
         if isinstance(C, LowRankMatrix):
             V = C.vectors if rows is None else C.vectors[rows]
-            vectors.append(V.T @ Z)
+            factors.append(V.T @ Z)
             weights.append(C.weights)
             owners.append(row)
             continue
@@ -408,13 +422,13 @@ def bind(
     if dense:
         A = np.stack(dense)
         parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
-    if vectors:
+    if factors:
         counts = [len(w) for w in weights]
         slot = np.repeat(np.arange(len(owners)), counts)
         P = scipy.sparse.csr_array(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )
-        parts.append((np.array(owners), Mixed(Rows(np.concatenate(vectors)), P)))
+        parts.append((np.array(owners), Mixed(Rows(np.concatenate(factors)), P)))
     if len(parts) == 1:
         return parts[0][1]
     return Stack(parts)

@@ -32,7 +32,7 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-CONSTRAINTS_FILE = """
+_CONSTRAINTS_FILE = """
 The constraints file has one statement per row and the columns relation,i,j,k,l,bound,sense,weight.
 
 sq_distance: samples i and j, the bound of their squared distance, sense <= (similar), >= (dissimilar) or ==.
@@ -49,6 +49,7 @@ of the id column of POINTS, or row numbers from 0 where there is none.
 
 Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by 1 at least).
 """
+_PARAGRAPHS = "\n\n".join(" ".join(text.split()) for text in _CONSTRAINTS_FILE.split("\n\n"))
 
 
 @app.callback()
@@ -60,7 +61,7 @@ def options(
     """Options of every command."""
 
 
-@app.command(epilog=CONSTRAINTS_FILE)
+@app.command(epilog=_PARAGRAPHS)
 def learn(
     points: PointsFile,
     constraints: Annotated[
@@ -163,6 +164,8 @@ def transform(
 @app.command()
 def inspect(model: ModelFile) -> None:
     """Show what a model file holds: what it was learned from, its settings and its certificate."""
+    from bregmat.cli.learning import is_any_hard
+
     with bad_input():
         manifest = read_manifest(model)
         learner = load(model)
@@ -178,7 +181,8 @@ def inspect(model: ModelFile) -> None:
     console = show.stdout()
     console.print(show.name_value_table(rows, str(model)))
     console.print()
-    console.print(show.certificate_table(learner.result_))
+    has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
+    console.print(show.certificate_table(learner.result_, has_hard=has_hard))
     strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
     shown = ", ".join(number(value) for value in strengths[:8]) + (", ..." if len(strengths) > 8 else "")
     console.print(show.name_value_table([("eigenvalues", shown)]))

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.learning import Settings, learn_task
@@ -33,7 +35,8 @@ def run_demo(names: list[str], folder: Path, *, quiet: bool) -> int:
     code = 0
     for item, (model, report) in zip(data, outputs):
         show.stdout().print()
-        code = learn_task(_task(item), settings, out=model, report=report) or code
+        with threadpool_limits(1):  # many small fits: threads would wait for each other
+            code = learn_task(_task(item), settings, out=model, report=report) or code
         if code == show.ExitCode.INTERRUPTED:
             break
     return code

@@ -21,7 +21,7 @@ from bregmat.io import save
 from bregmat.labels import constraints_from_labels
 from bregmat.result import SolverError
 
-__all__ = ["Settings", "learn_task"]
+__all__ = ["Settings", "is_any_hard", "learn_task"]
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
 SLACK_WEIGHTS = (0.1, 1.0, 10.0, 100.0)
@@ -63,7 +63,7 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
         with bad_input():
             save(out, learner, info=info)
     after = learner.transform(task.X)
-    has_hard = _has_hard(learner, rows)
+    has_hard = is_any_hard(learner, rows)
     summary = [constraints_met(rows, task.X, after, all_soft=not has_hard), *pairs_in_order(rows, task.X, after)]
     if code == ExitCode.INTERRUPTED:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
@@ -151,7 +151,8 @@ def fit(task: Task, rows: Constraints, settings: Settings, report: Path | None =
     return learner
 
 
-def _has_hard(learner: Any, rows: Constraints) -> bool:
+def is_any_hard(learner: Any, rows: Constraints) -> bool:
+    """Whether a row must hold, rather than cost."""
     return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
 
 

@@ -170,9 +170,9 @@ class ConvergenceDisplay:
             log_scale(panel.yaxis, low, high)
             panel.set_ylim(low / 1.3, high * 1.3)
             return
-        reach = max(high - last, 1e-9 * max(1.0, abs(last)))
+        reach = 1.5 * max(high - last, 1e-9 * max(1.0, abs(last)))
         if 2 * len(objective) < len(bound):  # a dual method: the bound tells the story
-            reach = max(reach, last - bound[len(bound) // 2])
-        low = max(bound.min(), last - 1.5 * reach)
+            reach = max(reach, 3.0 * (last - bound[len(bound) // 2]))
+        low = max(bound.min(), last - reach)
         edge = 0.06 * max(high - low, 1e-9 * max(1.0, abs(last)))
         panel.set_ylim(low - edge, high + edge)
