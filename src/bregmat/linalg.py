@@ -57,18 +57,16 @@ def eigvalsh(A: np.ndarray) -> np.ndarray:
 
 @cache
 def _thread_pools() -> Any:
-    from threadpoolctl import ThreadpoolController
+    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
+    _lapack()  # SciPy has a BLAS of its own, which must be loaded to be found
     return ThreadpoolController()
 
 
 @contextmanager
-def calm_blas(r: int, size: int) -> Iterator[None]:
-    """One BLAS thread for matrices of order r below 512, whose threads would only wait for each other.
-
-    Left alone where ``size`` (numbers per product) is so small that BLAS starts no thread anyway.
-    """
-    if r >= 512 or size < 100_000:
+def calm_blas(r: int) -> Iterator[None]:
+    """One BLAS thread for matrices of order r below 512, whose threads would mostly wait for each other."""
+    if r >= 512:
         yield
         return
     with _thread_pools().limit(limits=1, user_api="blas"):

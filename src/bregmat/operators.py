@@ -24,6 +24,9 @@ from bregmat.columns import LowRankMatrix
 from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
 
 
+SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
+
+
 class Operator(Protocol):
     """A linear map of symmetric r x r matrices to c values, with its adjoint."""
 
@@ -353,19 +356,16 @@ def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.
         place[rows] = np.arange(len(rows), dtype=np.int32)
     a = t.a.astype(np.int32) if place is None else place[t.a]
     b = t.b.astype(np.int32) if place is None else place[t.b]
-    b = _snapped(Z, a, b, t.sign, sizes)
-    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
-        return Pairs(Z, a, b, t.sign)
-    return Rows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
-
-
-def _snapped(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, sizes: np.ndarray | None) -> np.ndarray:
-    """Ends of the pairs; a pair of points that are equal up to rounding becomes a pair of one point, exactly 0."""
     size = np.einsum("ij,ij->i", Z, Z) if sizes is None else sizes
-    distance = np.empty(len(a))
-    kernels.sq_norms_inplace(distance, Z, a, b, sign)
-    same = (sign == -1) & (distance <= 1e-26 * (size[a] + size[b])) & np.isfinite(distance)
-    return np.where(same, a, b) if same.any() else b
+    # squared distance of two points that are equal up to rounding; an infinite one is not
+    negligible = np.where(t.sign == -1, np.minimum(SAME * (size[a] + size[b]), 1e300), -1.0)
+    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
+        pairs = Pairs(Z, a, b, t.sign)
+        same = pairs.values_diagonal(None) <= negligible
+        return Pairs(Z, a, np.where(same, a, b), t.sign) if same.any() else pairs
+    V = np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None])
+    V[np.einsum("ij,ij->i", V, V) <= negligible] = 0.0
+    return Rows(V)
 
 
 def bind(

@@ -83,7 +83,7 @@ def solve(
     """
     solver.check(problem)
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
-    with calm_blas(problem.r, problem.c * problem.r), np.errstate(all="ignore"):
+    with calm_blas(problem.r), np.errstate(all="ignore"):
         return _iterate(problem, solver, tol, max_iter, max_seconds, start, callback)
 
 
