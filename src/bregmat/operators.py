@@ -23,7 +23,6 @@ from bregmat._kernels import pairs as kernels
 from bregmat.columns import LowRankMatrix
 from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
 
-
 SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
 
 
