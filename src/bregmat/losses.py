@@ -187,7 +187,9 @@ class RowLosses:
         self._s = sense.astype(float)
         self._equality = sense == 0
         self._has_equality = bool(self._equality.any())
-        names = np.unique(family)
+        names = (
+            family[:1] if (family == family[0]).all() else np.unique(family)
+        )  # sorting a million names takes a while
         self._groups = [
             (FAMILIES[str(name)], slice(None) if len(names) == 1 else np.flatnonzero(family == name)) for name in names
         ]

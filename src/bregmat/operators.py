@@ -99,7 +99,11 @@ class Rows:
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
         k, l, weight = _svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
-        return self.V[:, k] * self.V[:, l] * weight
+        columns = np.ascontiguousarray(self.V.T)  # gathering whole rows of it is quicker than picking columns
+        found = columns[k]
+        found *= columns[l]
+        found *= weight[:, None]
+        return found.T
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
