@@ -326,3 +326,16 @@ def test_saved_metric_with_a_span_transforms_the_same(tmp_path, rng):
     assert np.allclose(again.transform(X), result.transform(X), rtol=1e-13)
     with pytest.raises(ValueError, match="data is not kept"):
         _ = again.factor
+
+
+def test_interrupted_while_the_next_solver_starts(points, pairs, monkeypatch):
+    """Ctrl-C between two solvers of "auto" keeps what the first one found."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bregmat.solvers.dual_newton.DualNewton.init", interrupt)
+    result = nearest_metric(points, pairs, slack_weight=1.0, tol=NEVER)
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert result.gap <= 1e-6
+    assert result.solver == "mirror_newton"

@@ -258,6 +258,8 @@ def _in_span(
     gram = unit @ unit.T
     values, Q = eigh(np.asarray(gram.todense() if sparse else gram, dtype=float))
     keep = values > SPAN_TOL * max(values[-1], 1e-300)
+    if not keep.any():  # every pair is one point twice
+        return None
     values, Q = values[keep], Q[:, keep]
     coefficients = Q / np.sqrt(values)
     inside = length[:, None] * (Q * np.sqrt(values))  # the vectors themselves in the basis

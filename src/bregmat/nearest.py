@@ -15,7 +15,7 @@ from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinat
 from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import ExitReason, Record, Result, Status
-from bregmat.solve import Outcome, Solver, solve
+from bregmat.solve import Outcome, Solver, proven_status, solve
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
@@ -174,8 +174,8 @@ def _nearest(
     if reduced is not None:
         coordinates = reduced.coordinates
         certificate = _with_links(whole, certificate, linked)
-        if status is Status.OPTIMAL and not certificate.proves(tol):
-            status = Status.FEASIBLE
+        if outcome.conflict is None:
+            status = proven_status(certificate, tol)
     return Result(
         status=status,
         exit_reason=outcome.exit_reason,
@@ -291,23 +291,30 @@ def _run(
             moved = replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
             return callback is not None and callback(moved)
 
-        outcome = solve(
-            problem,
-            solver,
-            tol=tol,
-            max_iter=min(share, left),
-            max_seconds=seconds,
-            start=start,
-            callback=None if callback is None else shifted,
-        )
+        try:
+            outcome = solve(
+                problem,
+                solver,
+                tol=tol,
+                max_iter=min(share, left),
+                max_seconds=seconds,
+                start=start,
+                callback=None if callback is None else shifted,
+            )
+        except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
+            if best is None:
+                raise
+            best = replace(best, exit_reason=ExitReason.INTERRUPTED)
+            break
         used += outcome.n_iter
         if best is not None:
             moved = [replace(r, iteration=r.iteration + offset, seconds=r.seconds + passed) for r in outcome.history]
             outcome = replace(
                 outcome, history=best.history + moved, n_iter=used, solver=f"{best.solver} + {outcome.solver}"
             )
-            if not outcome.certificate.gap <= best.certificate.gap and outcome.status is not Status.INFEASIBLE:
-                outcome = replace(outcome, certificate=best.certificate, status=best.status)
+            if outcome.status is not Status.INFEASIBLE:
+                joined = best.certificate.joined(outcome.certificate)
+                outcome = replace(outcome, certificate=joined, status=proven_status(joined, tol))
         best = outcome
         if outcome.status in (Status.OPTIMAL, Status.INFEASIBLE) or outcome.exit_reason in (
             ExitReason.INTERRUPTED,

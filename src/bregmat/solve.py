@@ -135,6 +135,13 @@ def _iterate(
     return run.outcome(solver.name, reason, iteration, state)
 
 
+def proven_status(certificate: Certificate, tol: float) -> Status:
+    """What a certificate proves."""
+    if certificate.proves(tol):
+        return Status.OPTIMAL
+    return Status.FEASIBLE if np.isfinite(certificate.upper) else Status.UNKNOWN
+
+
 class _Run:
     """Bookkeeping of one run: clock, history, best certificate, proof of infeasibility."""
 
@@ -197,10 +204,6 @@ class _Run:
         if self.proof is not None:
             status, rows = Status.INFEASIBLE, self.proof.rows
             best = replace(best, dual=self.proof.dual, gap=np.inf)
-        elif best.proves(self.tol):
-            status = Status.OPTIMAL
-        elif np.isfinite(best.upper):
-            status = Status.FEASIBLE
         else:
-            status = Status.UNKNOWN
+            status = proven_status(best, self.tol)
         return Outcome(best, status, reason, iteration, self.seconds(), self.history, name, rows)

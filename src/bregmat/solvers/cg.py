@@ -6,6 +6,7 @@ products in float32 and a preconditioner from the Gaussian fourth moment when th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,19 +80,34 @@ def _conjugate_gradients(
     precondition = FourthMoment.of(op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
-    E, R = np.zeros_like(B), B.copy()
-    Y = precondition(R)
-    Q, rho, norm = Y.copy(), float(np.vdot(R, Y)), float(np.linalg.norm(R))
-    steps = 0
-    while norm > tol and steps < max_steps and rho > 0:
-        steps += 1
+
+    def product(Q: np.ndarray) -> np.ndarray:
         X = Q if S is None else S * Q
         if single:
             size = float(np.abs(X).max())
             W = size * op.adjoint(h * op.values((X / size).astype(np.float32))).astype(np.float64)
         else:
             W = op.adjoint(h * op.values(X))
-        HQ = Q + (W if S is None else S * W)
+        return Q + (W if S is None else S * W)
+
+    return conjugate_gradients(product, precondition, B, tol, max_steps)
+
+
+def conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray],
+    precondition: Callable[[np.ndarray], np.ndarray],
+    B: np.ndarray,
+    tol: float,
+    max_steps: int,
+) -> LinearSolution:
+    """Preconditioned conjugate gradients over symmetric matrices, to the absolute tolerance ``tol``."""
+    E, R = np.zeros_like(B), B.copy()
+    Y = precondition(R)
+    Q, rho, norm = Y.copy(), float(np.vdot(R, Y)), float(np.linalg.norm(R))
+    steps = 0
+    while norm > tol and steps < max_steps and rho > 0:
+        steps += 1
+        HQ = product(Q)
         curvature = float(np.vdot(Q, HQ))
         if not curvature > 0:
             break

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bregmat.certificates import gram
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
-from bregmat.operators import Operator, Pairs, Rows, smat, svec
-from bregmat.solvers.cg import FourthMoment
+from bregmat.operators import Operator, smat, svec
+from bregmat.solvers.cg import FourthMoment, conjugate_gradients
 
 DIRECT_FLOPS = 2e10  # below this the matrix is factorised
 MOST_FLOPS = 2e11  # below this it is, where conjugate gradients took longer the last time
@@ -79,11 +80,9 @@ def _by_gram(op: Operator, h: np.ndarray, S: np.ndarray | None):
 
 
 def _gram(op: Operator, S: np.ndarray | None) -> np.ndarray:
-    """``<S o A_i, S o A_j>``; a square of inner products where the rows have rank one and S is 1."""
-    if S is None and isinstance(op, Rows | Pairs):
-        V = op.V if isinstance(op, Rows) else op.Z[op.a] + op.Z[op.b] * op.sign[:, None]
-        G = V @ V.T
-        return G * G
+    """``<S o A_i, S o A_j>``."""
+    if S is None:
+        return gram(op)
     Phi = op.features(S)
     return Phi @ Phi.T
 
@@ -96,23 +95,7 @@ def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, t
         return Q + (W if S is None else S * W)
 
     def inverse(B: np.ndarray) -> tuple[np.ndarray, int]:
-        E, R = np.zeros_like(B), B.copy()
-        Y = precondition(R)
-        Q, rho, goal = Y.copy(), float(np.vdot(R, Y)), tol * float(np.linalg.norm(B))
-        steps = 0
-        while float(np.linalg.norm(R)) > goal and steps < max_steps and rho > 0:
-            steps += 1
-            HQ = product(Q)
-            curvature = float(np.vdot(Q, HQ))
-            if not curvature > 0:
-                break
-            alpha = rho / curvature
-            E += alpha * Q
-            R -= alpha * HQ
-            Y = precondition(R)
-            rho, last = float(np.vdot(R, Y)), rho
-            Q *= rho / last
-            Q += Y
-        return 0.5 * (E + E.T), steps
+        solution = conjugate_gradients(product, precondition, B, tol * float(np.linalg.norm(B)), max_steps)
+        return solution.E, solution.steps
 
     return inverse
