@@ -25,6 +25,7 @@ LOSSES = {
 }
 
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
+SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which is for hard rows and a trace
 
 
 # ---------------------------------------------------------------- operators

@@ -161,7 +161,11 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: metric(X, PAIR, loss=SquaredHinge, slack_weight=1), TypeError, "loss must be None"),
         (lambda: metric(X, PAIR, solver="simplex"), ValueError, "solver must be 'auto' or one of.*'simplex'"),
         (lambda: metric(X, PAIR, solver=3), TypeError, "solver must be a string or an object.*got 3"),
-        (lambda: metric(X, PAIR, solver=Unfinished()), TypeError, "solver must be.*with name, works_on, check, init"),
+        (
+            lambda: metric(X, PAIR, solver=Unfinished()),
+            TypeError,
+            "solver must be.*with name, works_on, max_iter, check, init",
+        ),
         (lambda: metric(X, PAIR, solver="mirror_newton"), TypeError, "needs a finite slack_weight.*1 rows"),
         (lambda: metric(X, PAIR, tol=0), ValueError, "tol must be positive; got 0"),
         (lambda: metric(X, PAIR, tol=nan), ValueError, "tol must be positive; got nan"),

@@ -6,7 +6,8 @@ import scipy.optimize
 
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
-from bregmat.operators import Mixed, Rows, bind
+from bregmat.binding import bind
+from bregmat.operators import Mixed, Rows
 from bregmat.problems import build_problem
 from bregmat.result import ExitReason, Status
 from bregmat.solve import solve

@@ -8,9 +8,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, operators
+from bregmat import Constraints, Factor, binding, nearest_kernel, nearest_metric, operators
+from bregmat.binding import bind
 from bregmat.certificates import gram
-from bregmat.operators import Matrices, Mixed, Pairs, Rows, bind
+from bregmat.operators import Matrices, Mixed, Pairs, Rows
 from bregmat.solvers import mirror_newton
 from bregmat.solvers.box_qp import Model, minimize_in_box
 from bregmat.solvers.cg import FourthMoment, solve_newton_system
@@ -71,7 +72,7 @@ def test_pair_graph_gives_the_same_as_rows(rng, monkeypatch):
     constraints = random_pairs(rng, X, 2000)
     given = {"slack_weight": 1.0, "tol": 1e-10}
     graph = nearest_metric(X, constraints, **given)
-    monkeypatch.setattr(operators, "Pairs", lambda Z, a, b, sign: Rows(Z[a] + Z[b] * sign[:, None]))
+    monkeypatch.setattr(binding, "Pairs", lambda Z, a, b, sign: Rows(Z[a] + Z[b] * sign[:, None]))
     rows = nearest_metric(X, constraints, **given)
     assert graph.objective == pytest.approx(rows.objective, rel=1e-9)
     assert np.allclose(graph.dual, rows.dual, rtol=1e-3, atol=1e-4)

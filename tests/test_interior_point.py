@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+from bregmat.binding import bind
 from bregmat.constraints import Constraints
 from bregmat.divergences import as_divergence
 from bregmat.losses import Squared, SquaredHinge
-from bregmat.operators import bind
 from bregmat.problems import build_problem
 from bregmat.result import Status
 from bregmat.solve import solve

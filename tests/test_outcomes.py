@@ -3,7 +3,6 @@
 import itertools
 import pickle
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric
 from bregmat.charts import chart_at_prior
-from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOLVERS, random_pairs
+from bregmat.solve import State
+from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 
 NEVER = 1e-300  # a tolerance that no run reaches
 
@@ -27,11 +27,19 @@ def pairs(rng, points):
     return random_pairs(rng, points, 80)
 
 
+class StubState(State):
+    """Whatever is given."""
+
+    def __init__(self, **values):
+        vars(self).update(values)
+
+
 class Stub:
     """A solver that stays at the prior, with what a test wants to happen at each step."""
 
     name = "stub"
     works_on = "objective"
+    max_iter = 200
 
     def __init__(self, step=None, init=None, **changes):
         self._step, self._init, self._changes = step, init, changes
@@ -45,10 +53,10 @@ class Stub:
         chart = chart_at_prior(problem.divergence, problem.t0)
         values = problem.operator.congruence(chart.F).values_diagonal(chart.x)
         here = {"chart": chart, "dual": np.zeros(problem.c), "values": values}
-        return SimpleNamespace(**here, objective=0.0, signal=np.inf, stalled=False)
+        return StubState(**here, objective=0.0, signal=np.inf, stalled=False)
 
     def step(self, problem, state):
-        return SimpleNamespace(**(vars(state) | (self._step(state) if self._step else {}) | self._changes))
+        return StubState(**(vars(state) | (self._step(state) if self._step else {}) | self._changes))
 
 
 # ---------------------------------------------------------------- statuses
@@ -123,7 +131,7 @@ def test_time(points, pairs):
         check(result)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", SOFT_SOLVERS)
 def test_stalled_at_an_unreachable_tolerance(points, pairs, name):
     """Rounding ends every solver: it must say so, and the certificate stays true."""
     result = nearest_metric(points, pairs, slack_weight=1.0, solver=name, tol=NEVER, max_iter=300)
@@ -168,7 +176,7 @@ def test_nan_proves_nothing(points, pairs):
     assert not replace(certificate, gap=np.inf).proves(1e6)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", SOFT_SOLVERS)
 def test_interrupted_by_the_callback(points, pairs, name):
     seen = []
 
@@ -231,9 +239,13 @@ def test_every_reason_has_advice_and_every_status_a_meaning():
 
 
 # ---------------------------------------------------------------- history
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", SOFT_SOLVERS)
 @pytest.mark.parametrize("divergence", [D.name for D in DIVERGENCES])
 def test_history(points, pairs, name, divergence):
+    if (name, divergence) == ("cyclic_projection", "frobenius"):
+        with pytest.raises(TypeError, match="cyclic_projection has projections for logdet, vonneumann"):
+            nearest_metric(points, pairs, divergence=divergence, slack_weight=5.0, solver=name)
+        return
     given = {"divergence": divergence, "slack_weight": 5.0, "solver": name, "callback": lambda record: False}
     result = nearest_metric(points, pairs, **given)
     records = result.history
@@ -246,7 +258,8 @@ def test_history(points, pairs, name, divergence):
     assert result.dual_bound == pytest.approx(max(bounds), rel=1e-12)  # the best of all is kept
     if name == "mirror_newton":  # the others follow a path of easier problems
         assert all(b.objective <= a.objective + 1e-12 * abs(a.objective) for a, b in itertools.pairwise(records))
-    assert records[-1].gap <= 1e-6
+    assert result.gap <= 1e-6
+    assert records[-1].gap <= 1e-5  # the proof may join an earlier matrix with the last bound
 
 
 def test_watching_does_not_change_the_run(points, pairs):

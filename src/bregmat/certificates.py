@@ -121,14 +121,30 @@ def restore(
 ) -> tuple[Chart, np.ndarray] | None:
     """Multiplicative restoration ``M <- F (I + A_F*(c)) F'`` with c from the Gram system of active and violated hard rows.
 
-    Stays in the cone by construction; returns None if it does not reach feasibility.
+    Stays in the cone by construction; returns None if it does not reach feasibility. Rows with a multiplier are brought onto
+    their bounds; if that fails (without dual corrections, rows with a multiplier may hold with room), only violated rows.
     """
+    L = problem.losses
+    equal = L.hard & (L.sense == 0)
+    heavy = L.hard & (np.abs(mu) > 1e-13 * max(1e-300, np.abs(mu).max(initial=0.0)))
+    for active in (heavy | equal, equal):
+        restored = _restored(problem, chart, p, active, rounds)
+        if restored is not None:
+            return restored
+        if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
+            break
+    return None
+
+
+def _restored(
+    problem: NearestMatrix, chart: Chart, p: np.ndarray, active: np.ndarray, rounds: int
+) -> tuple[Chart, np.ndarray] | None:
+    """One attempt of :func:`restore`."""
     L, D = problem.losses, problem.divergence
     hard, s = L.hard, L.sense.astype(float)
     B = chart.factor()
     if B.shape[1] == 0:
         return None
-    active = hard & ((np.abs(mu) > 1e-13 * max(1e-300, np.abs(mu).max(initial=0.0))) | (s == 0))
     for _ in range(rounds):
         excess = np.where(s == 0, np.abs(p - L.bound), s * (p - L.bound))
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))

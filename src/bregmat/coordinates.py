@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
+from bregmat.binding import bind
 from bregmat.charts import Chart
 from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
 from bregmat.divergences import Divergence
 from bregmat.linalg import cholesky, eigh, triangular_inverse
-from bregmat.operators import Operator, bind
+from bregmat.operators import Operator
 
 SPAN_TOL = 1e-12  # squared length, relative to unit vectors, below which a direction of their span is rounding
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero

@@ -16,12 +16,16 @@ from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import ExitReason, Record, Result, Status
 from bregmat.solve import Outcome, Solver, proven_status, solve
+from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
 
-SOLVERS: dict[str, type] = {cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint)}
-MAX_ITER = 200
+SOLVERS: dict[str, type] = {
+    cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost)
+}
+MAX_ITER = 200  # of a plan; a solver that is asked for by name has its own
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
@@ -48,20 +52,23 @@ def nearest_kernel(
     ----------
     prior : array-like, shape (n, n), or Factor
         PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps the
-        prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched.
+        prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched;
+        :func:`widen_range` opens its null space.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
-    loss : None, Squared() or SquaredHinge()
-        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22). ``Squared()`` is regression:
-        it makes every soft row an equality.
+    loss : None, RelativeSlack(), Squared() or SquaredHinge()
+        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` that slack of
+        value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft row an equality.
     slack_weight : float or array-like, shape (c,)
         The papers' gamma; positive, dimensionless; inf makes rows hard.
-    solver : {"auto", "mirror_newton", "dual_newton", "interior_point"} or object
+    solver : {"auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection", "definite_boost"} or object
+        The last two are the papers' own algorithms; their classes have settings (:class:`CyclicProjection`,
+        :class:`DefiniteBoost`).
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
-        Limit on Newton steps (200).
+        Limit on steps: 200 Newton steps, unless the solver that is asked for has its own default.
     max_seconds : float, optional
         Limit on wall time.
     warm_start : Result, optional
@@ -165,11 +172,10 @@ def _nearest(
         mu = np.zeros(problem.c)
         mu[: len(warm_start.dual)] = warm_start.dual
         start = replace(warm_start.certificate, dual=mu)
-    limit = MAX_ITER if max_iter is None else max_iter
-    outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
+    outcome = _run(problem, _plan(problem, solver, max_iter), tol, max_seconds, start, callback)
     if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
         reduced, problem = None, whole
-        outcome = _run(problem, _plan(problem, solver, limit), tol, limit, max_seconds, start, callback)
+        outcome = _run(problem, _plan(problem, solver, max_iter), tol, max_seconds, start, callback)
     certificate, status = outcome.certificate, outcome.status
     if reduced is not None:
         coordinates = reduced.coordinates
@@ -188,6 +194,7 @@ def _nearest(
         solver=outcome.solver,
         conflict=outcome.conflict,
         violation=problem.violation(outcome.certificate.values),
+        trace=outcome.trace,
     )
 
 
@@ -231,18 +238,19 @@ def _check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be positive; got {value!r}.")
 
 
-def _plan(problem: NearestMatrix, solver: Any, limit: int) -> list[tuple[Solver, int]]:
-    """Solvers to try in order, each with its share of the iterations."""
+def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tuple[Solver, int]]:
+    """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all."""
     if not isinstance(solver, str):
-        if not all(hasattr(solver, name) for name in ("name", "works_on", "check", "init", "step")):
+        if not all(hasattr(solver, name) for name in ("name", "works_on", "max_iter", "check", "init", "step")):
             raise TypeError(
-                f"solver must be a string or an object with name, works_on, check, init and step; got {solver!r}."
+                f"solver must be a string or an object with name, works_on, max_iter, check, init and step; got {solver!r}."
             )
-        return [(solver, limit)]
+        return [(solver, solver.max_iter if max_iter is None else max_iter)]
     if solver != "auto":
         if solver not in SOLVERS:
             raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
-        return [(SOLVERS[solver](), limit)]
+        return _plan(problem, SOLVERS[solver](), max_iter)
+    limit = MAX_ITER if max_iter is None else max_iter
     if problem.losses.has_hard or not problem.divergence.keeps_range:
         plan: list[tuple[Solver, int]] = [(DualNewton(), min(limit, 100)), (InteriorPoint(), limit)]
         return _able(plan, problem, limit)
@@ -270,7 +278,6 @@ def _run(
     problem: NearestMatrix,
     plan: list[tuple[Solver, int]],
     tol: float,
-    limit: int,
     max_seconds: float | None,
     start: Certificate | None,
     callback: Callable[[Record], Any] | None,
@@ -279,6 +286,7 @@ def _run(
     best: Outcome | None = None
     clock = time.perf_counter()
     used = 0
+    limit = plan[-1][1]
     for solver, share in plan:
         left = limit - used
         if best is not None and left <= 0:

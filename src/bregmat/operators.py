@@ -1,4 +1,4 @@
-"""Constraints bound to rows Z: the linear map ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z``.
+"""Linear maps of a constraint set: ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z`` (made by :mod:`bregmat.binding`).
 
 One file for every form, because the forms differ in nothing but cost:
 
@@ -20,10 +20,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import pairs as kernels
-from bregmat.columns import LowRankMatrix
-from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
-
-SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
+from bregmat._kernels.rows import OuterRows
 
 
 class Operator(Protocol):
@@ -41,6 +38,7 @@ class Operator(Protocol):
     def features(self, S: np.ndarray | None) -> np.ndarray: ...
     def sizes(self, prior: np.ndarray) -> np.ndarray: ...
     def norms(self) -> np.ndarray: ...
+    def outer(self) -> OuterRows: ...
 
 
 @lru_cache(maxsize=16)
@@ -113,6 +111,10 @@ class Rows:
         """Frobenius norms of the A_i, or upper bounds of them."""
         return self.values_diagonal(None)
 
+    def outer(self) -> OuterRows:
+        """One term a row."""
+        return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
+
 
 class Pairs:
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
@@ -178,6 +180,10 @@ class Pairs:
         """Frobenius norms of the A_i."""
         return self.values_diagonal(None)
 
+    def outer(self) -> OuterRows:
+        """One term a row, its vector still named by the pair."""
+        return _plain_terms(self.Z, self.a, self.b, self.sign)
+
 
 class Matrices:
     """A symmetric r x r matrix per row."""
@@ -223,6 +229,24 @@ class Matrices:
     def norms(self) -> np.ndarray:
         """Frobenius norms of the A_i."""
         return np.linalg.norm(self.A, axis=(1, 2))
+
+    def outer(self) -> OuterRows:
+        """Eigenvectors of each matrix; a multiple of the identity is kept as one."""
+        coef, vectors, counts, shift = [], [], np.zeros(self.c, np.int64), np.zeros(self.c)
+        for i, A in enumerate(self.A):
+            values, U = np.linalg.eigh(A)
+            size = np.abs(values).max(initial=0.0)
+            if values[-1] - values[0] <= 1e-14 * size:
+                shift[i] = values[-1]
+                continue
+            keep = np.abs(values) > 1e-15 * size * self.r
+            coef.append(values[keep])
+            vectors.append(U[:, keep].T)
+            counts[i] = keep.sum()
+        Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
+        rows = _plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+        return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
 class Mixed:
@@ -281,6 +305,25 @@ class Mixed:
     def norms(self) -> np.ndarray:
         """Upper bounds of the Frobenius norms, by the triangle inequality over the terms."""
         return abs(self.P) @ self.base.norms()
+
+    def outer(self) -> OuterRows:
+        """The terms of each row; more of them than r are replaced by eigenvectors."""
+        wide = np.flatnonzero(np.diff(self.P.indptr) > self.r)
+        if len(wide):
+            dense = [self.restrict(np.array([row])).adjoint(np.ones(1)) for row in wide]
+            rest = np.setdiff1d(np.arange(self.c), wide)
+            parts: list[tuple[np.ndarray, Operator]] = [(wide, Matrices(np.stack(dense)))]
+            return Stack(parts + ([(rest, self.restrict(rest))] if len(rest) else [])).outer()
+        base = self.base.outer()  # one term each
+        t = self.P.indices
+        return base._replace(
+            ptr=self.P.indptr.astype(np.int64),
+            coef=self.P.data * base.coef[t],
+            a=base.a[t],
+            b=base.b[t],
+            sign=base.sign[t],
+            shift=np.zeros(self.c),
+        )
 
 
 def _vectors(base: Operator, terms: np.ndarray) -> np.ndarray:
@@ -350,88 +393,39 @@ class Stack:
         """Frobenius norms of the A_i, or upper bounds of them."""
         return self._gather([op.norms() for _, op in self.parts])
 
+    def outer(self) -> OuterRows:
+        """The terms of the parts, in the order of the rows."""
+        found = [op.outer() for _, op in self.parts]
+        starts = np.cumsum([0, *(len(f.Z) for f in found)])
+        counts = self._gather([np.diff(f.ptr) for f in found])
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+        place = [  # where the terms of each part go
+            np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
+            for (rows, _), f in zip(self.parts, found, strict=True)
+        ]
+        order = np.argsort(np.concatenate(place), kind="stable")
 
-def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.ndarray | None) -> Rows | Pairs:
-    """Terms on rows Z: as pairs where they outnumber the points, otherwise as their vectors."""
-    place = None
-    if rows is not None:
-        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-    a = t.a.astype(np.int32) if place is None else place[t.a]
-    b = t.b.astype(np.int32) if place is None else place[t.b]
-    size = np.einsum("ij,ij->i", Z, Z) if sizes is None else sizes
-    # squared distance of two points that are equal up to rounding; an infinite one is not
-    negligible = np.where(t.sign == -1, np.minimum(SAME * (size[a] + size[b]), 1e300), -1.0)
-    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
-        pairs = Pairs(Z, a, b, t.sign)
-        same = pairs.values_diagonal(None) <= negligible
-        return Pairs(Z, a, np.where(same, a, b), t.sign) if same.any() else pairs
-    V = np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None])
-    V[np.einsum("ij,ij->i", V, V) <= negligible] = 0.0
-    return Rows(V)
+        def joined(columns: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate(columns)[order]
 
-
-def bind(
-    constraints: Constraints,
-    Z: np.ndarray | None,
-    rows: np.ndarray | None = None,
-    sizes: np.ndarray | None = None,
-    vectors: np.ndarray | None = None,
-) -> Operator:
-    """Bind constraints to the rows Z of their points.
-
-    Parameters
-    ----------
-    constraints : Constraints
-        In row numbers of the data.
-    Z : ndarray, shape (n_touched, r), or None
-        Coordinates of the touched points.
-    rows : ndarray of int, shape (n_touched,), optional
-        Ascending row numbers that Z holds; by default all of them.
-    sizes : ndarray, shape (n_touched,), optional
-        Squared norms against which two points count as equal, where Z was centred; by default those of Z.
-    vectors : ndarray, shape (n_terms, r), optional
-        The vectors of ``constraints.terms()`` themselves, in place of Z.
-    """
-    parts: list[tuple[np.ndarray, Operator]] = []
-    t = constraints.terms()
-    if len(t.row):
-        if vectors is not None:
-            base: Operator = Rows(vectors)
-        else:
-            assert Z is not None
-            base = _terms_operator(t, Z, rows, sizes)
-        if (t.coef == 1.0).all():  # signed sums have other coefficients
-            which = t.row  # one plain term a row
-        else:
-            which = np.unique(t.row)
-        if which is not t.row:
-            slot = np.searchsorted(which, t.row)
-            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
-            base = Mixed(base, P)
-        parts.append((which, base))
-    dense, names, factors, weights, owners = [], [], [], [], []
-    for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
-        C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
-        assert Z is not None
-        if isinstance(C, LowRankMatrix):
-            V = C.vectors if rows is None else C.vectors[rows]
-            factors.append(V.T @ Z)
-            weights.append(C.weights)
-            owners.append(row)
-            continue
-        names.append(row)
-        dense.append(Z.T @ Z if C is None else Z.T @ ((C if rows is None else C[rows][:, rows]) @ Z))
-    if dense:
-        A = np.stack(dense)
-        parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
-    if factors:
-        counts = [len(w) for w in weights]
-        slot = np.repeat(np.arange(len(owners)), counts)
-        P = scipy.sparse.csr_array(
-            (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
+        return OuterRows(
+            ptr,
+            joined([f.coef for f in found]),
+            np.concatenate([f.Z for f in found]),
+            joined(
+                [(f.a[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
+            ),
+            joined(
+                [(f.b[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
+            ),
+            joined([f.sign[: len(f.coef)] for f in found]),
+            self._gather([f.shift for f in found]),
         )
-        parts.append((np.array(owners), Mixed(Rows(np.concatenate(factors)), P)))
-    if len(parts) == 1:
-        return parts[0][1]
-    return Stack(parts)
+
+
+def _plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
+    """One term with coefficient 1 for each row."""
+    c = len(a)
+    index = np.arange(c + 1, dtype=np.int64)
+    Z = np.ascontiguousarray(Z, dtype=float)
+    return OuterRows(index, np.ones(c), Z, a.astype(np.int32), b.astype(np.int32), sign.astype(np.int8), np.zeros(c))

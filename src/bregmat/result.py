@@ -122,6 +122,8 @@ class Result:
     history : list of Record
     solver : str
         Name of the solver, or several joined by " + ".
+    trace : dict of str to ndarray
+        What only this solver records, one array per name: see its class (empty for the Newton methods).
     """
 
     status: Status
@@ -135,6 +137,7 @@ class Result:
     solver: str = ""
     conflict: np.ndarray | None = None
     violation: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def objective(self) -> float:
@@ -218,6 +221,7 @@ class Result:
         arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
         if self.conflict is not None:
             arrays["conflict"] = self.conflict
+        arrays |= {f"trace.{name}": series for name, series in self.trace.items()}
         return meta, arrays
 
     @classmethod
@@ -247,6 +251,7 @@ class Result:
             meta["solver"],
             arrays.get("conflict"),
             arrays["violation"],
+            {name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
         )
 
     def __repr__(self) -> str:

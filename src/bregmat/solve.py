@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -17,15 +17,29 @@ from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Record, Status
 
 
-class State(Protocol):
-    """What the loop reads of a solver's private state."""
+class State:
+    """What the loop reads of a solver's private state; a dataclass of the solver's own derives from it."""
 
-    chart: Chart
     dual: np.ndarray
-    values: np.ndarray
     objective: float
     signal: float  # estimate of the absolute gap; inf where there is none
     stalled: bool
+    finished: bool = False  # whether the solver's own stopping rule is met; most leave it to the certificate
+    if TYPE_CHECKING:  # attributes, or properties that are worked out when a certificate asks
+
+        @property
+        def chart(self) -> Chart: ...
+        @property
+        def values(self) -> np.ndarray: ...
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """What only this solver records, one array per name."""
+        return {}
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
 
 
 class Solver(Protocol):
@@ -33,6 +47,7 @@ class Solver(Protocol):
 
     name: ClassVar[str]
     works_on: ClassVar[str]  # what its state calls objective where rows are hard: "objective" or "dual_bound"
+    max_iter: ClassVar[int]  # steps that a run may take unless told otherwise
 
     def check(self, problem: NearestMatrix) -> None: ...
     def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> Any: ...
@@ -51,6 +66,7 @@ class Outcome:
     history: list[Record]
     solver: str
     conflict: np.ndarray | None = None
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def solve(
@@ -58,7 +74,7 @@ def solve(
     solver: Solver,
     *,
     tol: float = 1e-6,
-    max_iter: int = 200,
+    max_iter: int | None = None,
     max_seconds: float | None = None,
     start: Certificate | None = None,
     callback: Callable[[Record], Any] | None = None,
@@ -72,8 +88,8 @@ def solve(
     ----------
     tol : float
         Relative gap at which the run stops; dimensionless.
-    max_iter : int
-        Limit on steps of the solver.
+    max_iter : int, optional
+        Limit on steps; by default the solver's own.
     max_seconds : float, optional
         Limit on wall time.
     start : Certificate, optional
@@ -84,7 +100,8 @@ def solve(
     solver.check(problem)
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
     with calm_blas(problem.r), np.errstate(all="ignore"):
-        return _iterate(problem, solver, tol, max_iter, max_seconds, start, callback)
+        limit = solver.max_iter if max_iter is None else max_iter
+        return _iterate(problem, solver, tol, limit, max_seconds, start, callback)
 
 
 def _iterate(
@@ -103,13 +120,15 @@ def _iterate(
         state = solver.init(problem, tol, start)
         run.proof = singular_rows(problem) if problem.losses.has_hard else None
         while True:
-            last = state.stalled or iteration >= max_iter
+            last = state.stalled or state.finished or iteration >= max_iter
             if run.record(iteration, state, last):
                 reason = ExitReason.INTERRUPTED
             elif run.best is not None and run.best.proves(tol):
                 reason = ExitReason.TOLERANCE
             elif run.contradiction(iteration, state, last):
                 reason = ExitReason.CERTIFICATE
+            elif state.finished:
+                reason = ExitReason.TOLERANCE
             elif state.stalled:
                 reason = ExitReason.STALLED
             elif iteration >= max_iter:
@@ -119,7 +138,7 @@ def _iterate(
             else:
                 following = solver.step(problem, state)
                 iteration += 1
-                if np.isfinite(following.values).all() and np.isfinite(following.dual).all():
+                if following.is_finite():
                     state = following
                     continue
                 reason = ExitReason.NONFINITE
@@ -206,4 +225,4 @@ class _Run:
             best = replace(best, dual=self.proof.dual, gap=np.inf)
         else:
             status = proven_status(best, self.tol)
-        return Outcome(best, status, reason, iteration, self.seconds(), self.history, name, rows)
+        return Outcome(best, status, reason, iteration, self.seconds(), self.history, name, rows, state.trace)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.losses import Squared, SquaredHinge
+from bregmat.losses import RelativeSlack, Squared, SquaredHinge
 
-LOSSES = {cls.name: cls for cls in (Squared, SquaredHinge)}
+LOSSES = {cls.name: cls for cls in (RelativeSlack, Squared, SquaredHinge)}
 
 
 def check_integer(name: str, value: Any, lowest: int) -> None:

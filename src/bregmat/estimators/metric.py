@@ -51,9 +51,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     slack_weight : float
         What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. Worth
         a search over 0.1, 1, 10, 100: the best value differs between data sets more than any other setting does.
-    loss : None, "squared", "squared_hinge" or object
-        None is the divergence's own slack (Kulis 2009, eq. 22); else ``SquaredHinge()``, or ``Squared()``, which is
-        regression: it pulls every distance to its bound, met or not.
+    loss : None, "relative_slack", "squared", "squared_hinge" or object
+        None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` the same of distance over bound; else
+        ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance to its bound, met or not.
     n_constraints : int, optional
         Number of pairs drawn from the labels y. By default 40 k^2 for k classes; 0 ignores y.
     percentiles : (float, float)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from bregmat.constraints import Constraints
+from bregmat.nearest import SOLVERS
 
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
@@ -14,7 +16,8 @@ _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Hyper-parameters as plain values and arrays.
 
-    Library objects with a name become that name. Callbacks and random generators are not kept: None.
+    Library objects with a name become that name, solver objects their name and settings. Callbacks and random generators are
+    not kept: None.
     """
     meta: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -23,6 +26,8 @@ def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
             meta[name] = None
         elif name in ("divergence", "loss") and hasattr(value, "name"):
             meta[name] = value.name
+        elif name == "solver" and type(value) in SOLVERS.values():
+            meta[name] = {"name": value.name, **asdict(value)}
         elif name == "prior" and not isinstance(value, str):
             arrays["params.prior"] = np.asarray(value, dtype=float)
         else:
@@ -32,6 +37,10 @@ def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def parameters_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Inverse of :func:`parameters_state`."""
+    solver = meta.get("solver")
+    if isinstance(solver, dict):
+        settings = {key: tuple(v) if isinstance(v, list) else v for key, v in solver.items() if key != "name"}
+        meta = {**meta, "solver": SOLVERS[solver["name"]](**settings)}
     return {**meta, **{name.removeprefix("params."): a for name, a in arrays.items() if name.startswith("params.")}}
 
 

@@ -17,6 +17,7 @@ from bregmat.charts import Chart, chart_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
 from bregmat.problems import NearestMatrix
+from bregmat.solve import State
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm, squared_norms
 from bregmat.solvers.exact_qp import flops, minimize_exactly
 from bregmat.solvers.twins import Twins, find_twins, netted
@@ -25,7 +26,7 @@ MODERATE = 30.0  # largest relative pull of the losses on the prior in the first
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
+class _State(State):
     """A point of the dual and what the next step needs of the last."""
 
     chart: Chart
@@ -96,6 +97,7 @@ class DualNewton:
 
     name: ClassVar[str] = "dual_newton"
     works_on: ClassVar[str] = "dual_bound"
+    max_iter: ClassVar[int] = 200
     rounds: int = 6
     cg_steps: int = 60
     proximal: float = 1e-3

@@ -21,13 +21,14 @@ from bregmat.certificates import Certificate, objective_value
 from bregmat.charts import Chart, Factored, Spectral, chart_at_prior
 from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
+from bregmat.solve import State
 from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
 from bregmat.solvers.row_system import RowSystem
 
 
 @dataclass(frozen=True, eq=False)
-class InteriorPointState:
+class InteriorPointState(State):
     """One iterate: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
 
     chart: Chart
@@ -72,6 +73,7 @@ class InteriorPoint:
 
     name: ClassVar[str] = "interior_point"
     works_on: ClassVar[str] = "objective"
+    max_iter: ClassVar[int] = 200
     fraction: float = 0.98
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8

@@ -15,11 +15,12 @@ from bregmat.charts import Chart, chart_at_prior
 from bregmat.linalg import add_diagonal, eigh
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
+from bregmat.solve import State
 from bregmat.solvers.cg import solve_newton_system
 
 
 @dataclass(frozen=True, eq=False)
-class MirrorNewtonState:
+class MirrorNewtonState(State):
     """One iterate: chart, violated rows in its frame, values, losses' derivatives, objective and residual."""
 
     chart: Chart
@@ -56,6 +57,7 @@ class MirrorNewton:
 
     name: ClassVar[str] = "mirror_newton"
     works_on: ClassVar[str] = "objective"
+    max_iter: ClassVar[int] = 200
     max_linear_steps: int = 500
     sufficient: float = 1e-4
 

@@ -1,0 +1,178 @@
+"""DefiniteBoost's steps: the most violated row, an exact or an approximate projection (Tsuda 2004, section 4).
+
+``W = exp(H) / tr exp(H)`` with ``H = Vt' diag(lam) Vt``; ``C_j = s_j (A_j - b_j / total I)``, so that ``tr(W C_j) <= 0`` is the
+row. lam is shifted so that its largest entry is 0 (section 3.2); what was taken off is kept in ``level[0]``.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bregmat._kernels.eigen_update import rank_one_update_inplace
+from bregmat._kernels.rows import corrected_step, load_inplace
+from bregmat._kernels.von_neumann import DENSE, OUTER, dense_along, project_inplace, row_in_basis_inplace
+
+
+class Boosted(NamedTuple):
+    """What does not change: the vectors of all terms, and the interval that holds the eigenvalues of each A_j."""
+
+    V: np.ndarray  # (m, r)
+    usable: np.ndarray  # (c,) bool: not a multiple of the identity
+    low: np.ndarray  # (c,)
+    high: np.ndarray  # (c,)
+    total: float  # the trace
+
+
+@njit(cache=True)
+def all_terms(rows):
+    """The vectors of all terms, (m, r)."""
+    V = np.empty((len(rows.coef), rows.Z.shape[1]))
+    for t in range(len(rows.coef)):
+        load_inplace(V[t], rows, t)
+    return V
+
+
+@njit(cache=True, error_model="numpy")
+def approximate_step(r, low, high):
+    """The minimiser of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
+    if not low < 0.0:  # no matrix but a singular one meets the row
+        return 10.0 / max(high - low, 1e-300)
+    if not high > 0.0 or r <= low:
+        return -np.inf
+    r = min(r, high * (1.0 - 1e-15))  # as long as a step needs to be to leave nothing on the other eigenvalues
+    return (math.log1p(-r / low) - math.log1p(-r / high)) / (high - low)
+
+
+@njit(cache=True, error_model="numpy")
+def log_step_bound(r, low, high, alpha):
+    """Logarithm of ``((high - r) e^(-alpha low) + (r - low) e^(-alpha high)) / (high - low)``, which bounds tr(W e^(-alpha C));
+    at the approximate step it is log rho(r) of Theorem 4.1."""
+    if not high > low:
+        return -alpha * r
+    a, b = -alpha * low, -alpha * high
+    top = max(a, b)
+    return top + math.log(((high - r) * math.exp(a - top) + (r - low) * math.exp(b - top)) / (high - low))
+
+
+@njit(cache=True, fastmath=False, error_model="numpy")
+def values_inplace(p, V, Vt, lam, rows):
+    """``tr(W A_j)`` of all rows but multiples of the identity, which get their constant."""
+    e = np.exp(lam)
+    e /= e.sum()
+    Y = np.dot(V, Vt.T)
+    for i in range(len(p)):
+        total = rows.shift[i]
+        for t in range(rows.ptr[i], rows.ptr[i + 1]):
+            q = 0.0
+            for k in range(len(e)):
+                q += e[k] * Y[t, k] * Y[t, k]
+            total += rows.coef[t] * q
+        p[i] = total
+
+
+@njit(cache=True, error_model="numpy")
+def _signed(sense, gap, low, high):
+    """Violation and the interval of the eigenvalues of C for a row ``A - b I``; an equality takes the side that it violates."""
+    if sense < 0 or (sense == 0 and gap < 0.0):
+        return -1.0, -gap, -high, -low
+    return 1.0, gap, low, high
+
+
+@njit(cache=True, fastmath=False, error_model="numpy")
+def choose(p, bounds, dual, usable, low, high, total, corrected):
+    """The row to project onto, by the violation (as published) or, with corrections, by what a step would gain.
+
+    The gain is that of the quadratic model ``r delta - q delta^2 / 2``, ``q`` the largest curvature ((high - low) / 2)^2, with
+    delta cut where the multiplier reaches 0. Returns (row or -1, largest relative violation).
+    """
+    best, chosen, worst = 0.0, -1, 0.0
+    for i in range(len(p)):
+        if not usable[i]:
+            continue
+        s, r, _, _ = _signed(bounds.sense[i], p[i] - bounds.bound[i] / total, low[i], high[i])
+        worst = max(worst, r * total / bounds.unit[i])
+        if corrected:
+            q = max(0.25 * (high[i] - low[i]) ** 2, 1e-300)
+            delta = corrected_step(s * r / q, dual[i], bounds.sense[i])
+            score = s * r * delta - 0.5 * q * delta * delta
+        else:
+            score = r
+        if score > best:
+            best, chosen = score, i
+    return chosen, worst
+
+
+@njit(cache=True, fastmath=False, error_model="numpy")
+def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact, greedy, corrected, stop_at, tol):
+    """Up to ``len(series)`` steps; returns how many, and the largest relative violation met last.
+
+    ``level``: [taken off lam, log dual objective, log bound]. ``series``: per step row, step length, log dual objective, log
+    bound, evaluations. A cyclic order passes every row once. ``stop_at``: violation at which a run without corrections ends.
+    """
+    n, c = len(lam), len(dual)
+    V, usable, low, high, total = cone.V, cone.usable, cone.low, cone.high, cone.total
+    p, v, w, X = np.empty(c), np.empty(n), np.empty(n), np.empty((n, n))
+    steps, worst = 0, 0.0
+    rest = (
+        level[1] - math.log(np.exp(lam).sum()) - level[0]
+    )  # log dual = log tr exp H + rest, rest = sum mu b / total + constant
+    tried = 0
+    while steps < len(series):
+        if greedy:
+            values_inplace(p, V, Vt, lam, rows)
+            i, worst = choose(p, bounds, dual, usable, low, high, total, corrected)
+            if i < 0 or (not corrected and worst <= stop_at):
+                break
+            form, _ = row_in_basis_inplace(w, X, v, Vt, lam, rows, i)
+            value = p[i]
+        else:
+            if tried >= c:
+                break
+            i = tried
+            tried += 1
+            if not usable[i]:
+                continue
+            form, value = row_in_basis_inplace(w, X, v, Vt, lam, rows, i)
+            value /= np.exp(lam).sum()
+        sense, mu = bounds.sense[i], dual[i]
+        b = bounds.bound[i] / total
+        s, r, bottom, top = _signed(sense, value - b, low[i] - b, high[i] - b)
+        if not greedy:
+            worst = max(worst, r * total / bounds.unit[i])
+            if r <= 0.0 and sense != 0 and (mu == 0.0 or not corrected):
+                continue
+        model = s * approximate_step(r, bottom, top)
+        if corrected:
+            model = corrected_step(model, mu, sense)
+        evaluations = 0
+        if exact:
+            row = (0, sense, bounds.bound[i], 1.0, 1.0, mu)
+            delta, evaluations = project_inplace(lam, Vt, work, w, X, form, 0.0, total, row, corrected, tol)
+        else:
+            delta = model
+            if form == OUTER:
+                rank_one_update_inplace(lam, Vt, w, -delta, work)
+            elif form == DENSE:
+                theta, Q, _, _, _ = dense_along(lam, X, delta)
+                lam[:] = theta
+                Vt[:] = np.ascontiguousarray(Q.T) @ Vt
+        if delta == 0.0:
+            if greedy:  # nothing left to gain beyond the accuracy of a projection
+                break
+            continue
+        dual[i] = 0.0 if delta == -mu else mu + delta
+        rest += delta * b
+        shift = lam[n - 1]
+        lam -= shift
+        level[0] += shift
+        level[1] = math.log(np.exp(lam).sum()) + level[0] + rest
+        level[2] += log_step_bound(r, bottom, top, s * model)
+        series[steps, 0] = i
+        series[steps, 1] = delta
+        series[steps, 2] = level[1]
+        series[steps, 3] = level[2]
+        series[steps, 4] = evaluations
+        steps += 1
+    return steps, worst

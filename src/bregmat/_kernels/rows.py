@@ -1,0 +1,86 @@
+"""Rows ``A_i = shift_i I + sum_t coef_t v_t v_t'`` as flat arrays, and their scalar losses: what projections onto one row read.
+
+The scalar functions are the compiled twins of the families of :mod:`bregmat.losses`.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+HARD, ITAKURA_SAITO, RELATIVE_ENTROPY, QUADRATIC = 0, 1, 2, 3
+FAMILY_CODES = {
+    "hard": HARD,
+    "itakura_saito": ITAKURA_SAITO,
+    "relative_entropy": RELATIVE_ENTROPY,
+    "quadratic": QUADRATIC,
+}
+
+
+class OuterRows(NamedTuple):
+    """Row i owns the terms ``ptr[i] ... ptr[i+1] - 1``; the vector of a term is ``Z[a] + sign Z[b]``."""
+
+    ptr: np.ndarray  # (c + 1,) int64
+    coef: np.ndarray  # (m,)
+    Z: np.ndarray  # (n, r)
+    a: np.ndarray  # (m,) int32
+    b: np.ndarray  # (m,) int32
+    sign: np.ndarray  # (m,) int8
+    shift: np.ndarray  # (c,) multiple of the identity; such rows have no terms
+
+
+class RowBounds(NamedTuple):
+    """Bound, sense and loss of each row, as in :class:`bregmat.losses.RowLosses`."""
+
+    bound: np.ndarray
+    sense: np.ndarray
+    gamma: np.ndarray
+    scale: np.ndarray
+    family: np.ndarray  # int8 codes
+    unit: np.ndarray  # in which a violation is measured
+
+
+@njit(cache=True)
+def load_inplace(v, rows, t):
+    """The vector of term t; v may be longer."""
+    za, zb, s = rows.Z[rows.a[t]], rows.Z[rows.b[t]], float(rows.sign[t])
+    for k in range(len(za)):
+        v[k] = za[k] + s * zb[k]
+
+
+@njit(cache=True, error_model="numpy")
+def relaxed(family, b, gamma, scale, mu):
+    """Relaxed bound ``xi(mu)`` and its derivative (Kulis 2009, section 6.2.1: the bound that moves with its multiplier)."""
+    if family == HARD:
+        return b, 0.0
+    if family == ITAKURA_SAITO:
+        xi = b / (1.0 - mu * b / gamma)
+        return xi, xi * xi / gamma
+    if family == RELATIVE_ENTROPY:
+        xi = b * math.exp(min(mu / gamma, 700.0))
+        return xi, xi / gamma
+    d = scale * scale / gamma
+    return b + mu * d, d
+
+
+@njit(cache=True, error_model="numpy")
+def conjugate(family, b, gamma, scale, mu):
+    """Conjugate of the row's loss at a sign-feasible mu."""
+    if family == ITAKURA_SAITO:
+        return -gamma * math.log1p(-mu * b / gamma)
+    if family == RELATIVE_ENTROPY:
+        return gamma * b * math.expm1(min(mu / gamma, 700.0))
+    if family == QUADRATIC:
+        return mu * b + 0.5 * (mu * scale) ** 2 / gamma
+    return mu * b
+
+
+@njit(cache=True)
+def corrected_step(delta, mu, sense):
+    """The step cut so that the multiplier keeps its sign (Kulis 2009, eq. 8)."""
+    if sense > 0:
+        return max(delta, -mu)
+    if sense < 0:
+        return min(delta, -mu)
+    return delta

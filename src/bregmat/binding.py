@@ -1,0 +1,98 @@
+"""Constraints bound to the rows Z of their points: which form of operator each relation becomes."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat.columns import LowRankMatrix
+from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
+from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
+
+SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
+
+
+def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.ndarray | None) -> Rows | Pairs:
+    """Terms on rows Z: as pairs where they outnumber the points, otherwise as their vectors."""
+    place = None
+    if rows is not None:
+        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+    a = t.a.astype(np.int32) if place is None else place[t.a]
+    b = t.b.astype(np.int32) if place is None else place[t.b]
+    size = np.einsum("ij,ij->i", Z, Z) if sizes is None else sizes
+    # squared distance of two points that are equal up to rounding; an infinite one is not
+    negligible = np.where(t.sign == -1, np.minimum(SAME * (size[a] + size[b]), 1e300), -1.0)
+    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
+        pairs = Pairs(Z, a, b, t.sign)
+        same = pairs.values_diagonal(None) <= negligible
+        return Pairs(Z, a, np.where(same, a, b), t.sign) if same.any() else pairs
+    V = np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None])
+    V[np.einsum("ij,ij->i", V, V) <= negligible] = 0.0
+    return Rows(V)
+
+
+def bind(
+    constraints: Constraints,
+    Z: np.ndarray | None,
+    rows: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+    vectors: np.ndarray | None = None,
+) -> Operator:
+    """Bind constraints to the rows Z of their points.
+
+    Parameters
+    ----------
+    constraints : Constraints
+        In row numbers of the data.
+    Z : ndarray, shape (n_touched, r), or None
+        Coordinates of the touched points.
+    rows : ndarray of int, shape (n_touched,), optional
+        Ascending row numbers that Z holds; by default all of them.
+    sizes : ndarray, shape (n_touched,), optional
+        Squared norms against which two points count as equal, where Z was centred; by default those of Z.
+    vectors : ndarray, shape (n_terms, r), optional
+        The vectors of ``constraints.terms()`` themselves, in place of Z.
+    """
+    parts: list[tuple[np.ndarray, Operator]] = []
+    t = constraints.terms()
+    if len(t.row):
+        if vectors is not None:
+            base: Operator = Rows(vectors)
+        else:
+            assert Z is not None
+            base = _terms_operator(t, Z, rows, sizes)
+        if (t.coef == 1.0).all():  # signed sums have other coefficients
+            which = t.row  # one plain term a row
+        else:
+            which = np.unique(t.row)
+        if which is not t.row:
+            slot = np.searchsorted(which, t.row)
+            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
+            base = Mixed(base, P)
+        parts.append((which, base))
+    dense, names, factors, weights, owners = [], [], [], [], []
+    for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
+        C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
+        assert Z is not None
+        if isinstance(C, LowRankMatrix):
+            V = C.vectors if rows is None else C.vectors[rows]
+            factors.append(V.T @ Z)
+            weights.append(C.weights)
+            owners.append(row)
+            continue
+        names.append(row)
+        dense.append(Z.T @ Z if C is None else Z.T @ ((C if rows is None else C[rows][:, rows]) @ Z))
+    if dense:
+        A = np.stack(dense)
+        parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
+    if factors:
+        counts = [len(w) for w in weights]
+        slot = np.repeat(np.arange(len(owners)), counts)
+        P = scipy.sparse.csr_array(
+            (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
+        )
+        parts.append((np.array(owners), Mixed(Rows(np.concatenate(factors)), P)))
+    if len(parts) == 1:
+        return parts[0][1]
+    return Stack(parts)

@@ -1,0 +1,241 @@
+"""The rank-one eigen-update against eigendecompositions of the assembled matrix, and the exponential along the line."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from bregmat._kernels import eigen_update as kernels
+
+EPS = np.finfo(float).eps
+SIZES = (1, 2, 3, 8, 52)
+
+
+def twin(H, rho, z):
+    """NumPy twin of the update: eigenvalues, and eigenvectors in rows."""
+    values, vectors = np.linalg.eigh(H + rho * np.outer(z, z))
+    return values, vectors.T
+
+
+def assemble(lam, Vt):
+    return (Vt.T * lam) @ Vt
+
+
+def spectrum(kind, n, rng):
+    if kind == "random":
+        lam = 3.0 * rng.normal(size=n)
+    elif kind == "graded":
+        lam = np.exp(-40.0 * rng.random(n))
+    elif kind == "clustered":
+        lam = rng.integers(0, 4, n) + 10.0 ** rng.uniform(-16, -6, n)
+    elif kind == "repeated":
+        lam = rng.integers(0, 3, n).astype(float)
+    elif kind == "equal":
+        lam = np.full(n, -1.5)
+    elif kind == "zero":
+        lam = np.zeros(n)
+    return np.sort(lam)
+
+
+KINDS = ("random", "graded", "clustered", "repeated", "equal", "zero")
+
+
+def vector(kind, n, rng):
+    z = rng.normal(size=n)
+    if kind == "sparse":
+        z[rng.random(n) < 0.6] = 0.0
+        z[rng.integers(n)] = 1.0
+    elif kind == "uneven":
+        z *= 10.0 ** rng.uniform(-18, 0, n)
+    return z / np.linalg.norm(z)
+
+
+def basis(n, rng):
+    return np.ascontiguousarray(np.linalg.qr(rng.normal(size=(n, n)))[0])
+
+
+def assert_eigenpairs(lam, Vt, H, updates=1):
+    """A backward stable decomposition: every error a modest multiple of eps |H|; deflation alone drops 8 eps."""
+    n = len(lam)
+    tol = (40.0 + 4.0 * n) * EPS * updates
+    assert np.all(np.diff(lam) >= 0.0)
+    assert np.linalg.norm(Vt @ Vt.T - np.eye(n)) <= tol * np.sqrt(n)
+    assert np.linalg.norm(assemble(lam, Vt) - H) <= tol * max(np.linalg.norm(H), 1e-300)
+
+
+@pytest.mark.parametrize("weights", ["dense", "sparse", "uneven"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_equals_eigendecomposition(kind, weights, rng):
+    for n in SIZES:
+        work = kernels.eigen_work(n)
+        for rho in (0.7, -0.7, 1e-3, -1e-3, 1e-9, -1e-12, 1e-30, 1e3, -1e3, 1e12, 0.0):
+            lam, Vt, w = spectrum(kind, n, rng), basis(n, rng), vector(weights, n, rng)
+            z = Vt.T @ w
+            H = assemble(lam, Vt)
+            values, _ = twin(H, rho, z)
+            K = kernels.rank_one_update_inplace(lam, Vt, w, rho, work)
+            assert 0 <= K <= n
+            H += rho * np.outer(z, z)
+            assert_eigenpairs(lam, Vt, H, 2)
+            np.testing.assert_allclose(
+                lam, values, rtol=0, atol=(40 + 4 * n) * 2 * EPS * max(1e-300, np.abs(values).max())
+            )
+
+
+def test_scale_does_not_matter(rng):
+    for scale in (1e-40, 1e40):
+        lam, Vt, w = scale * spectrum("random", 52, rng), basis(52, rng), vector("dense", 52, rng)
+        z = Vt.T @ w
+        H = assemble(lam, Vt) + 0.5 * scale * np.outer(z, z)
+        kernels.rank_one_update_inplace(lam, Vt, w, 0.5 * scale, kernels.eigen_work(52))
+        assert_eigenpairs(lam, Vt, H)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rotation_leaves_one_pole_a_cluster(kind, rng):
+    for n in SIZES:
+        lam, Vt, w = spectrum(kind, n, rng), basis(n, rng), vector("dense", n, rng)
+        z, H, before = Vt.T @ w, assemble(lam, Vt), lam.copy()
+        count = kernels.rotate_ties_inplace(lam, Vt, w)
+        kept = lam[w != 0.0]
+        assert np.all(np.diff(kept) > 0.0)
+        assert count == n - len(kept)
+        np.testing.assert_array_equal(lam, before)
+        np.testing.assert_allclose(Vt @ z, w, rtol=0, atol=20 * EPS)  # rotations of a unit vector
+        assert_eigenpairs(lam, Vt, H)
+        if kind in ("equal", "zero"):
+            assert len(kept) == 1
+        if kind == "random":
+            assert count == 0
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.3, -0.3, 50.0, -50.0])
+@pytest.mark.parametrize("kind", ["random", "graded", "clustered"])
+def test_roots_interlace_and_solve_the_secular_equation(kind, rho, rng):
+    work = kernels.eigen_work(52)
+    for weights in ("dense", "uneven"):
+        lam, Vt, w = spectrum(kind, 52, rng), basis(52, rng), vector(weights, 52, rng)
+        kernels.rotate_ties_inplace(lam, Vt, w)
+        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        d, z2, origin, offset = work.d[:K], work.z2[:K], work.origin[:K], work.offset[:K]
+        np.testing.assert_array_equal(d, lam[work.keep[:K]])
+        differences = (d[:, None] - d[origin]) - offset
+        # d_j < theta_j < d_(j + 1), or the other way round: read from the differences, which never vanish
+        below = np.arange(K)[:, None] <= np.arange(K) if rho > 0 else np.arange(K)[:, None] < np.arange(K)
+        assert np.all((differences < 0.0) == below)
+        terms = z2[:, None] / differences
+        slope = (terms / differences).sum(axis=0)
+        residual = np.abs(1.0 / rho + terms.sum(axis=0))
+        # the error bound of dlaed4, which also carries the rounding of the offset; this sum rounds as well
+        bound = 1.0 / abs(rho) + np.abs(terms).sum(axis=0) + np.abs(offset) * slope
+        assert np.all(residual <= 20.0 * EPS * bound)
+        np.testing.assert_allclose(work.theta[:K], d[origin] + offset, rtol=0, atol=0)
+        # omega by interpolation at the last step: second order in secular.STEP; noise where the root itself is bound by noise
+        exact = 1.0 / (rho**2 * slope)
+        noise = np.abs(residual / (slope * offset)) + 20.0 * EPS * bound / (slope * np.abs(offset))
+        assert np.all(np.abs(work.omega[:K] - exact) <= (1e-12 + 8.0 * noise) * exact)
+        # cosines of a unit vector with an orthonormal basis
+        assert abs(work.omega[:K].sum() - z2.sum()) <= 1e-12 + (20.0 * EPS * np.abs(lam).max() / abs(rho))
+
+
+def test_omega_is_the_squared_cosine_with_the_new_vectors(rng):
+    for rho in (0.8, -0.8):
+        lam, w = spectrum("random", 52, rng), vector("dense", 52, rng)
+        work = kernels.eigen_work(52)
+        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        assert K == 52
+        values, vectors = np.linalg.eigh(np.diag(lam) + rho * np.outer(w, w))
+        np.testing.assert_allclose(work.theta, values, rtol=0, atol=100 * EPS * np.abs(lam).max())
+        np.testing.assert_allclose(work.omega, (vectors.T @ w) ** 2, rtol=0, atol=1e-12)  # eigh's vectors: eps / gap
+
+
+def test_few_evaluations_a_root(rng):
+    work = kernels.eigen_work(52)
+    for kind in ("random", "graded"):
+        for rho in (1e-2, 1.0, -1.0, 30.0):
+            kernels.solve_secular_inplace(work, spectrum(kind, 52, rng), vector("dense", 52, rng), rho)
+    solves, evaluations = work.counters
+    assert solves == 8
+    assert evaluations <= 4.0 * 52 * solves
+
+
+def test_nothing_moves(rng):
+    lam, w, work = spectrum("random", 8, rng), vector("dense", 8, rng), kernels.eigen_work(8)
+    assert kernels.solve_secular_inplace(work, lam, w, 0.0) == 0
+    assert kernels.solve_secular_inplace(work, lam, w, 1e-300) == 0
+    assert kernels.solve_secular_inplace(work, lam, np.zeros(8), 1.0) == 0
+    assert kernels.solve_secular_inplace(work, lam, 1e-200 * w, 1.0) == 0
+
+
+def test_a_solve_changes_nothing_and_may_be_repeated(rng):
+    lam, Vt, w = spectrum("random", 52, rng), basis(52, rng), vector("dense", 52, rng)
+    z, H, work = Vt.T @ w, assemble(lam, Vt), kernels.eigen_work(52)
+    copies = lam.copy(), Vt.copy(), w.copy()
+    for rho in (3.0, -1e-14, -2.0, 0.5):
+        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        kernels.exp_along_inplace(work, lam, w, K)
+        for a, b in zip((lam, Vt, w), copies):
+            np.testing.assert_array_equal(a, b)
+    kernels.apply_secular_inplace(lam, Vt, work, K)
+    assert_eigenpairs(lam, Vt, H + 0.5 * np.outer(z, z))
+
+
+def test_nan_ends():
+    lam, w = np.array([0.0, 1.0, 2.0]), np.array([0.5, np.nan, 0.5])
+    work = kernels.eigen_work(3)
+    K = kernels.solve_secular_inplace(work, lam, w, 1.0)
+    assert not np.all(np.isfinite(kernels.exp_along_inplace(work, lam, w, K)))
+
+
+@pytest.mark.parametrize("weights", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", ["random", "clustered", "repeated", "zero"])
+@pytest.mark.parametrize("rotate", [True, False])
+def test_exponential_along_the_line(kind, weights, rotate, rng):
+    if not rotate and kind != "random":
+        rho_values = (0.0,)  # without rotation only rho = 0 is defined for ties
+    else:
+        rho_values = (0.0, 1e-3, 0.7, -2.0, 1e-18)
+    for n in SIZES:
+        work = kernels.eigen_work(n)
+        for rho in rho_values:
+            lam, w = spectrum(kind, n, rng), vector(weights, n, rng)
+            if rotate:
+                kernels.rotate_ties_inplace(lam, basis(n, rng), w)
+            K = kernels.solve_secular_inplace(work, lam, w, rho)
+            p, trace, slope = kernels.exp_along_inplace(work, lam, w, K)
+            E = np.outer(w, w)
+            M, derivative = scipy.linalg.expm_frechet(np.diag(lam) + rho * E, E)
+            # expm itself is good to about 1e-14 times the norm of its argument
+            np.testing.assert_allclose([p, trace, slope], [w @ M @ w, np.trace(M), w @ derivative @ w], rtol=2e-13)
+
+
+def test_slope_by_finite_differences(rng):
+    lam, w, work = spectrum("random", 52, rng) - 5.0, vector("dense", 52, rng), kernels.eigen_work(52)
+
+    def along(rho):
+        return kernels.exp_along_inplace(work, lam, w, kernels.solve_secular_inplace(work, lam, w, rho))
+
+    h = 1e-4
+    for rho in (0.5, -0.5):
+        p, _, slope = along(rho)
+        (p_up, trace_up, _), (p_down, trace_down, _) = along(rho + h), along(rho - h)
+        # central differences: h^2 / 6 of the third derivative, and 1e-16 / h
+        np.testing.assert_allclose((p_up - p_down) / (2 * h), slope, rtol=1e-7)
+        np.testing.assert_allclose((trace_up - trace_down) / (2 * h), p, rtol=1e-7)
+
+
+@pytest.mark.parametrize("start", ["random", "zero"])
+def test_thousands_of_updates(start, rng):
+    n, updates = 20, 3000
+    lam, Vt = spectrum(start, n, rng), np.eye(n)
+    H, work = assemble(lam, Vt), kernels.eigen_work(n)
+    for _ in range(updates):
+        a, b = rng.choice(n, 2, replace=False)
+        z = np.zeros(n)
+        z[a], z[b] = np.sqrt(0.5), -np.sqrt(0.5)
+        rho = rng.normal()
+        H += rho * np.outer(z, z)
+        kernels.rank_one_update_inplace(lam, Vt, np.ascontiguousarray(Vt @ z), rho, work)
+    # errors of single steps of a few eps add up like a random walk: sqrt(3000) n eps = 2.4e-13
+    assert np.all(np.diff(lam) >= 0.0)
+    assert np.linalg.norm(Vt @ Vt.T - np.eye(n)) < 5e-13
+    assert np.linalg.norm(assemble(lam, Vt) - H) < 5e-13 * np.linalg.norm(H)
