@@ -1,143 +1,19 @@
-"""One test per numbered equation or theorem that the code cites, computed from the page with SciPy's matrix functions.
+"""Slack, rows and dual bounds against the page: one test per numbered equation.
 
-Kulis 2009: JMLR 10; Tsuda 2004: NIPS 17; "design" is the project's own derivation of dual bounds.
+Kulis 2009: JMLR 10, section 6.2 and appendix B; "design" is the project's own derivation of dual bounds. Values of the
+divergences are in test_equations_divergences.py, projections in test_equations_projections.py.
 """
 
 import numpy as np
 import pytest
-from scipy.linalg import expm, logm, null_space
+from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, nearest_kernel, nearest_metric
+from bregmat import Constraints, SquaredHinge, nearest_kernel, nearest_metric
 from bregmat.divergences import as_divergence
-from cases import DIVERGENCES, random_pairs
-
-CLOSE = {"rel": 1e-9, "abs": 1e-9}  # logm and inv of matrices with a condition of at most 1e4
-
-
-def positive(rng, n, rank=None):
-    A = rng.normal(size=(n, rank or n))
-    return A @ A.T
-
-
-def vector_divergence(name, x, y):
-    """The scalar divergence of eigenvalues, elementwise."""
-    if name == "logdet":
-        return x / y - np.log(x / y) - 1
-    if name == "vonneumann":
-        return x * np.log(x / y) - x + y
-    return (x - y) ** 2 / 2
-
-
-# ---------------------------------------------------------------- Kulis 2009, section 3: the divergences
-def test_kulis_1(rng):
-    """tr(X log X - X log Y - X + Y); the same is eq. 1 of Tsuda 2004."""
-    X, Y = positive(rng, 5), positive(rng, 5)
-    assert VonNeumann()(X, Y) == pytest.approx(np.trace(X @ logm(X) - X @ logm(Y) - X + Y), **CLOSE)
-
-
-def test_kulis_2(rng):
-    """tr(X Y^-1) - logdet(X Y^-1) - n."""
-    X, Y = positive(rng, 5), positive(rng, 5)
-    P = X @ np.linalg.inv(Y)
-    assert LogDet()(X, Y) == pytest.approx(np.trace(P) - np.linalg.slogdet(P)[1] - 5, **CLOSE)
-
-
-@pytest.mark.parametrize("name", ["logdet", "vonneumann", "frobenius"])
-def test_kulis_3(name, rng):
-    """sum_ij (v_i . u_j)^2 D(lambda_i, theta_j): squared cosines between the eigenvectors."""
-    X, Y = positive(rng, 5), positive(rng, 5)
-    (x, V), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
-    expected = np.sum((V.T @ U) ** 2 * vector_divergence(name, x[:, None], y))
-    assert as_divergence(name)(X, Y) == pytest.approx(expected, **CLOSE)
-
-
-def test_tsuda_1(rng):
-    """F(X) - F(Y) - tr((X - Y) log Y) with F = tr(X log X - X); for trace 1 the last two terms of eq. 1 cancel."""
-    X, Y = positive(rng, 4), positive(rng, 4)
-    X, Y = X / np.trace(X), Y / np.trace(Y)
-    assert VonNeumann()(X, Y) == pytest.approx(np.trace(X @ logm(X) - X @ logm(Y)), **CLOSE)
-
-
-def test_kulis_proposition_12(rng):
-    """LogDet does not change under M' X M, nor under scaling; the von Neumann divergence scales."""
-    X, Y, M = positive(rng, 4), positive(rng, 4), rng.normal(size=(4, 4))
-    assert LogDet()(M.T @ X @ M, M.T @ Y @ M) == pytest.approx(LogDet()(X, Y), rel=1e-7)
-    assert LogDet()(7 * X, 7 * Y) == pytest.approx(LogDet()(X, Y), **CLOSE)
-    assert VonNeumann()(7 * X, 7 * Y) == pytest.approx(7 * VonNeumann()(X, Y), **CLOSE)
-
-
-def test_kulis_proposition_13(rng):
-    """D_ld(X, Y) = D_vN(I, S) = D_ld(S, I) with S = Y^-1/2 X Y^-1/2."""
-    X, Y = positive(rng, 4), positive(rng, 4)
-    y, U = np.linalg.eigh(Y)
-    root = (U / np.sqrt(y)) @ U.T
-    S = root @ X @ root
-    assert LogDet()(X, Y) == pytest.approx(VonNeumann()(np.eye(4), S), **CLOSE)
-    assert LogDet()(X, Y) == pytest.approx(LogDet()(S, np.eye(4)), **CLOSE)
-
-
-# ---------------------------------------------------------------- Kulis 2009, section 4: low rank
-def low_rank_pair(rng, inside):
-    """X and Y of order 6; range(X) equal to range(Y) of rank 3, or a plane in it."""
-    W = np.linalg.qr(rng.normal(size=(6, 3)))[0]
-    return W @ positive(rng, 3, 2 if inside else 3) @ W.T, W @ positive(rng, 3) @ W.T, W
-
-
-@pytest.mark.parametrize("D", [LogDet(), VonNeumann()], ids=lambda D: D.name)
-def test_kulis_definition_4(D, rng):
-    """D(X, Y) = D(W'XW, W'YW) for every orthogonal W whose range holds that of Y (Lemma 5: whichever W)."""
-    X, Y, W = low_rank_pair(rng, inside=False)
-    Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    assert D(X, Y) == pytest.approx(D(W.T @ X @ W, W.T @ Y @ W), rel=1e-7)
-    assert D(X, Y) == pytest.approx(D(Q.T @ W.T @ X @ W @ Q, Q.T @ W.T @ Y @ W @ Q), rel=1e-7)
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_kulis_theorem_6(inside, rng):
-    """von Neumann, range(X) in range(Y): the sum of eq. 3 over the r eigenvalues of Y, with 0 log 0 = 0."""
-    X, Y, _ = low_rank_pair(rng, inside)
-    (x, V), (y, U) = (tuple(part[..., -3:] for part in np.linalg.eigh(A)) for A in (X, Y))
-    x = np.maximum(x, 0.0)
-    log = np.log(np.where(x > 1e-9, x, 1.0))
-    expected = np.sum((V.T @ U) ** 2 * (x * log - x)[:, None] - (V.T @ U) ** 2 * (x[:, None] * np.log(y) - y))
-    if inside:  # the third eigenvector of X is not determined; Theorem 6 needs it in range(Y)
-        expected = np.trace(X @ (V * log) @ V.T) - np.trace(X @ (U * np.log(y)) @ U.T) - x.sum() + y.sum()
-    assert VonNeumann()(X, Y) == pytest.approx(expected, rel=1e-8)
-
-
-def test_kulis_theorem_7(rng):
-    """LogDet, range(X) = range(Y): the sum of eq. 3 over the r positive eigenvalues."""
-    X, Y, _ = low_rank_pair(rng, inside=False)
-    (x, V), (y, U) = (tuple(part[..., -3:] for part in np.linalg.eigh(A)) for A in (X, Y))
-    expected = np.sum((V.T @ U) ** 2 * (x[:, None] / y - np.log(x[:, None] / y) - 1))
-    assert LogDet()(X, Y) == pytest.approx(expected, rel=1e-7)
-
-
-def test_kulis_observations_1_and_2(rng):
-    """Finite exactly if range(X) lies in range(Y) (von Neumann), or is equal to it (LogDet)."""
-    small, Y, W = low_rank_pair(rng, inside=True)
-    full = positive(rng, 6)
-    other = null_space(W.T) @ positive(rng, 3) @ null_space(W.T).T
-    finite = {
-        (name, pair): np.isfinite(
-            as_divergence(name)(*{"small": (small, Y), "larger": (full, Y), "other": (other, Y)}[pair])
-        )
-        for name in ("logdet", "vonneumann", "frobenius")
-        for pair in ("small", "larger", "other")
-    }
-    wrong = {("logdet", p) for p in ("small", "larger", "other")} | {("vonneumann", p) for p in ("larger", "other")}
-    assert {key for key, is_finite in finite.items() if not is_finite} == wrong
-
-
-@pytest.mark.parametrize("name", ["logdet", "vonneumann"])
-def test_kulis_rank_is_kept(name, rng):
-    """Section 4: the learned kernel has the range space of the prior."""
-    G0 = rng.normal(size=(10, 3))
-    result = nearest_kernel(G0 @ G0.T, random_pairs(rng, G0, 6), divergence=name, slack_weight=1.0)
-    assert result.factor.shape == (10, 3)
-    outside = null_space(G0.T)
-    assert np.abs(outside.T @ result.factor).max() < 1e-10 * np.abs(result.factor).max()
+from bregmat.losses import RelativeSlack
+from cases import DIVERGENCES
+from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 
 
 # ---------------------------------------------------------------- Kulis 2009, section 6.2: slack and other rows
@@ -187,6 +63,73 @@ def test_kulis_22_where_the_bound_has_no_divergence(rng):
     )
     assert result.objective == pytest.approx(best.fun, rel=1e-5)
     assert result.kernel()[0, 1] == pytest.approx(best.x, abs=1e-3)
+
+
+@pytest.mark.parametrize("sense", ["<=", ">="])
+@pytest.mark.parametrize("name", NAMES)
+def test_kulis_6_2_1_relative_penalty(name, sense, rng):
+    """D(b / b0, 1) as the penalty: nothing new for LogDet, own slack of weight gamma / b for von Neumann, / b^2 for Frobenius.
+
+    By definition: the objective is D(X, X0) + gamma d(p / b, 1) over the violated rows, at the matrix that is returned.
+    """
+    K0 = well_conditioned(rng, 5)
+    z = rng.normal(size=(6, 5))
+    p0 = np.einsum("ij,jk,ik->i", z, K0, z)
+    b, gamma = p0 * (0.3 if sense == "<=" else 3.0) * rng.uniform(0.5, 1.5, 6), rng.uniform(0.5, 5.0, 6)
+    rows = Constraints.linear(np.einsum("ij,ik->ijk", z, z), b, sense)
+    given = {"divergence": name, "tol": 1e-9}
+    result = nearest_kernel(K0, rows, loss=RelativeSlack(), slack_weight=gamma, **given)
+    assert result.status == "OPTIMAL"
+    K = result.kernel()
+    q = np.einsum("ij,jk,ik->i", z, K, z) / b
+    hit = q > 1 if sense == "<=" else q < 1
+    penalty = gamma[hit] @ vector_divergence(name, q[hit], 1.0)
+    assert hit.any()
+    assert result.objective == pytest.approx(matrix_divergence(name, K, K0) + penalty, rel=1e-6)
+    weight = gamma / b ** {"logdet": 0, "vonneumann": 1, "frobenius": 2}[name]
+    own = nearest_kernel(K0, rows, slack_weight=weight, **given)
+    assert result.objective == pytest.approx(own.objective, rel=1e-8)
+    assert close(K, own.kernel())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kulis_6_2_1_relative_penalty_and_units(name, rng):
+    """Rows in other units (A_i and b_i times s_i) change nothing; prior and bounds times c with gamma times c^k give c K.
+
+    k = 0, 1, 2 is the degree of the divergence. The default penalty scales with gamma fixed, but not with single rows.
+    """
+    K0, gamma, c = well_conditioned(rng, 5), 2.0, 10.0
+    z, s = rng.normal(size=(4, 5)), np.array([1.0, 100.0, 0.01, 5.0])
+    b = np.einsum("ij,jk,ik->i", z, K0, z) * np.array([0.3, 0.5, 0.4, 2.0])
+
+    def learned(K0, z, b, gamma, loss):
+        rows = Constraints.linear(np.einsum("ij,ik->ijk", z, z), b, ["<=", "<=", "<=", ">="])
+        result = nearest_kernel(K0, rows, divergence=name, loss=loss, slack_weight=gamma, tol=1e-9)
+        assert result.status == "OPTIMAL"
+        return result.kernel()
+
+    degree = {"logdet": 0, "vonneumann": 1, "frobenius": 2}[name]
+    for loss, scaled_gamma, is_free_of_units in (
+        (RelativeSlack(), c**degree * gamma, True),
+        (None, gamma, degree == 0),
+    ):
+        K = learned(K0, z, b, gamma, loss)
+        assert close(learned(c * K0, z, c * b, scaled_gamma, loss), c * K)
+        other_units = learned(K0, np.sqrt(s)[:, None] * z, s * b, gamma, loss)
+        assert close(other_units, K) == is_free_of_units
+        assert close(learned(c * K0, z, c * b, scaled_gamma / 2, loss), c * K) is False
+
+
+def test_kulis_6_2_1_relative_penalty_where_the_bound_has_no_divergence(rng):
+    """b <= 0, indefinite A_i and hard rows: what they are without it, and a zero bound divides nothing."""
+    K0 = well_conditioned(rng, 4)
+    rows = Constraints.similarity([0, 1], [1, 2], [-0.4, 0.5], ["<=", ">="])
+    rows = rows + Constraints.comparison(0, 1, 2, 3) + Constraints.sq_distance(0, 2, 0.0, "<=")
+    rows = rows + Constraints.sq_distance(1, 3, 1.0, "<=", weight=np.inf)
+    for D in DIVERGENCES:
+        given = {"divergence": D, "slack_weight": 2.0, "tol": 1e-9}
+        both = [nearest_kernel(K0, rows, loss=loss, **given) for loss in (None, RelativeSlack())]
+        assert both[0].objective == both[1].objective
 
 
 def test_kulis_3_2_and_6_2_2_rows(rng):
@@ -271,8 +214,3 @@ def test_design_trace_eliminated(rng):
     assert result.dual_bound == pytest.approx(g, abs=1e-8)
     assert g >= result.dual_bound - 1e-12
     assert np.trace(result.kernel()) == pytest.approx(1.0, abs=1e-8)
-
-
-def test_frobenius_is_half_the_squared_norm(rng):
-    X, Y = positive(rng, 4), positive(rng, 4)
-    assert Frobenius()(X, Y) == pytest.approx(np.linalg.norm(X - Y) ** 2 / 2, **CLOSE)

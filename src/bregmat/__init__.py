@@ -9,14 +9,21 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.labels import constraints_from_labels
-from bregmat.losses import Squared, SquaredHinge
+from bregmat.losses import RelativeSlack, Squared, SquaredHinge
 from bregmat.nearest import nearest_kernel, nearest_metric
+from bregmat.priors import widen_range
 from bregmat.result import ExitReason, Record, Result, SolverError, Status, check
+from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat.solvers.definite_boost import DefiniteBoost
 
 __version__ = "0.1.0"
 
 # names that need scikit-learn or a file reader load on first use, so that ``import bregmat`` stays quick
 _LAZY = {
+    "BoostResult": "bregmat.applications",
+    "DistributionResult": "bregmat.applications",
+    "boost_hypotheses": "bregmat.applications",
+    "nearest_distribution": "bregmat.applications",
     "MetricLearner": "bregmat.estimators",
     "save": "bregmat.io",
     "load": "bregmat.io",
@@ -24,7 +31,11 @@ _LAZY = {
 }
 
 __all__ = [
+    "BoostResult",
     "Constraints",
+    "CyclicProjection",
+    "DefiniteBoost",
+    "DistributionResult",
     "ExitReason",
     "Factor",
     "Frobenius",
@@ -32,18 +43,22 @@ __all__ = [
     "MetricLearner",
     "ModelFileError",
     "Record",
+    "RelativeSlack",
     "Result",
     "SolverError",
     "Squared",
     "SquaredHinge",
     "Status",
     "VonNeumann",
+    "boost_hypotheses",
     "check",
     "constraints_from_labels",
     "load",
+    "nearest_distribution",
     "nearest_kernel",
     "nearest_metric",
     "save",
+    "widen_range",
 ]
 
 

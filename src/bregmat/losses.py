@@ -30,8 +30,29 @@ class SquaredHinge:
     name: ClassVar[str] = "squared_hinge"
 
 
+@dataclass(frozen=True)
+class RelativeSlack:
+    """The divergence's own slack of ``p / b`` against 1, ``gamma d(p / b, 1)`` (Kulis 2009, end of section 6.2.1).
+
+    A bound of 1000 broken by half costs as much as a bound of 1 broken by half, whatever the divergence, so that the learned
+    matrix does not change when a row and its bound are multiplied by a number. Prefer it to the default for von Neumann and
+    Frobenius when bounds differ in size.
+
+    Notes
+    -----
+    The divergences are homogeneous, ``d(c p, c b) = c^k d(p, b)``, so this is the own slack with weight ``gamma / b^k``: LogDet
+    k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix times c
+    if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``,
+    indefinite ``A_i``) keep the relative square of loss=None.
+    """
+
+    name: ClassVar[str] = "relative_slack"
+
+
 class ItakuraSaito:
     """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22)."""
+
+    degree: ClassVar[int] = 0  # d(c p, c b) = c^degree d(p, b)
 
     @staticmethod
     def value(p, b, g, scale):
@@ -66,6 +87,8 @@ class ItakuraSaito:
 class RelativeEntropy:
     """von Neumann's own slack, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
 
+    degree: ClassVar[int] = 1
+
     @staticmethod
     def value(p, b, g, scale):
         """Sum of the losses of violated rows."""
@@ -95,7 +118,9 @@ class RelativeEntropy:
 
 
 class Quadratic:
-    """``gamma / 2 ((p - b) / scale)^2``."""
+    """``gamma / 2 ((p - b) / scale)^2``; Frobenius' own slack where the scale is 1."""
+
+    degree: ClassVar[int] = 2
 
     @staticmethod
     def value(p, b, g, scale):

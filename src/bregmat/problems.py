@@ -23,7 +23,7 @@ from bregmat.constraints import (
     among,
 )
 from bregmat.divergences import Divergence
-from bregmat.losses import RowLosses, Squared, SquaredHinge
+from bregmat.losses import FAMILIES, RelativeSlack, RowLosses, Squared, SquaredHinge
 from bregmat.operators import Operator
 
 
@@ -142,7 +142,7 @@ def build_problem(
     ValueError
         For slack weights that are not positive, and rows that no finite matrix can meet.
     TypeError
-        For a loss that is not None, Squared() or SquaredHinge().
+        For a loss that is not None, RelativeSlack(), Squared() or SquaredHinge().
     """
     gamma = _slack_weights(slack_weight, constraints)
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
@@ -157,17 +157,22 @@ def build_problem(
     own = divergence.own_slack
     family = np.full(len(bound), own, dtype="U16")
     scale = unit.copy()
-    if loss is None:
+    if loss is None or isinstance(loss, RelativeSlack):
         awkward = (bound <= 0) | _indefinite_rows(constraints, ~hard)
         family[awkward] = "quadratic"
         if own == "quadratic":
             scale[~awkward] = 1.0
+        if loss is not None:  # gamma d(p / b, 1) = gamma / b^degree d(p, b)
+            gamma[~awkward] /= bound[~awkward] ** FAMILIES[own].degree
     elif isinstance(loss, SquaredHinge):
         family[:] = "quadratic"
     elif isinstance(loss, Squared):
         family[:], sense = "quadratic", np.where(hard, sense, 0).astype(np.int8)
     else:
-        raise TypeError(f"loss must be None (the divergence's own slack), Squared() or SquaredHinge(); got {loss!r}.")
+        raise TypeError(
+            "loss must be None (the divergence's own slack), RelativeSlack(), Squared() or SquaredHinge(); "
+            f"got {loss!r}."
+        )
     family[hard] = "hard"
     _check_reachable(operator, bound, sense, family, constraints)
     gamma = np.where(hard, 1.0, gamma)
