@@ -21,8 +21,9 @@ cli
 report
 plots
 io
+online
 estimators
-applications online
+applications
 labels datasets
 nearest
 solvers

@@ -75,30 +75,28 @@ def name_of(member: Any) -> str:
     return str(getattr(member, "name", member))
 
 
-def proof(result: Any) -> str:
-    """What the certificate proves, as one or two plain sentences (not escaped)."""
+def proof(result: Any, noun: str = "positive semidefinite matrix") -> str:
+    """What the certificate proves of a `noun`, as one or two plain sentences (not escaped)."""
+    short = noun.split()[-1]
     status = name_of(result.status)
     if status == "INFEASIBLE":
         rows = result.conflict
         which = f" Constraint rows {_list(rows)} contradict each other." if rows is not None and len(rows) else ""
-        return (
-            "No positive semidefinite matrix meets all hard constraints: this is proven, not a failure of the search."
-            f"{which}"
-        )
+        return f"No {noun} meets all hard constraints: this is proven, not a failure of the search.{which}"
     if status == "UNBOUNDED":
-        return "The objective can be made as small as one likes, so no best matrix exists."
+        return f"The objective can be made as small as one likes, so no best {short} exists."
     objective, bound = number(result.objective, 7), number(result.dual_bound, 7)
     bounded = math.isfinite(result.dual_bound)
     if status == "OPTIMAL":
         return (
-            f"The matrix found has objective {objective}. Every matrix allowed in this problem has at least {bound}: "
-            "that lower bound is computed from the multipliers alone, whatever the search did. So no other matrix is "
-            f"better by more than {number(max(float(result.gap), 1e-15), 2)} of the objective."
+            f"The {short} found has objective {objective}. Every {short} allowed in this problem has at least {bound}: "
+            "that lower bound is computed from the multipliers alone, whatever the search did. So no other "
+            f"{short} is better by more than {number(max(float(result.gap), 1e-15), 2)} of the objective."
         )
-    known = f" No matrix can be below {bound}; this one is at {objective}." if bounded else " No lower bound is known."
+    known = f" No {short} can be below {bound}; this one is at {objective}." if bounded else " No lower bound is known."
     if status == "FEASIBLE":
         return (
-            "The matrix meets the hard constraints; that it is the best one is not proven to the tolerance asked for."
+            f"The {short} meets the hard constraints; that it is the best one is not proven to the tolerance asked for."
             f"{known}"
         )
     return (
@@ -129,13 +127,15 @@ def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str |
     ]
 
 
-def result_html(result: Any) -> str:
+def result_html(result: Any, *, noun: str = "positive semidefinite matrix") -> str:
     """A result as an HTML fragment for notebooks: its certificate and what it proves.
 
     Parameters
     ----------
     result : Result
         Or any object with its certificate's attributes.
+    noun : str
+        What was looked for; its last word alone stands for it where that is enough.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def result_html(result: Any) -> str:
         f'<div class="bregmat-result" style="max-width:46em"><strong>{escape(type(result).__name__)}: '
         f"{escape(STATUS_TEXT.get(status, status))}</strong>"
         f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{rows}</table>'
-        f'<div style="opacity:.85">{escape(proof(result))}</div></div>'
+        f'<div style="opacity:.85">{escape(proof(result, noun))}</div></div>'
     )
 
 

@@ -49,9 +49,9 @@ class ExitReason(StrEnum):
 
 
 _MEANING = {
-    "OPTIMAL": "The matrix is optimal: its objective is within the tolerance of a proven lower bound.",
-    "FEASIBLE": "The matrix meets every hard constraint; how far it is from the optimum is the gap.",
-    "INFEASIBLE": "No positive semidefinite matrix meets all hard constraints; result.conflict names rows that prove it.",
+    "OPTIMAL": "The result is optimal: its objective is within the tolerance of a proven lower bound.",
+    "FEASIBLE": "The result meets every hard constraint; how far it is from the optimum is the gap.",
+    "INFEASIBLE": "Nothing meets all hard constraints; result.conflict names rows that prove it.",
     "UNBOUNDED": "The objective has no lower bound.",
     "UNKNOWN": "Nothing is proven yet: hard constraints are still violated.",
 }

@@ -32,6 +32,7 @@ FORMAT_VERSION = 1
 
 # Class name in the file -> module it is imported from when such a file is read.
 SAVABLE = {
+    "DistributionResult": "bregmat.applications.distribution",
     "MetricLearner": "bregmat.estimators.metric",
     "Result": "bregmat.result",
 }

@@ -1,0 +1,189 @@
+"""The vector case of (P) on the support of its prior: linear rows, the point of a dual vector, the dual's quadratic model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.columns import finite_column, rows_text, sense_codes
+from bregmat.linalg import cholesky, cholesky_solve
+
+
+def build(x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Rows, np.ndarray]:
+    """Checked rows on the support of x0, and the support."""
+    x0 = floats("x0", x0, 1)
+    bad = np.flatnonzero(~((x0 >= 0) & (x0 < np.inf)))
+    if len(bad):
+        raise ValueError(f"x0 must be finite and not negative; got {x0[bad[0]]} in {rows_text(bad, most=5)}.")
+    support = x0 > 0
+    if not support.any():
+        raise ValueError(f"x0 must have a positive entry; all {len(x0)} are 0.")
+    sparse = scipy.sparse.issparse(A)
+    A = scipy.sparse.csr_array(A, dtype=float) if sparse else np.ascontiguousarray(floats("A", A, 2))
+    if A.shape[1] != len(x0):
+        raise ValueError(f"A must have one column per entry of x0 ({len(x0)}); got shape {A.shape}.")
+    c = A.shape[0]
+    if sparse:
+        bad = np.unique(np.repeat(np.arange(c), np.diff(A.indptr))[~np.isfinite(A.data)])
+    else:
+        bad = np.array([j for j in range(c) if not np.isfinite(A[j]).all()], dtype=int)
+    if len(bad):
+        raise ValueError(f"A must be finite; got NaN or infinity in {rows_text(bad)}.")
+    b, sense = finite_column("b", b, c), sense_codes(sense, c).astype(float)
+    if not support.all():
+        A, x0 = A[:, support], x0[support]
+    mass = 1.0 if total is None else total / x0.sum()
+    unit = np.abs(b)
+    if (unit == 0).any():
+        size = mass * np.array([np.abs(A[[j]]) @ x0 for j in np.flatnonzero(unit == 0)])[:, 0]
+        unit[unit == 0] = np.where(size > 0, size, 1.0)
+    return Rows(A, b, sense, unit, x0, np.log(x0), None if total is None else float(total)), support
+
+
+def floats(name: str, values: Any, ndim: int) -> np.ndarray:
+    """A float array of that many dimensions."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric; got {type(values).__name__}.") from error
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must be {ndim}-dimensional; got shape {array.shape}.")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The problem on the support of the prior: rows ``A x <sense> b``; ``unit`` is what a violation is measured in."""
+
+    A: Any
+    b: np.ndarray
+    sense: np.ndarray
+    unit: np.ndarray
+    x0: np.ndarray
+    log0: np.ndarray
+    total: float | None
+
+    @property
+    def sign(self) -> np.ndarray:
+        """-1 for ">=", else 1: ``sign * mu >= 0`` wherever a row is an inequality."""
+        return np.where(self.sense < 0, -1.0, 1.0)
+
+    def row(self, j: int) -> tuple[Any, np.ndarray]:
+        """Columns of a row and its entries there."""
+        if isinstance(self.A, np.ndarray):
+            return slice(None), self.A[j]
+        part = slice(self.A.indptr[j], self.A.indptr[j + 1])
+        return self.A.indices[part], self.A.data[part]
+
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> Any:
+        """Entries of A, sparse whatever A is."""
+        if isinstance(self.A, np.ndarray):
+            return scipy.sparse.csr_array(self.A[:, columns][rows])
+        return self.A[rows][:, columns]
+
+    def adjoint(self, mu: np.ndarray) -> np.ndarray:
+        """``A' mu``; rows with weight 0 are not read."""
+        on = np.flatnonzero(mu)
+        if len(on) < 0.5 * len(mu):
+            return mu[on] @ self.A[on] if len(on) else np.zeros(len(self.x0))
+        return mu @ self.A
+
+    def normalized(self, T: np.ndarray) -> np.ndarray:
+        """log x of ``x ~ exp(T)``."""
+        return T if self.total is None else T - log_sum(T) + np.log(self.total)
+
+    def bound(self, mu: np.ndarray, v: np.ndarray) -> float:
+        """The dual bound g(mu) with ``v = A'mu``: design, section 4, for diagonal matrices."""
+        if self.total is None:
+            return float(-(mu @ self.b) - self.x0 @ np.expm1(-v))
+        log_mass = log_sum(self.log0 - v) - np.log(self.total)
+        return float(self.x0.sum() - self.total - self.total * log_mass - mu @ self.b)
+
+    def divergence(self, logx: np.ndarray) -> float:
+        """KL(x, x0), without cancellation where x is near x0."""
+        d, x = logx - self.log0, np.exp(logx)
+        return float(np.where(np.abs(d) > 1, x * d - (x - self.x0), self.x0 * (d * np.exp(d) - np.expm1(d))).sum())
+
+    def excess(self, p: np.ndarray) -> np.ndarray:
+        """``sign * (p - b)``: positive where an inequality is violated."""
+        return self.sign * (p - self.b)
+
+    def violation(self, p: np.ndarray) -> np.ndarray:
+        """Relative violation of each row."""
+        e = self.excess(p)
+        return np.where(self.sense == 0, np.abs(e), np.maximum(e, 0.0)) / self.unit
+
+    def hessian(self, rows: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Hessian of -g in ``sign * mu`` on some rows: ``A diag(x) A'``, of A less its mean where the sum is fixed."""
+        mean = p[rows] / self.total if self.total is not None else np.zeros(len(rows))
+        if isinstance(self.A, np.ndarray):
+            H = np.zeros((len(rows), len(rows)))
+            for first in range(0, len(x), 8192):
+                part = self.A[rows, first : first + 8192] - mean[:, None]
+                H += (part * x[first : first + 8192]) @ part.T
+        else:
+            part = self.A[rows]
+            H = ((part * x[None, :]) @ part.T).toarray() - np.outer(p[rows], mean)
+        return H * np.multiply.outer(self.sign[rows], self.sign[rows])
+
+    def point(self, mu: np.ndarray, v: np.ndarray | None = None) -> Point:
+        """All that is known at mu."""
+        v = self.adjoint(mu) if v is None else v
+        logx = self.normalized(self.log0 - v)
+        x = np.exp(logx)
+        return Point(mu, v, logx, x, self.A @ x, self.bound(mu, v))
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """``x(mu)`` with ``v = A'mu``, values p and dual bound; ``done``: the solver's own rule to stop is met."""
+
+    mu: np.ndarray
+    v: np.ndarray
+    logx: np.ndarray
+    x: np.ndarray
+    p: np.ndarray
+    bound: float
+    stalled: bool = False
+    done: bool = False
+
+
+def log_sum(T: np.ndarray) -> float:
+    """``log sum exp T``."""
+    top = float(T.max())
+    return top + float(np.log(np.exp(T - top).sum()))
+
+
+def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.ndarray) -> np.ndarray:
+    """``argmin q . d + d' H d / 2`` over ``d >= -y`` on bounded rows; 0 if H overflowed.
+
+    Block principal pivoting, as in solvers/exact_qp.py, as long as it makes progress; else SciPy's active-set method.
+    """
+    unit = 1.0 / np.sqrt(np.diag(H))
+    K, q, low = H * unit * unit[:, None], q * unit, np.where(bounded, -y / unit, -np.inf)
+    noise = 1e-12 * float(np.abs(q).max(initial=0.0))
+    for _ in range(20):
+        C, ok = cholesky(K) if len(q) else (K, True)
+        if ok:
+            break
+        K[np.diag_indices_from(K)] *= 1.0 + 1e-8  # dependent rows, and rounding that outweighs the proximal term
+    else:
+        return np.zeros_like(q)
+    free = ~(bounded & (y <= 0) & (q >= 0))
+    fewest, patience = len(q) + 1, 4
+    while patience > 0:
+        d = np.where(free, 0.0, low)
+        if free.any():
+            d[free] = cholesky_solve(cholesky(K[np.ix_(free, free)])[0], -(q + K @ d)[free])
+        wrong = np.where(free, d < low, q + K @ d < -noise)
+        if not wrong.any():
+            return d * unit
+        patience = 4 if wrong.sum() < fewest else patience - 1
+        fewest = min(fewest, int(wrong.sum()))
+        free = free ^ wrong
+    # d' K d / 2 + q . d is |C' d + C^-1 q|^2 / 2 less a constant
+    half = scipy.linalg.solve_triangular(C, -q, lower=True)
+    return scipy.optimize.lsq_linear(C.T, half, (low, np.inf), "bvls", tol=1e-15, max_iter=10 * len(q)).x * unit
