@@ -18,14 +18,19 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence
 
 @njit(cache=True, fastmath=FAST)
 def transposed_product_inplace(w, Bt, v):
-    """``w = B' v``: r^2 operations."""
-    for j in range(len(v)):
+    """``w = B' v``: r^2 operations. The length of v is a multiple of 4."""
+    for q in range(len(v) // 4):  # four columns at a time share the loads of v
+        j = 4 * q
         k = (j // 8) * 8
-        column, tail = Bt[j, k:], v[k:]
-        total = 0.0
+        column0, column1, column2, column3, tail = Bt[j, k:], Bt[j + 1, k:], Bt[j + 2, k:], Bt[j + 3, k:], v[k:]
+        total0, total1, total2, total3 = 0.0, 0.0, 0.0, 0.0
         for i in range(len(tail)):
-            total += column[i] * tail[i]
-        w[j] = total
+            x = tail[i]
+            total0 += column0[i] * x
+            total1 += column1[i] * x
+            total2 += column2[i] * x
+            total3 += column3[i] * x
+        w[j], w[j + 1], w[j + 2], w[j + 3] = total0, total1, total2, total3
 
 
 @njit(cache=True, fastmath=FAST)
