@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat import Constraints, Frobenius, LogDet, Result, SquaredHinge, VonNeumann, nearest_kernel
+from bregmat import (
+    Constraints,
+    CyclicProjection,
+    Frobenius,
+    LogDet,
+    RelativeSlack,
+    Result,
+    Squared,
+    SquaredHinge,
+    VonNeumann,
+    nearest_kernel,
+)
 from bregmat.losses import ItakuraSaito, Quadratic, RelativeEntropy
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import Matrices, Mixed, Pairs, Rows, Stack
@@ -245,6 +256,144 @@ def all_relations(rng: np.random.Generator, K: np.ndarray) -> Constraints:
         + Constraints.linear([(v, w), sp.csr_array(C)], [np.sum(K * low_rank) - 0.1, np.sum(K * C) + 0.5], "<=")
         + Constraints.trace(1.01 * np.trace(K))
     )
+
+
+# ---------------------------------------------------------------- problems that every solver shall end at the same matrix of
+def _moved(rng: np.random.Generator, n: int, r: int) -> tuple[np.ndarray, np.ndarray]:
+    """A prior and a kernel with the same range, which the rows are read from, so that all can be met; both of trace 1 or so."""
+    G = rng.normal(size=(n, r))
+    H = G @ (np.eye(r) + 0.35 * rng.normal(size=(r, r)))
+    return G @ G.T / np.sum(H * H), H @ H.T / np.sum(H * H)
+
+
+def _met_rows(relation: str, rng: np.random.Generator, K: np.ndarray, K0: np.ndarray) -> Constraints:
+    """Rows of one relation, or of all, that K meets and K0 hardly: every sense that there is, nearly all of them active."""
+    if relation == "all":
+        names = ("sq_distance", "similarity", "comparison", "similarity_comparison", "diagonal", "linear")
+        parts = [_met_rows(name, rng, K, K0).select(slice(0, 2)) for name in names]
+        return sum(parts[1:], parts[0])
+    n = len(K)
+    i, j, k, l = np.array([rng.permutation(n)[:4] for _ in range(6)]).T
+
+    def distance(a, b):
+        return K[a, a] + K[b, b] - 2 * K[a, b]
+
+    if relation in ("sq_distance", "similarity"):
+        now, was = (
+            (K[i, j], K0[i, j]) if relation == "similarity" else (distance(i, j), K0[i, i] + K0[j, j] - 2 * K0[i, j])
+        )
+        sense = np.where(now < was, "<=", ">=")
+        sense[0] = "=="
+        room = np.where(sense == "==", 0.0, np.where(sense == "<=", 0.01, -0.01))
+        return getattr(Constraints, relation)(i, j, now + room * np.abs(now), sense)
+    if relation == "comparison":
+        return Constraints.comparison(i, j, k, l, distance(k, l) - distance(i, j) - 0.01)
+    if relation == "similarity_comparison":
+        return Constraints.similarity_comparison(i, j, k, l, K[k, l] - K[i, j] - 0.005)
+    if relation == "diagonal":
+        return Constraints.diagonal(np.diag(K)[:4])
+    C, v = rng.normal(size=(3, n, n)), rng.normal(size=(n, 2))
+    C = C + C.transpose(0, 2, 1)
+    now, was = np.tensordot(C, K, 2), np.tensordot(C, K0, 2)
+    rows = Constraints.linear(C, now, np.where(now < was, "<=", ">="))
+    return rows + Constraints.linear([(v, np.ones(2))], np.sum((v @ v.T) * K), "==")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A feasible problem without a known optimum; ``slack_weight=None``: rows hard and soft in turn."""
+
+    divergence: str
+    relation: str
+    cost: str = "hard"
+    trace: bool = False
+    rank: int = 4
+
+    def arguments(self) -> tuple[np.ndarray, Constraints, dict[str, Any]]:
+        """Prior, rows and settings."""
+        rng = np.random.default_rng(0)
+        K0, K = _moved(rng, 8, self.rank)
+        rows = _met_rows(self.relation, rng, K, K0)
+        if self.trace:
+            rows = rows + Constraints.trace(1.0, weight=np.inf)
+        alternate = np.where(np.arange(rows.n_constraints) % 2 == 0, np.inf, 2.0)
+        weight, loss = {
+            "hard": (np.inf, None),
+            "own slack": (3.0, None),
+            "heavy own slack": (30.0, None),
+            "relative slack": (1.0, RelativeSlack()),
+            "squared": (0.5, Squared()),
+            "squared hinge": (10.0, SquaredHinge()),
+            "hard and own slack": (alternate, None),
+            "hard and squared hinge": (alternate, SquaredHinge()),
+        }[self.cost]
+        return K0, rows, {"divergence": self.divergence, "slack_weight": weight, "loss": loss}
+
+    def __repr__(self) -> str:
+        return f"{self.divergence}-{self.relation}-{self.cost}{'-trace' if self.trace else ''}".replace(" ", "_")
+
+
+AGREEMENTS = [
+    *(
+        Agreement("logdet", name)
+        for name in ("sq_distance", "similarity", "comparison", "similarity_comparison", "linear")
+    ),
+    Agreement("logdet", "all", trace=True, rank=6),
+    Agreement("logdet", "all", "own slack", rank=6),
+    Agreement("logdet", "sq_distance", "heavy own slack", trace=True),
+    Agreement("logdet", "sq_distance", "relative slack"),
+    Agreement("logdet", "all", "squared", trace=True),
+    Agreement("logdet", "all", "squared hinge"),
+    Agreement("logdet", "all", "hard and own slack", trace=True, rank=6),
+    *(
+        Agreement("vonneumann", name, trace=True)
+        for name in ("sq_distance", "similarity", "comparison", "similarity_comparison", "linear")
+    ),
+    Agreement("vonneumann", "all", trace=True, rank=6),
+    Agreement("vonneumann", "comparison"),
+    Agreement("vonneumann", "all", "own slack", rank=6),
+    Agreement("vonneumann", "sq_distance", "heavy own slack", trace=True),
+    Agreement("vonneumann", "sq_distance", "relative slack"),
+    Agreement("vonneumann", "all", "squared", trace=True),
+    Agreement("vonneumann", "all", "squared hinge"),
+    Agreement("vonneumann", "all", "hard and squared hinge", trace=True, rank=6),
+    Agreement("frobenius", "sq_distance"),
+    Agreement("frobenius", "all", "own slack"),
+    Agreement("frobenius", "all", "hard and own slack", rank=6),
+]
+
+
+# ---------------------------------------------------------------- runs, sweep by sweep
+class Watched:
+    """A solver that keeps its states."""
+
+    def __init__(self, solver):
+        self.solver, self.states = solver, []
+        self.name, self.works_on, self.max_iter = solver.name, solver.works_on, solver.max_iter
+        self.check = solver.check
+
+    def init(self, problem, tol, start):
+        state = self.solver.init(problem, tol, start)
+        self.problem = problem
+        self.states.append(state)
+        return state
+
+    def step(self, problem, state):
+        new = self.solver.step(problem, state)
+        self.states.append(new)
+        return new
+
+
+def watch(prior, rows, solver=None, sweeps=1, **settings):
+    """(kernel, dual weights) at the start and after each sweep, and the result."""
+    watched = Watched(solver or CyclicProjection(root_tol=1e-13, refresh=10**6))
+    given = {"max_iter": sweeps, "tol": 1e-30} | settings
+    result = nearest_kernel(prior, rows, solver=watched, **given)
+    found = []
+    for state in watched.states:
+        G = result.coordinates.factor(state.chart)
+        found.append((G @ G.T, state.dual.copy()))
+    return found, result
 
 
 def softened(problem: Problem, slack_weight: float) -> Problem:

@@ -12,6 +12,8 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import (
     Constraints,
+    CyclicProjection,
+    DefiniteBoost,
     Factor,
     LogDet,
     MetricLearner,
@@ -187,6 +189,85 @@ def test_constraints_cannot_be_changed_afterwards():
 def test_problems(build, error, message):
     with raises(error, message):
         build()
+
+
+# ---------------------------------------------------------------- the papers' solvers
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: CyclicProjection(root_tol=0.0), "CyclicProjection: root_tol must be positive and finite; got 0.0"),
+        (lambda: CyclicProjection(root_tol=nan), "CyclicProjection: root_tol must be positive and finite; got nan"),
+        (lambda: CyclicProjection(violation_tol=-1.0), "CyclicProjection: violation_tol must be positive and finite; got -1.0"),
+        (lambda: CyclicProjection(movement_tol=0.0), "movement_tol must be positive and finite; got 0.0"),
+        (lambda: CyclicProjection(movement_tol=nan), "movement_tol must be positive and finite; got nan"),
+        (lambda: CyclicProjection(refresh=0), "CyclicProjection: refresh must be.* at least 1; got 0"),
+        (lambda: CyclicProjection(refresh=2.5), "CyclicProjection: refresh must be.*; got 2.5"),
+        (lambda: CyclicProjection(refresh=nan), "CyclicProjection: refresh must be.*; got nan"),
+        (lambda: CyclicProjection(root_tol=inf), "root_tol must be positive and finite; got inf"),
+        (lambda: CyclicProjection(root_tol="x"), "CyclicProjection: root_tol must be a number; got 'x'"),
+        (lambda: CyclicProjection(corrected="no"), "CyclicProjection: corrected must be True or False; got 'no'"),
+        (lambda: DefiniteBoost(projection="inexact"), "projection must be 'exact' or 'approximate'; got 'inexact'"),
+        (lambda: DefiniteBoost(projection=None), "projection must be 'exact' or 'approximate'; got None"),
+        (lambda: DefiniteBoost(order="random"), "DefiniteBoost: order must be 'greedy' or 'cyclic'; got 'random'"),
+        (lambda: DefiniteBoost(violation_tol=0.0), "DefiniteBoost: violation_tol must be positive and finite; got 0.0"),
+        (lambda: DefiniteBoost(root_tol=nan), "DefiniteBoost: root_tol must be positive and finite; got nan"),
+        (lambda: DefiniteBoost(block=0), "DefiniteBoost: block must be at least 1; got 0"),
+        (lambda: DefiniteBoost(block=1.5), "DefiniteBoost: block must be an integer; got 1.5"),
+        (lambda: DefiniteBoost(spectrum=(0.0, 1.0)), "spectrum must be two numbers around 0; got .0.0, 1.0"),
+        (lambda: DefiniteBoost(spectrum=(1.0, -1.0)), "spectrum must be two numbers around 0"),
+        (lambda: DefiniteBoost(spectrum=(-1.0, nan)), "spectrum must be two numbers around 0"),
+        (lambda: DefiniteBoost(spectrum=(-1.0, inf)), "spectrum must be"),
+        (lambda: DefiniteBoost(spectrum=(-1.0,)), "spectrum must be"),
+        (lambda: DefiniteBoost(spectrum=(-1.0, 0.5, 1.0)), "spectrum must be"),
+        (lambda: DefiniteBoost(spectrum=1.0), "DefiniteBoost: spectrum must be"),
+    ],
+)
+def test_settings_of_the_papers_solvers(build, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        build()
+
+
+TRACE = Constraints.trace(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "message"),
+    [
+        (PAIR, {"solver": "cyclic_projection", "divergence": "frobenius"}, "for logdet, vonneumann; got.*'frobenius'.*dual"),
+        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "logdet"}, "is.*'vonneumann'; got 'logdet'.*cyclic"),
+        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "frobenius"}, "is.*'vonneumann'; got 'frobenius'"),
+        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": 1.0}, "needs hard rows; 2 rows have a finite.*cyclic"),
+        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": [1.0, inf]}, "needs hard rows; 1 rows"),
+        (PAIR, {"solver": "definite_boost"}, "needs the trace.*hard equality.*Constraints.trace.*cyclic_projection"),
+        (PAIR + Constraints.trace(0.0), {"solver": "definite_boost"}, "needs the trace"),
+        (PAIR + Constraints.linear([EYE], 1.0, "<="), {"solver": "definite_boost"}, "needs the trace"),
+    ],
+)  # fmt: skip
+def test_refusals_of_the_papers_solvers(rows, given, message):
+    """Before any work: what is missing, and what to use instead."""
+    seen = []
+    with raises(TypeError, f"{given['solver']}.*{message}"):
+        nearest_kernel(EYE, rows, **({"divergence": "vonneumann"} | given), callback=seen.append)
+    assert seen == []
+    assert nearest_kernel(EYE, rows, **({"divergence": "vonneumann"} | given | {"solver": "auto"})).status in (
+        "OPTIMAL",
+        "INFEASIBLE",
+    )
+
+
+def test_trace_of_the_kernel_is_not_that_of_a_metric():
+    with raises(TypeError, "definite_boost needs the trace.*nearest_metric, a trace row is about the kernel"):
+        nearest_metric(X, PAIR + TRACE, divergence="vonneumann", solver="definite_boost")
+    # data that are orthonormal make it one
+    assert nearest_metric(np.eye(4), PAIR + TRACE, divergence="vonneumann", solver="definite_boost").status == "OPTIMAL"
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_spectrum_must_hold_all_rows(corrected):
+    """Otherwise the bound of Theorem 4.1 is none, and the steps are those of another problem."""
+    solver = DefiniteBoost(spectrum=(-0.01, 0.01), projection="approximate", corrected=corrected)
+    with pytest.raises((ValueError, TypeError), match="spectrum.*row 0"):
+        nearest_kernel(EYE, PAIR + TRACE, divergence="vonneumann", solver=solver)
 
 
 # ---------------------------------------------------------------- points that coincide

@@ -5,12 +5,13 @@ Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-10 at
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.divergences import as_divergence
 from bregmat.losses import FAMILIES, Hard, RowLosses
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
-from bregmat.operators import Matrices, Stack, smat, svec
+from bregmat.operators import Matrices, Mixed, Stack, smat, svec
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5
@@ -266,6 +267,70 @@ class TestOperator:
         values, V = np.linalg.eigh(dense(op))
         expected = np.einsum("ikl,il,ikl,k->i", V, np.abs(values), V, x)
         assert np.allclose(op.sizes(x), expected, rtol=1e-8, atol=1e-10)
+
+    def test_outer(self, name, rng):
+        """The sum of outer products, or the multiple of the identity, is the row; vectors beyond r would be waste."""
+        op = OPERATORS[name](rng)
+        assert np.allclose(assembled(op.outer()), dense(op), **EXACT)
+        assert np.diff(op.outer().ptr).max() <= op.r
+
+    def test_outer_of_some_rows(self, name, rng):
+        op = OPERATORS[name](rng)
+        rows = np.sort(rng.permutation(op.c)[: op.c // 2])
+        assert np.allclose(assembled(op.restrict(rows).outer()), dense(op)[rows], **EXACT)
+
+
+def assembled(rows):
+    """The matrices A_i that flat rows stand for."""
+    c, m = len(rows.shift), len(rows.coef)
+    assert (len(rows.ptr), rows.ptr[-1]) == (c + 1, m)
+    V = rows.Z[rows.a[:m]] + rows.sign[:m, None] * rows.Z[rows.b[:m]]
+    parts = [slice(rows.ptr[i], rows.ptr[i + 1]) for i in range(c)]
+    sums = [(V[t].T * rows.coef[t]) @ V[t] for t in parts]
+    return np.array(sums) + rows.shift[:, None, None] * np.eye(rows.Z.shape[1])
+
+
+def test_outer_of_special_matrices():
+    """Multiples of the identity stay whole, 0 has no terms, and a low rank has no more terms than that."""
+    low = np.outer([1.0, 2, 3], [1.0, 2, 3])
+    op = Matrices(
+        np.array([2.5 * np.eye(3), 0 * np.eye(3), -np.eye(3), low, low - np.eye(3), np.diag([1.0, 1, 1 + 1e-9])])
+    )
+    found = op.outer()
+    assert found.shift.tolist() == [2.5, 0, -1, 0, 0, 0]
+    assert np.diff(found.ptr).tolist() == [0, 0, 0, 1, 3, 3]
+    assert np.allclose(assembled(found), op.A, **EXACT)
+    one = Matrices(np.array([[[2.0]], [[0.0]]])).outer()  # of order 1 every matrix is a multiple of the identity
+    assert np.allclose(assembled(one), [[[2.0]], [[0.0]]])
+
+
+def test_outer_of_mixed_rows_with_more_terms_than_dimensions(rng):
+    """Such rows become eigenvectors, the others keep their pairs; the order of the rows stays."""
+    base = OPERATORS["pairs"](rng)
+    P = sp.csr_array(np.where(rng.random((8, base.c)) < 0.05, 1.0, 0.0))
+    P = sp.csr_array(P + sp.csr_array((np.ones(20), ([3] * 10 + [6] * 10, list(range(20)))), shape=P.shape))
+    op = Mixed(base, P)
+    assert np.diff(op.P.indptr).max() > op.r
+    found = op.outer()
+    assert np.diff(found.ptr).max() <= op.r
+    assert np.allclose(assembled(found), dense(op), **EXACT)
+    every = Mixed(base, sp.csr_array(rng.normal(size=(3, base.c))))  # all of them wide
+    assert np.allclose(assembled(every.outer()), dense(every), **EXACT)
+
+
+def test_outer_of_stacks_keeps_the_order(rng):
+    """Parts in any order, stacks in stacks, and rows without terms between others."""
+    inner = Stack(
+        [
+            (np.array([1, 2]), OPERATORS["rows"](rng).restrict(np.arange(2))),
+            (np.array([0]), Matrices(3 * np.eye(4)[None])),
+        ]
+    )
+    outer = Stack(
+        [(np.array([4, 0, 2]), inner), (np.array([3, 1]), OPERATORS["mixed"](rng).restrict(np.array([0, 5])))]
+    )
+    assert np.allclose(assembled(outer.outer()), dense(outer), **EXACT)
+    assert np.count_nonzero(outer.outer().shift) == 1
 
 
 # ---------------------------------------------------------------- solvers

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
@@ -9,6 +11,7 @@ from bregmat.columns import LowRankMatrix
 from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
 from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
 
+VANISHING = 1e-13  # size of a row, relative to those of its terms, below which it is 0: rounding of what cancels
 SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
 
 
@@ -30,6 +33,36 @@ def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.
     V = np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None])
     V[np.einsum("ij,ij->i", V, V) <= negligible] = 0.0
     return Rows(V)
+
+
+def _squeezed(C: Any, Z: np.ndarray) -> np.ndarray:
+    """``Z' C Z``, exactly 0 where it is rounding."""
+    A = Z.T @ (C @ Z)
+    size = np.abs(Z).T @ (abs(C) @ np.abs(Z))
+    return A if np.abs(A).max(initial=0.0) > VANISHING * size.max(initial=0.0) else np.zeros_like(A)
+
+
+def _mixed(base: Rows | Pairs, P: scipy.sparse.csr_array) -> Mixed:
+    """Signed sums of terms; those that cancel up to rounding, such as a similarity with the origin, are exactly 0."""
+    P.sum_duplicates()
+    natural = abs(P) @ base.norms()
+    square = np.zeros(P.shape[0])
+    count = np.diff(P.indptr)
+    for k in np.unique(count[count > 0]):
+        rows = np.flatnonzero(count == k)
+        for part in np.array_split(rows, 1 + len(rows) * k * base.r // 2**22):
+            place = P.indptr[part][:, None] + np.arange(k)
+            V, coef = base.vectors(P.indices[place]), P.data[place]
+            G = V @ V.transpose(0, 2, 1)
+            square[part] = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
+    small = np.flatnonzero(square <= 1e-12 * natural * natural)
+    if len(small):
+        exact = Mixed(base, P[small]).sizes(np.ones(base.r))
+        gone = np.zeros(P.shape[0], dtype=bool)
+        gone[small[exact <= VANISHING * natural[small]]] = True
+        P.data[np.repeat(gone, count)] = 0.0
+        P.eliminate_zeros()
+    return Mixed(base, P)
 
 
 def bind(
@@ -58,10 +91,11 @@ def bind(
     t = constraints.terms()
     if len(t.row):
         if vectors is not None:
-            base: Operator = Rows(vectors)
+            plain: Rows | Pairs = Rows(vectors)
         else:
             assert Z is not None
-            base = _terms_operator(t, Z, rows, sizes)
+            plain = _terms_operator(t, Z, rows, sizes)
+        base: Operator = plain
         if (t.coef == 1.0).all():  # signed sums have other coefficients
             which = t.row  # one plain term a row
         else:
@@ -69,7 +103,7 @@ def bind(
         if which is not t.row:
             slot = np.searchsorted(which, t.row)
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
-            base = Mixed(base, P)
+            base = _mixed(plain, P)
         parts.append((which, base))
     dense, names, factors, weights, owners = [], [], [], [], []
     for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
@@ -82,7 +116,7 @@ def bind(
             owners.append(row)
             continue
         names.append(row)
-        dense.append(Z.T @ Z if C is None else Z.T @ ((C if rows is None else C[rows][:, rows]) @ Z))
+        dense.append(Z.T @ Z if C is None else _squeezed(C if rows is None else C[rows][:, rows], Z))
     if dense:
         A = np.stack(dense)
         parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
@@ -92,7 +126,7 @@ def bind(
         P = scipy.sparse.csr_array(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )
-        parts.append((np.array(owners), Mixed(Rows(np.concatenate(factors)), P)))
+        parts.append((np.array(owners), _mixed(Rows(np.concatenate(factors)), P)))
     if len(parts) == 1:
         return parts[0][1]
     return Stack(parts)

@@ -103,6 +103,10 @@ class Rows:
         found *= weight[:, None]
         return found.T
 
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of some rows, of any shape: (..., r)."""
+        return self.V[rows]
+
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
         return self.values_diagonal(prior)
@@ -170,7 +174,11 @@ class Pairs:
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
-        return Rows(self.Z[self.a] + self.Z[self.b] * self.sign[:, None]).features(S)
+        return Rows(self.vectors(np.arange(self.c))).features(S)
+
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of some rows, of any shape: (..., r)."""
+        return self.Z[self.a[rows]] + self.Z[self.b[rows]] * self.sign[rows][..., None]
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``."""
@@ -252,7 +260,7 @@ class Matrices:
 class Mixed:
     """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
 
-    def __init__(self, base: Operator, P: scipy.sparse.csr_array) -> None:
+    def __init__(self, base: Rows | Pairs, P: scipy.sparse.csr_array) -> None:
         self.base, self.P = base, P
         self.c, self.r = P.shape[0], base.r
 
@@ -295,7 +303,7 @@ class Mixed:
             for part in np.array_split(rows, 1 + len(rows) * k * self.r // 2**22):
                 place = self.P.indptr[part][:, None] + np.arange(k)
                 terms, slot = np.unique(self.P.indices[place], return_inverse=True)
-                V = _vectors(self.base, terms)[slot.reshape(place.shape)]  # (rows, k, r)
+                V = self.base.vectors(terms)[slot.reshape(place.shape)]  # (rows, k, r)
                 Q, T = np.linalg.qr(V.transpose(0, 2, 1))
                 values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
                 W = Q @ U
@@ -324,15 +332,6 @@ class Mixed:
             sign=base.sign[t],
             shift=np.zeros(self.c),
         )
-
-
-def _vectors(base: Operator, terms: np.ndarray) -> np.ndarray:
-    """Vectors of some terms of a rank-one operator."""
-    chosen = base.restrict(terms)
-    if isinstance(chosen, Pairs):
-        return chosen.Z[chosen.a] + chosen.Z[chosen.b] * chosen.sign[:, None]
-    assert isinstance(chosen, Rows)
-    return chosen.V
 
 
 class Stack:

@@ -73,6 +73,22 @@ class NearestMatrix:
         """Whether every row has a finite loss."""
         return not self.losses.has_hard
 
+    @cached_property
+    def trace_row(self) -> tuple[int, float] | None:
+        """A hard equality with ``A_i = kappa I``, which fixes the trace, and kappa."""
+        L = self.losses
+        rows = np.flatnonzero(L.hard & (L.sense == 0) & (L.bound > 0))
+        if not len(rows):
+            return None
+        some = self.operator.restrict(rows)
+        kappa = some.values_diagonal(None) / self.r
+        same = kappa > 0
+        for seed in range(2):  # a multiple of I has the same value at every matrix of one trace
+            X = np.random.default_rng(seed).normal(size=(self.r, self.r))
+            same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
+        found = np.flatnonzero(same)
+        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
         L = self.losses

@@ -37,6 +37,8 @@ def all_terms(rows):
 @njit(cache=True, error_model="numpy")
 def approximate_step(r, low, high):
     """The minimiser of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
+    if r == 0.0:
+        return 0.0
     if not low < 0.0:  # no matrix but a singular one meets the row
         return 10.0 / max(high - low, 1e-300)
     if not high > 0.0 or r <= low:
@@ -148,7 +150,7 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
             model = corrected_step(model, mu, sense)
         evaluations = 0
         if exact:
-            row = (0, sense, bounds.bound[i], 1.0, 1.0, mu)
+            row = (0, sense, bounds.bound[i], 1.0, 1.0, mu, bounds.unit[i])
             delta, evaluations = project_inplace(lam, Vt, work, w, X, form, 0.0, total, row, corrected, tol)
         else:
             delta = model

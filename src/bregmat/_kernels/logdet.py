@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, relaxed
+from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
@@ -195,12 +195,14 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
             continue
         first, last = rows.ptr[i], rows.ptr[i + 1]
         k = last - first
-        p, definite = 0.0, True
+        p, size, definite = 0.0, 0.0, True
         for t in range(first, last):
             if ready != i:
                 load_inplace(v, rows, t)
                 transposed_product_inplace(w, Bt, v)
-            p += rows.coef[t] * squared_length(w)
+            q = squared_length(w)
+            p += rows.coef[t] * q
+            size += abs(rows.coef[t]) * q
             definite = definite and rows.coef[t] > 0.0
             if k > 1:
                 W[t - first] = w
@@ -212,13 +214,13 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
             if definite and b > 0.0:
                 limit[i] = totals[1 if sense > 0 else 2] + math.log(b / p)
             continue
-        if k == 1 and definite:
-            if not p > 0.0:
-                continue
+        if size == 0.0:
+            delta = null_step(family, sense, b, gamma, scale, mu, bounds.unit[i])
+        elif k == 1 and definite:
             delta = rank_one_step(family, b, gamma, scale, mu, p)
         else:
             d = spectrum_of_row(W, rows.coef, first, k) if k > 1 else np.array([p])
-            if k == 2 and family == HARD and not (definite and b <= 0.0):
+            if k == 2 and family == HARD and (d[0] * d[1] < 0.0 or b * (d[0] + d[1]) > 0.0):  # there is a root
                 delta = rank_two_step(d[0], d[1], b)
             else:
                 delta, used = spectral_step(d, k, family, b, gamma, scale, mu, tol)
@@ -226,12 +228,15 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
         if corrected:
             delta = corrected_step(delta, mu, sense)
         if delta == 0.0 or not abs(delta) < np.inf:
+            counts[1] += 1
             continue
         counts[2] += 1
         totals[4] += delta * delta
         # the zero is exact where a correction removes the multiplier altogether
         dual[i] = 0.0 if delta == -mu else mu + delta
         limit[i] = -np.inf if sense > 0 else np.inf
+        if size == 0.0:
+            continue
         if i + 1 < stop and rows.ptr[i + 2] - last == 1:
             load_inplace(ahead, rows, last)
             ready = i + 1

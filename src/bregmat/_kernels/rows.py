@@ -76,6 +76,19 @@ def conjugate(family, b, gamma, scale, mu):
     return mu * b
 
 
+@njit(cache=True, error_model="numpy")
+def null_step(family, sense, b, gamma, scale, mu, unit):
+    """The step for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
+
+    A hard row that 0 does not meet grows without limit, which is the proof that nothing meets it.
+    """
+    if family == QUADRATIC:
+        return -b * gamma / (scale * scale) - mu
+    if family == HARD and (sense * b < 0.0 or (sense == 0 and b != 0.0)):
+        return math.copysign(max(1.0 / unit, abs(mu)), -b)
+    return 0.0
+
+
 @njit(cache=True)
 def corrected_step(delta, mu, sense):
     """The step cut so that the multiplier keeps its sign (Kulis 2009, eq. 8)."""

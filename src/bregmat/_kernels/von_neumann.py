@@ -19,7 +19,7 @@ from bregmat._kernels.eigen_update import (
     rotate_ties_inplace,
     solve_secular_inplace,
 )
-from bregmat._kernels.rows import corrected_step, load_inplace, relaxed
+from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
 
 OUTER, DENSE, IDENTITY = 0, 1, 2  # forms of a row: w w', a symmetric matrix, a multiple of the identity
 LONGEST = 30.0  # largest change of the exponent in one Newton step
@@ -66,9 +66,9 @@ def dense_along(lam, X, delta):
 def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol):
     """Project onto one row: ``w w'``, X (both in the eigenbasis), or kappa I; (delta, evaluations).
 
-    ``row`` = (family, sense, bound, gamma, scale, mu). Moves lam and Vt.
+    ``row`` = (family, sense, bound, gamma, scale, mu, unit). Moves lam and Vt.
     """
-    family, sense, b, gamma, scale, mu = row
+    family, sense, b, gamma, scale, mu, unit = row
     size = abs(kappa)
     if form == OUTER:
         rotate_ties_inplace(lam, Vt, w)
@@ -76,7 +76,8 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
     elif form == DENSE:
         size = math.sqrt((X * X).sum())
     if size == 0.0:
-        return 0.0, 0
+        delta = null_step(family, sense, b, gamma, scale, mu, unit)
+        return corrected_step(delta, mu, sense) if corrected else delta, 0
     start = np.exp(lam).sum()
     theta, Q = lam, Vt
     lo, hi, delta, K, evaluations = -np.inf, np.inf, 0.0, 0, 0
@@ -160,10 +161,11 @@ def sweep_inplace(lam, Vt, dual, totals, counts, work, rows, bounds, start, stop
         if (mu == 0.0 or not corrected) and sense != 0 and excess <= 0.0:
             counts[1] += 1
             continue
-        row = (bounds.family[i], sense, b, bounds.gamma[i], bounds.scale[i], mu)
+        row = (bounds.family[i], sense, b, bounds.gamma[i], bounds.scale[i], mu, bounds.unit[i])
         delta, used = project_inplace(lam, Vt, work, w, X, form, rows.shift[i], 0.0, row, corrected, tol)
         counts[3] += used
         if delta == 0.0:
+            counts[1] += 1
             continue
         counts[2] += 1
         totals[4] += delta * delta

@@ -18,6 +18,7 @@ from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.iterates import ITERATES, Iterate, row_bounds
+from bregmat.solvers.settings import check_count, check_flag, check_positive
 
 
 @dataclass(eq=False)
@@ -105,13 +106,11 @@ class CyclicProjection:
     refresh: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("violation_tol", "root_tol"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"CyclicProjection: {name} must be positive; got {getattr(self, name)}.")
-        if self.movement_tol is not None and not self.movement_tol > 0:
-            raise ValueError(f"CyclicProjection: movement_tol must be None or positive; got {self.movement_tol}.")
-        if self.refresh < 1:
-            raise ValueError(f"CyclicProjection: refresh must be at least 1; got {self.refresh}.")
+        check_flag(self, "corrected")
+        check_positive(self, "violation_tol", "root_tol")
+        if self.movement_tol is not None:
+            check_positive(self, "movement_tol")
+        check_count(self, "refresh")
 
     def check(self, problem: NearestMatrix) -> None:
         """The divergence needs projections onto one row."""
@@ -160,7 +159,7 @@ class CyclicProjection:
             state.operator,
             objective,
             signal=abs(objective - state.objective) if self.corrected else np.inf,
-            stalled=idle >= 5 or moved <= 1e-16 * length,
+            stalled=idle >= 20 or moved <= 1e-16 * length,
             finished=done,
             idle=idle,
             sweeps=state.sweeps,

@@ -12,10 +12,12 @@ from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.charts import Chart
+from bregmat.columns import rows_text
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.iterates import VonNeumannIterate, row_bounds
+from bregmat.solvers.settings import check_count, check_flag, check_positive
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 
@@ -121,13 +123,14 @@ class DefiniteBoost:
                 raise ValueError(
                     f"DefiniteBoost: {name} must be {' or '.join(map(repr, allowed))}; got {getattr(self, name)!r}."
                 )
-        for name in ("violation_tol", "root_tol"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"DefiniteBoost: {name} must be positive; got {getattr(self, name)}.")
-        if self.spectrum is not None and not self.spectrum[0] < 0 < self.spectrum[1]:
-            raise ValueError(f"DefiniteBoost: spectrum must be an interval around 0; got {self.spectrum}.")
-        if self.block is not None and self.block < 1:
-            raise ValueError(f"DefiniteBoost: block must be None or at least 1; got {self.block}.")
+        check_flag(self, "corrected")
+        check_positive(self, "violation_tol", "root_tol")
+        if self.spectrum is not None:
+            ends = np.asarray(self.spectrum)
+            if ends.shape != (2,) or ends.dtype.kind not in "iuf" or not -np.inf < ends[0] < 0 < ends[1] < np.inf:
+                raise ValueError(f"DefiniteBoost: spectrum must be two numbers around 0; got {self.spectrum!r}.")
+        if self.block is not None:
+            check_count(self, "block")
 
     def check(self, problem: NearestMatrix) -> None:
         """Von Neumann, hard rows, one of them the trace."""
@@ -142,7 +145,7 @@ class DefiniteBoost:
                 f"definite_boost needs hard rows; {soft} rows have a finite slack_weight. "
                 'Use solver="cyclic_projection" or "auto".'
             )
-        if _trace_row(problem, problem.operator.outer()) is None:
+        if problem.trace_row is None:
             raise TypeError(
                 "definite_boost needs the trace of the matrix fixed by a hard equality, such as Constraints.trace(1.0); there is none "
                 '(in nearest_metric, a trace row is about the kernel of the data). Use solver="cyclic_projection" or "auto".'
@@ -150,10 +153,10 @@ class DefiniteBoost:
 
     def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> BoostState:
         """The prior scaled to the trace, or the matrix of the given dual weights."""
-        rows, bounds = problem.operator.outer(), row_bounds(problem)
-        at = _trace_row(problem, rows)
-        assert at is not None
-        total = bounds.bound[at] / rows.shift[at]
+        assert problem.trace_row is not None
+        at, kappa = problem.trace_row
+        rows, bounds = _rows_but(problem, at, kappa), row_bounds(problem)
+        total = float(bounds.bound[at] / kappa)
         mu = np.zeros(problem.c)
         if start is not None:
             value, warm = dual_bound(problem, clip_dual(problem, start.dual))
@@ -162,21 +165,17 @@ class DefiniteBoost:
         usable = rows.shift == 0.0
         iterate = VonNeumannIterate.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
-        cone = Boosted(all_terms(rows), usable, low, high, float(total))
+        cone = Boosted(all_terms(rows), usable, low, high, total)
         # at the prior the dual objective tr exp(log W1) is 1
         lam = iterate.lam
         log_dual = float(np.log(np.exp(lam - lam[-1]).sum()) + lam[-1] - np.log(problem.prior.sum()))
         log_dual += float(mu[usable] @ bounds.bound[usable]) / total
         level = np.array([lam[-1], log_dual, log_dual])
         iterate.lam = lam - lam[-1]
-        return _placed(problem, iterate, level, mu, rows, bounds, cone, at)
+        return _placed(problem, iterate, level, mu, rows, bounds, cone)
 
     def _intervals(self, problem: NearestMatrix, rows: OuterRows, total: float) -> tuple[np.ndarray, np.ndarray]:
         """For each row, numbers below and above all eigenvalues of A_j."""
-        if self.spectrum is not None:
-            bottom, top = self.spectrum
-            b, other = problem.losses.bound / total, problem.losses.sense < 0
-            return b + np.where(other, -top, bottom), b + np.where(other, -bottom, top)
         low, high = np.zeros(problem.c), np.zeros(problem.c)
         counts = np.diff(rows.ptr)
         single = np.flatnonzero(counts == 1)
@@ -190,7 +189,19 @@ class DefiniteBoost:
             t = slice(rows.ptr[j], rows.ptr[j + 1])
             values = np.linalg.eigvalsh((V[t].T * rows.coef[t]) @ V[t])
             low[j], high[j] = values[0], values[-1]
-        return low, high
+        if self.spectrum is None:
+            return low, high
+        (bottom, top), b, other = self.spectrum, problem.losses.bound / total, problem.losses.sense < 0
+        below, above = b + np.where(other, -top, bottom), b + np.where(other, -bottom, top)
+        slip = 1e-9 * (top - bottom)
+        bad = np.flatnonzero(((low < below - slip) | (high > above + slip)) & (rows.shift == 0.0))
+        if len(bad):
+            j = bad[0]
+            raise ValueError(
+                f"DefiniteBoost: spectrum must hold the eigenvalues of every +-(A_j - b_j / tau I); got {self.spectrum}, but they run from "
+                f"{low[j] - b[j]:.6g} to {high[j] - b[j]:.6g} before the sign in {rows_text(bad)}."
+            )
+        return below, above
 
     def step(self, problem: NearestMatrix, state: BoostState) -> BoostState:
         """A block of projections."""
@@ -216,24 +227,25 @@ class DefiniteBoost:
             self.root_tol,
         )
         state.series.append(series[:done])
-        at = _trace_row(problem, state.rows)
-        assert at is not None
-        new = _placed(problem, iterate, level, mu, state.rows, state.bounds, cone, at)
+        new = _placed(problem, iterate, level, mu, state.rows, state.bounds, cone)
         new.series = state.series
         new.finished = not self.corrected and worst <= self.violation_tol
         gained = new.objective - state.objective > 1e-15 * max(1.0, abs(new.objective))
         new.idle = 0 if gained or not self.corrected else state.idle + 1
-        new.stalled = (done == 0 or new.idle >= 5) and not new.finished
+        new.stalled = (done == 0 or new.idle >= 20) and not new.finished
         if self.corrected:
             new.signal = abs(new.objective - state.objective)
         return new
 
 
-def _trace_row(problem: NearestMatrix, rows: OuterRows) -> int | None:
-    """The first hard equality that fixes the trace."""
-    L = problem.losses
-    found = np.flatnonzero((rows.shift > 0) & L.hard & (L.sense == 0) & (L.bound > 0))
-    return int(found[0]) if len(found) else None
+def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
+    """All rows as outer products but the trace, which is kappa I also where rounding hides it (Z'Z of a factor)."""
+    others = np.delete(np.arange(problem.c), at)
+    if not len(others):
+        rows = problem.operator.outer()
+        return rows._replace(ptr=np.zeros(2, np.int64), coef=np.zeros(0), shift=np.array([kappa]))
+    rows = problem.operator.restrict(others).outer()
+    return rows._replace(ptr=np.insert(rows.ptr, at, rows.ptr[at]), shift=np.insert(rows.shift, at, kappa))
 
 
 def _placed(
@@ -244,12 +256,13 @@ def _placed(
     rows: OuterRows,
     bounds: RowBounds,
     cone: Boosted,
-    at: int,
 ) -> BoostState:
     """The state with the multiplier of the trace and the dual bound."""
+    assert problem.trace_row is not None
+    at, kappa = problem.trace_row
     mu[~cone.usable] = 0.0
     # exp(H - kappa mu I) has the trace tau
-    mu[at] = (np.log(np.exp(iterate.lam).sum() / cone.total) + level[0]) / rows.shift[at]
+    mu[at] = (np.log(np.exp(iterate.lam).sum() / cone.total) + level[0]) / kappa
     D = problem.divergence
     bound = problem.offset + D.constant(problem.t0) - cone.total - float(mu @ bounds.bound)
     return BoostState(iterate, level, mu, rows, bounds, cone, problem.operator, bound)

@@ -1,0 +1,321 @@
+"""NumPy twins of the kernels that project onto single rows, Algorithm 1 as printed, and what they make of hard cases.
+
+Eigen-updates: test_eigen_update.py; von Neumann and DefiniteBoost: test_row_kernels_spectral.py; what a sweep does to a problem:
+test_cyclic_projection.py.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from bregmat._kernels import boost, logdet, rows, von_neumann
+from bregmat._kernels.rows import FAMILY_CODES, HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
+from bregmat.losses import FAMILIES
+from flat_rows import EXACT, SLACK, outer_rows, relaxed, root, sweep_case, vectors
+
+SIZES = (1, 2, 3, 7, 8, 9, 16, 21)  # around the multiples of 8 to which columns are padded
+
+
+def by_module(module):
+    return {
+        name
+        for name, f in vars(module).items()
+        if isinstance(f, Dispatcher) and f.py_func.__module__ == module.__name__
+    }
+
+
+def test_every_kernel_is_tested_here():
+    source = Path(__file__).read_text(encoding="utf-8") + Path(__file__).with_name(
+        "test_row_kernels_spectral.py"
+    ).read_text(encoding="utf-8")
+    for module in (rows, logdet, von_neumann, boost):
+        for name in by_module(module):
+            assert f"{module.__name__.rsplit('.', 1)[1]}.{name}(" in source, name
+
+
+def test_null_step():
+    """A row of zeros: the quadratic loss is least at xi = 0; a hard row that 0 does not meet has no end."""
+    mu = 0.3
+    found = mu + rows.null_step(rows.QUADRATIC, -1, 2.0, 5.0, 4.0, mu, 1.0)
+    assert rows.relaxed(rows.QUADRATIC, 2.0, 5.0, 4.0, found)[0] == pytest.approx(0.0, abs=1e-15)
+    for sense, b, side in ((-1, 2.0, -1), (1, -2.0, 1), (0, 2.0, -1), (0, -2.0, 1)):
+        assert np.sign(rows.null_step(rows.HARD, sense, b, 1.0, 1.0, 0.0, 0.5)) == side
+        assert abs(rows.null_step(rows.HARD, sense, b, 1.0, 1.0, side * 8.0, 0.5)) == 8.0
+    for sense, b in ((1, 2.0), (-1, -2.0), (0, 0.0)):
+        assert rows.null_step(rows.HARD, sense, b, 1.0, 1.0, 0.0, 1.0) == 0.0
+
+
+# ---------------------------------------------------------------- cases
+def packed(B):
+    """B as the kernel stores it."""
+    padded = -(-len(B) // 8) * 8
+    Bt = np.zeros((padded, padded))
+    Bt[: len(B), : len(B)] = B.T
+    return Bt
+
+
+def lower(rng, r):
+    B = np.tril(rng.normal(size=(r, r)))
+    B[np.diag_indices(r)] = rng.uniform(0.5, 2.0, r)
+    return B
+
+
+def long(v, padded):
+    return np.concatenate([v, np.zeros(padded - len(v))])
+
+
+# ---------------------------------------------------------------- rows and scalar losses
+def test_load(rng):
+    R = outer_rows(rng, 5, [1, 3, 2])
+    for t in range(6):
+        v = np.full(8, 7.0)
+        rows.load_inplace(v, R, t)
+        assert (v[:5] == vectors(R)[t]).all()
+        assert (v[5:] == 7.0).all()  # v may be longer
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("share", [-2.0, -0.3, 0.0, 0.3, 0.9])
+def test_scalar_losses_are_those_of_losses(name, share):
+    """relaxed() and conjugate() equal their vector forms in bregmat.losses, which are tested against their definition."""
+    b, gamma, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
+    mu = share * np.minimum(FAMILIES[name].ceiling(b, gamma, scale), gamma)
+    xi, slope = FAMILIES[name].relaxed(mu, b, gamma, scale)
+    for k in range(3):
+        found = rows.relaxed(FAMILY_CODES[name], b[k], gamma[k], scale[k], mu[k])
+        assert found == pytest.approx((xi[k], slope[k]), rel=1e-14)
+        conjugate = rows.conjugate(FAMILY_CODES[name], b[k], gamma[k], scale[k], mu[k])
+        assert conjugate == pytest.approx(
+            FAMILIES[name].conjugate(mu[k], b[k], gamma[k], scale[k]), rel=1e-14, abs=1e-16
+        )
+
+
+def test_corrected_step():
+    """Kulis 2009, eq. 8 with alpha = -delta: alpha' = min(nu, alpha) for <=, so that nu - alpha' >= 0; mirrored for >=."""
+    for delta in (-2.0, -0.5, 0.0, 3.0):
+        for nu in (0.0, 0.7, 5.0):
+            assert rows.corrected_step(delta, nu, 1) == -min(nu, -delta)
+            assert rows.corrected_step(delta, -nu, -1) == min(nu, delta)
+            assert rows.corrected_step(delta, nu, 0) == delta
+
+
+# ---------------------------------------------------------------- LogDet
+def chol_update_mult(alpha, x, B):
+    """Kulis 2009, Algorithm 1, line by line (its indices from 1)."""
+    B, r = B.copy(), len(x)
+    a, h = np.zeros(r + 2), np.zeros(r + 1)
+    a[1] = alpha
+    for i in range(1, r + 1):
+        t = 1 + a[i] * x[i - 1] ** 2
+        h[i] = np.sqrt(t)
+        a[i + 1] = a[i] / t
+        t = B[i - 1, i - 1]
+        s = 0.0
+        B[i - 1, i - 1] = B[i - 1, i - 1] * h[i]
+        for j in range(i - 1, 0, -1):
+            s = s + t * x[j]
+            t = B[i - 1, j - 1]
+            B[i - 1, j - 1] = (B[i - 1, j - 1] + a[j + 1] * x[j - 1] * s) * h[j]
+    return B
+
+
+@pytest.mark.parametrize("r", SIZES)
+def test_kulis_algorithm_1(r, rng):
+    """Algorithm 1 as printed; and what it is for: B L with the Cholesky factor L of I + alpha x x'."""
+    B, x, v = lower(rng, r), rng.normal(size=r), rng.normal(size=r)
+    for alpha in (0.7, -0.9 / (x @ x), 0.0, 1e6):
+        Bt = packed(B)
+        padded = len(Bt)
+        w, h, g, s = np.full((4, padded), 7.0)
+        logdet.chol_update_mult_inplace(Bt, w, alpha, long(x, padded), long(v, padded), h, g, s)
+        new, printed = Bt[:r, :r].T, chol_update_mult(alpha, x, B)
+        size = np.abs(printed).max()
+        assert np.allclose(new, printed, rtol=0, atol=1e-13 * size)
+        assert (np.triu(new, 1) == 0).all()
+        assert (Bt[r:] == 0).all()
+        assert (Bt[:, r:] == 0).all()
+        L = np.linalg.cholesky(np.eye(r) + alpha * np.outer(x, x))
+        assert np.allclose(printed, B @ L, rtol=0, atol=1e-10 * size)
+        assert np.allclose(w[:r], new.T @ v, rtol=0, atol=1e-13 * size * np.abs(v).sum())
+
+
+@pytest.mark.parametrize("r", SIZES)
+def test_products(r, rng):
+    B, v = lower(rng, r), rng.normal(size=r)
+    Bt = packed(B)
+    w = np.full(len(Bt), 7.0)
+    logdet.transposed_product_inplace(w, Bt, long(v, len(Bt)))
+    assert np.allclose(w[:r], B.T @ v, **EXACT)
+    assert (w[r:] == 0).all()
+    assert logdet.squared_length(w) == pytest.approx(np.sum((B.T @ v) ** 2), rel=1e-13)
+
+
+def test_products_hand_nan_on(rng):
+    """Compiled with a fastmath that keeps NaN."""
+    Bt, v = packed(lower(rng, 9)), long(rng.normal(size=9), 16)
+    v[4] = np.nan
+    w = np.empty(16)
+    logdet.transposed_product_inplace(w, Bt, v)
+    assert np.isnan(w[:5]).all()
+    assert np.isfinite(w[8:]).all()  # columns 5 to 7 begin at entry 0, with zeros that meet the NaN
+    assert np.isnan(logdet.squared_length(w))
+    clean, h, g, s = np.zeros((4, 16))
+    logdet.chol_update_mult_inplace(Bt, clean, 0.3, v, np.ones(16), h, g, s)
+    assert np.isnan(Bt).any()
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.9, 40.0])
+@pytest.mark.parametrize(("name", "b"), [("hard", 0.5), *((n, b) for n, b in SLACK if n != "relative_entropy")])
+def test_rank_one_step(name, b, p):
+    """p / (1 + delta p) = xi(mu + delta) by Brent's method."""
+    gamma, scale = 2.0, 0.8
+    for mu in (0.0, 0.3, 2.0):
+        delta = logdet.rank_one_step(FAMILY_CODES[name], b, gamma, scale, mu, p)
+        high = 1e4 if name != "itakura_saito" else (gamma / b - mu) * (1 - 1e-12)
+
+        def f(d, mu=mu):
+            return p / (1 + d * p) - relaxed(name, b, gamma, scale, mu + d)
+
+        assert delta == pytest.approx(root(f, -(1 - 1e-12) / p, high), rel=1e-9, abs=1e-12)
+
+
+def test_rank_one_step_shrinks_where_no_matrix_meets_the_row():
+    assert logdet.rank_one_step(HARD, 0.0, 1.0, 1.0, 0.0, 2.0) > 0
+    assert logdet.rank_one_step(HARD, -1.0, 1.0, 1.0, 0.0, 2.0) > 0
+
+
+@pytest.mark.parametrize("b", [-3.0, -0.1, 0.0, 0.2, 5.0])
+@pytest.mark.parametrize("d", [(1.5, -0.4), (0.2, -2.0), (1e-9, -3.0), (0.7, 0.0), (2.0, 1.0), (-2.0, -1.0)])
+def test_rank_two_step(d, b):
+    """sum d / (1 + delta d) = b inside the cone, by Brent's method; where a root exists."""
+    d = np.array(d)
+    if b * d.sum() <= 0 and d.min() * d.max() >= 0:
+        return  # no matrix meets the row: the next test
+    low = -1 / d.max() if d.max() > 0 else -1e9
+    high = -1 / d.min() if d.min() < 0 else 1e9
+
+    def f(delta):
+        return (d / (1 + delta * d)).sum() - b
+
+    room = 1e-13 * (high - low)
+    delta = logdet.rank_two_step(d[0], d[1], b)
+    assert (1 + delta * d > 0).all()
+    assert delta == pytest.approx(
+        root(f, low + min(room, abs(low) * 1e-12), high - min(room, abs(high) * 1e-12)), rel=1e-9
+    )
+    assert logdet.rank_two_step(d[1], d[0], b) == pytest.approx(delta, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "b"),
+    [("hard", 0.5), ("hard", -0.4), ("hard", 0.0), *((n, b) for n, b in SLACK if n != "relative_entropy")],
+)
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_spectral_step(name, b, k, rng):
+    """sum d / (1 + delta d) = xi(mu + delta) inside the cone, by Brent's method; few evaluations."""
+    gamma, scale = 2.0, 0.8
+    for mu in (0.0, 0.5):
+        for _ in range(20):
+            d = rng.normal(size=k) * np.exp(rng.normal(size=k))
+            if name == "itakura_saito":
+                d = np.abs(d)
+            elif k == 1 and name == "hard" and d[0] * b <= 0:
+                continue
+            elif k > 1 and d.min() * d.max() > 0:
+                d[0] = -d[0]
+            low = -1 / d.max() if d.max() > 0 else -1e8
+            high = -1 / d.min() if d.min() < 0 else 1e8
+            high = min(high, gamma / b - mu) if name == "itakura_saito" else high
+
+            def f(delta, d=d, mu=mu):
+                return (d / (1 + delta * d)).sum() - relaxed(name, b, gamma, scale, mu + delta)
+
+            expected = root(f, low + 1e-12 * abs(low), high - 1e-12 * abs(high))
+            delta, used = logdet.spectral_step(d, k, FAMILY_CODES[name], b, gamma, scale, mu, 1e-13)
+            assert (1 + delta * d > 0).all()
+            assert delta == pytest.approx(expected, rel=1e-7, abs=1e-10)
+            assert used <= 60
+
+
+def test_spectral_step_of_an_empty_row():
+    assert logdet.spectral_step(np.zeros(2), 2, HARD, 1.0, 1.0, 1.0, 0.0, 1e-10) == (0.0, 0)
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+@pytest.mark.parametrize("degenerate", [False, True])
+def test_spectrum_of_row(k, degenerate, rng):
+    """The eigenvalues of sum coef w w' that are not 0 (those of the k x k form, 0 included)."""
+    W, coef = rng.normal(size=(k, 8)), rng.normal(size=k + 3)
+    if degenerate:
+        W[-1] = 2 * W[0]
+    found = np.sort(logdet.spectrum_of_row(W, coef, 3, k))
+    full = np.linalg.eigvalsh((W.T * coef[3:]) @ W)
+    large = full[np.argsort(-np.abs(full), kind="stable")[:k]]
+    assert np.allclose(found, np.sort(large), rtol=1e-10, atol=1e-12 * np.abs(full).max())
+
+
+def project_logdet(M, A, b, sense, mu, corrected):
+    """Kulis 2009, eq. 16 and 8 with alpha = -delta: the projection on tr(A M) = b, the multiplier kept in its cone."""
+    x, U = np.linalg.eigh(M)
+    root_M = (U * np.sqrt(x)) @ U.T
+    d = np.linalg.eigvalsh(root_M @ A @ root_M)
+    low = -1 / d.max() * (1 - 1e-13) if d.max() > 1e-12 else -1e6
+    high = -1 / d.min() * (1 - 1e-13) if d.min() < -1e-12 else 1e6
+
+    delta = root(lambda t: (d / (1 + t * d)).sum() - b, low, high)
+    if corrected:
+        delta = max(delta, -mu) if sense > 0 else min(delta, -mu) if sense < 0 else delta
+    return np.linalg.inv(np.linalg.inv(M) + delta * A), delta
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_logdet_sweep(corrected, rng):
+    """Three sweeps against dense projections: matrix, multipliers, log det, movement, counts."""
+    R, A, bounds, sense, b = sweep_case(rng)
+    r, c = 9, len(b)
+    Bt, M = packed(np.eye(r)), np.eye(r)
+    dual, mu = np.zeros(c), np.zeros(c)
+    limit = np.where(sense > 0, -np.inf, np.inf)
+    totals, counts = np.zeros(5), np.zeros(4, np.int64)
+    for _ in range(3):
+        before = counts.copy()
+        totals[3:] = 0.0
+        logdet.sweep_inplace(Bt, dual, limit, totals, counts, R, bounds, 0, c, corrected, 1e-13)
+        moved, worst = 0.0, 0.0
+        for i in range(c):
+            p = np.sum(A[i] * M)
+            excess = abs(p - b[i]) if sense[i] == 0 else sense[i] * (p - b[i])
+            worst = max(worst, excess / bounds.unit[i])
+            if sense[i] != 0 and excess <= 0 and (mu[i] == 0 or not corrected):
+                continue
+            M, delta = project_logdet(M, A[i], b[i], sense[i], mu[i], corrected)
+            mu[i] += delta
+            moved += delta**2
+        B = Bt[:r, :r].T
+        assert np.allclose(B @ B.T, M, rtol=0, atol=1e-10 * np.abs(M).max())
+        assert np.allclose(dual, mu, rtol=1e-8, atol=1e-9)
+        assert totals[0] == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-10)
+        assert totals[4] == pytest.approx(moved, rel=1e-6)
+        assert totals[3] == pytest.approx(worst, rel=1e-6) or counts[0] > before[0]
+        assert (counts - before)[:3].sum() == c
+
+
+def test_logdet_sweep_in_parts_is_the_same_sweep(rng):
+    """Chunks, between which Ctrl-C is heard."""
+    R, _, bounds, sense, b = sweep_case(rng)
+    out = []
+    for cuts in ((0, 8), (0, 3, 4, 8)):
+        Bt, dual, limit = packed(np.eye(9)), np.zeros(8), np.where(sense > 0, -np.inf, np.inf)
+        totals, counts = np.zeros(5), np.zeros(4, np.int64)
+        for start, stop in zip(cuts, cuts[1:]):
+            logdet.sweep_inplace(Bt, dual, limit, totals, counts, R, bounds, start, stop, True, 1e-13)
+        out.append((Bt, dual, totals, counts))
+    for x, y in zip(*out):
+        assert np.allclose(x, y, rtol=1e-12, atol=1e-13)
+
+
+def test_families_have_codes():
+    assert set(FAMILY_CODES) == set(FAMILIES)
+    assert sorted(FAMILY_CODES.values()) == sorted((HARD, ITAKURA_SAITO, RELATIVE_ENTROPY, QUADRATIC))

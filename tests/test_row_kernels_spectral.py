@@ -1,0 +1,326 @@
+"""NumPy twins of the kernels that project onto single rows in spectral form, and of DefiniteBoost's steps.
+
+Eigen-updates have a file of their own (test_eigen_update.py); the kernels of LogDet: test_row_kernels.py.
+"""
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+from scipy.optimize import minimize_scalar
+
+from bregmat._kernels import boost, von_neumann
+from bregmat._kernels.eigen_update import eigen_work
+from bregmat._kernels.rows import FAMILY_CODES, HARD
+from flat_rows import EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
+
+
+# ---------------------------------------------------------------- von Neumann
+@pytest.mark.parametrize("total", [0.0, 1.3])
+@pytest.mark.parametrize(("name", "b"), [("hard", 0.5), ("hard", -0.5), *SLACK])
+def test_row_residual(name, b, total, rng):
+    """The residual of the row and its derivative along exp(H - delta A), scaled to a trace or not, by differences."""
+    H, A = rng.normal(size=(2, 4, 4))
+    H, A = H + H.T, A @ A.T
+    gamma, scale, mu = 2.0, 0.8, 0.1
+
+    def at(delta):
+        E = expm(H - delta * A)
+        return np.sum(A * E), np.trace(E)
+
+    def call(delta, dp=0.0):
+        return von_neumann.row_residual(*at(delta), dp, total, FAMILY_CODES[name], b, gamma, scale, mu + delta)
+
+    h = 1e-5
+    slope = (at(h)[0] - at(-h)[0]) / (2 * h)
+    f, df, error = call(0.0, -slope)
+    p = at(0.0)[0] * (total / at(0.0)[1] if total else 1.0)
+    xi = relaxed(name, b, gamma, scale, mu)
+    assert f == pytest.approx(np.log(p / xi) if xi > 0 else p - xi, rel=1e-12)
+    assert df == pytest.approx((call(h)[0] - call(-h)[0]) / (2 * h), rel=1e-6)
+    assert (error > 0) and (np.sign(f) == np.sign(p - xi))
+
+
+def test_dense_along(rng):
+    """Spectrum of diag(lam) - delta X, and value, trace and derivative of its exponential."""
+    lam, X = np.sort(rng.normal(size=5)), rng.normal(size=(5, 5))
+    X = X + X.T
+    theta, Q, p, trace, dp = von_neumann.dense_along(lam, X, 0.3)
+    H = np.diag(lam) - 0.3 * X
+    assert np.allclose((Q * theta) @ Q.T, H, **EXACT)
+    assert p == pytest.approx(np.sum(X * expm(H)), rel=1e-12)
+    assert trace == pytest.approx(np.trace(expm(H)), rel=1e-12)
+    h = 1e-5
+    rate = (np.sum(X * expm(H + h * X)) - np.sum(X * expm(H - h * X))) / (2 * h)  # against delta
+    assert dp == pytest.approx(rate, rel=1e-6)
+    tied = von_neumann.dense_along(np.zeros(3), np.eye(3), 0.5)  # all eigenvalues equal
+    assert tied[2:] == pytest.approx([3 * np.exp(-0.5)] * 3, rel=1e-14)
+
+
+def basis(rng, n):
+    return np.ascontiguousarray(np.linalg.qr(rng.normal(size=(n, n)))[0])
+
+
+def whole(lam, Vt):
+    return (Vt.T * lam) @ Vt
+
+
+@pytest.mark.parametrize("total", [0.0, 1.0])
+@pytest.mark.parametrize("form", ["OUTER", "DENSE", "IDENTITY"])
+@pytest.mark.parametrize(
+    ("name", "factor"), [("hard", 0.4), ("hard", 1.3), ("relative_entropy", 0.4), ("quadratic", 0.4)]
+)
+def test_project(form, name, factor, total, rng):
+    """exp(H - delta A), scaled to a trace or not, with the row at xi(mu + delta): the matrix by SciPy, delta by its residual."""
+    if form == "IDENTITY" and total:
+        return  # the trace row itself, which is eliminated there
+    n, mu, gamma = 6, 0.2, 3.0
+    lam, Vt, X, w = np.sort(rng.normal(size=n)), basis(rng, n), np.zeros((n, n)), np.zeros(n)
+    kappa = 0.0
+    if form == "OUTER":
+        w = rng.normal(size=n) / 2
+        A = Vt.T @ np.outer(w, w) @ Vt
+    elif form == "DENSE":
+        X = rng.normal(size=(n, n)) / 3
+        X = X @ X.T - 0.1 * np.eye(n)
+        A = Vt.T @ X @ Vt
+    else:
+        kappa = 0.7
+        A = kappa * np.eye(n)
+    H = whole(lam, Vt)
+
+    def matrix(delta):
+        E = expm(H - delta * A)
+        return total * E / np.trace(E) if total else E
+
+    b = factor * np.sum(A * matrix(0.0))
+    row = (FAMILY_CODES[name], 1, b, gamma, 1.0, mu, 1.0)
+    kind = getattr(von_neumann, form)
+    delta, used = von_neumann.project_inplace(lam, Vt, eigen_work(n), w, X, kind, kappa, total, row, True, 1e-12)
+    assert np.allclose(whole(lam, Vt), H - delta * A, rtol=0, atol=1e-12 * max(1, abs(delta)) * np.abs(A).max() * n)
+    assert np.allclose(Vt @ Vt.T, np.eye(n), atol=1e-13)
+    value, xi = np.sum(A * matrix(delta)), relaxed(name, b, gamma, 1.0, mu + delta)
+    if factor < 1:
+        assert value == pytest.approx(xi, rel=1e-11)
+    else:
+        assert delta == -mu or value == pytest.approx(xi, rel=1e-11)
+    assert mu + delta >= 0
+    assert used <= 12
+
+
+def test_project_stops_where_the_multiplier_is_0(rng):
+    """Kulis 2009, eq. 8: the row holds with room; exactly the multiplier is taken off."""
+    lam, Vt, w = np.sort(rng.normal(size=5)), basis(rng, 5), rng.normal(size=5)
+    H, A = whole(lam, Vt), Vt.T @ np.outer(w, w) @ Vt
+    row = (HARD, 1, 1e6, 1.0, 1.0, 0.25, 1.0)
+    delta, _ = von_neumann.project_inplace(
+        lam, Vt, eigen_work(5), w.copy(), np.zeros((5, 5)), 0, 0.0, 0.0, row, True, 1e-12
+    )
+    assert delta == -0.25
+    assert np.allclose(whole(lam, Vt), H + 0.25 * A, atol=1e-12)
+
+
+def test_project_leaves_a_zero_row_alone():
+    lam, Vt = np.array([-1.0, 2.0]), np.eye(2)
+    row = (HARD, 1, 1.0, 1.0, 1.0, 0.0, 1.0)
+    found = von_neumann.project_inplace(
+        lam, Vt, eigen_work(2), np.zeros(2), np.zeros((2, 2)), 0, 0.0, 0.0, row, True, 1e-12
+    )
+    assert found == (0.0, 0)
+    assert (lam == [-1.0, 2.0]).all()
+
+
+def test_row_in_basis(rng):
+    """The row in the eigenbasis and its value at exp(lam)."""
+    R = outer_rows(rng, 5, [1, 3, 0], shift=[0, 0, 0.7])
+    R.coef[0] = 2.5
+    lam, Vt, v, w, X = rng.normal(size=5), basis(rng, 5), np.zeros(5), np.zeros(5), np.zeros((5, 5))
+    M, A = (Vt.T * np.exp(lam)) @ Vt, assembled(R)
+    for i, form in enumerate((von_neumann.OUTER, von_neumann.DENSE, von_neumann.IDENTITY)):
+        found, p = von_neumann.row_in_basis_inplace(w, X, v, Vt, lam, R, i)
+        assert found == form
+        assert p == pytest.approx(np.sum(A[i] * M), rel=1e-12)
+        if i < 2:
+            assert np.allclose(np.outer(w, w) if i == 0 else X, Vt @ A[i] @ Vt.T, **EXACT)
+    R.coef[0] = -2.5  # no longer a square
+    form, p = von_neumann.row_in_basis_inplace(w, X, v, Vt, lam, R, 0)
+    assert form == von_neumann.DENSE
+    assert p == pytest.approx(np.sum(assembled(R)[0] * M), rel=1e-12)
+
+
+def project_vonneumann(H, A, b, sense, mu, corrected):
+    """Kulis 2009, eq. 15 and 8 with alpha = -delta, by SciPy."""
+    delta = root(lambda t: np.sum(A * expm(H - t * A)) - b, -30 / np.linalg.norm(A), 30 / np.linalg.norm(A))
+    if corrected:
+        delta = max(delta, -mu) if sense > 0 else min(delta, -mu) if sense < 0 else delta
+    return H - delta * A, delta
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_vonneumann_sweep(corrected, rng):
+    R, A, bounds, sense, b = sweep_case(rng, r=5)
+    lam, Vt, H = np.zeros(5), np.eye(5), np.zeros((5, 5))
+    dual, mu, totals, counts = np.zeros(8), np.zeros(8), np.zeros(5), np.zeros(4, np.int64)
+    for _ in range(3):
+        before = counts.copy()
+        totals[:] = 0.0
+        von_neumann.sweep_inplace(lam, Vt, dual, totals, counts, eigen_work(5), R, bounds, 0, 8, corrected, 1e-13)
+        moved, worst = 0.0, 0.0
+        for i in range(8):
+            p = np.sum(A[i] * expm(H))
+            excess = abs(p - b[i]) if sense[i] == 0 else sense[i] * (p - b[i])
+            worst = max(worst, excess / bounds.unit[i])
+            if sense[i] != 0 and excess <= 0 and (mu[i] == 0 or not corrected):
+                continue
+            H, delta = project_vonneumann(H, A[i], b[i], sense[i], mu[i], corrected)
+            mu[i] += delta
+            moved += delta**2
+        assert np.allclose(whole(lam, Vt), H, rtol=0, atol=1e-9 * np.abs(H).max())
+        assert np.allclose(dual, mu, rtol=1e-8, atol=1e-9)
+        assert totals[3:] == pytest.approx([worst, moved], rel=1e-6)
+        assert counts[0] == 0
+        assert (counts - before)[1:3].sum() == 8
+
+
+# ---------------------------------------------------------------- DefiniteBoost
+def boosted(R, total, low=None, high=None):
+    V, A = boost.all_terms(R), assembled(R)
+    values = np.linalg.eigvalsh(A)
+    low, high = values[:, 0] if low is None else low, values[:, -1] if high is None else high
+    return boost.Boosted(V, R.shift == 0, np.ascontiguousarray(low), np.ascontiguousarray(high), total), A
+
+
+def test_all_terms_and_values(rng):
+    R = outer_rows(rng, 5, [1, 3, 0, 2], shift=[0, 0, 1.5, 0])
+    assert np.array_equal(boost.all_terms(R), vectors(R))
+    lam, Vt, p = rng.normal(size=5), basis(rng, 5), np.zeros(4)
+    W = (Vt.T * np.exp(lam)) @ Vt
+    boost.values_inplace(p, boost.all_terms(R), Vt, lam, R)
+    assert np.allclose(p, np.tensordot(assembled(R), W / np.trace(W), 2), **EXACT)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-0.2, 3.0), (-4.0, 0.1)])
+@pytest.mark.parametrize("share", [-0.5, 0.0, 0.01, 0.5, 0.99])
+def test_approximate_step(low, high, share):
+    """The minimiser of the bound, by SciPy; the bound there is rho(r) of Theorem 4.1."""
+    r = share * (high if share > 0 else -low)
+
+    def bound(alpha):
+        return ((high - r) * np.exp(-alpha * low) + (r - low) * np.exp(-alpha * high)) / (high - low)
+
+    alpha = boost.approximate_step(r, low, high)
+    best = minimize_scalar(bound, bracket=(alpha - 1, alpha + 1), tol=1e-12)
+    assert bound(alpha) <= best.fun * (1 + 1e-13)
+    assert alpha == pytest.approx(best.x, abs=1e-5)  # the square root of rounding
+    for a in (alpha, -0.3, 0.0, 2.0):
+        assert boost.log_step_bound(r, low, high, a) == pytest.approx(np.log(bound(a)), abs=1e-13)
+    width = high - low
+    rho = (1 - r / high) ** (high / width) * (1 - r / low) ** (-low / width)
+    assert boost.log_step_bound(r, low, high, alpha) == pytest.approx(np.log(rho), abs=1e-13)
+
+
+def test_approximate_step_at_the_ends():
+    assert 0 < boost.approximate_step(0.5, 0.0, 1.0) < np.inf  # only singular matrices meet the row
+    assert 0 < boost.approximate_step(1.0, -1.0, 1.0) < np.inf
+    assert boost.approximate_step(-1.0, -1.0, 1.0) == -np.inf  # cut by the correction
+    assert boost.approximate_step(-0.5, -1.0, 0.0) == -np.inf
+    assert boost.log_step_bound(0.3, 0.5, 0.5, 2.0) == -0.6
+    assert np.isfinite(boost.log_step_bound(0.3, -1.0, 1.0, 1e5))
+
+
+def test_signed():
+    assert boost._signed(1, -0.3, -1.0, 2.0) == (1.0, -0.3, -1.0, 2.0)
+    assert boost._signed(-1, -0.3, -1.0, 2.0) == (-1.0, 0.3, -2.0, 1.0)
+    assert boost._signed(0, 0.3, -1.0, 2.0) == (1.0, 0.3, -1.0, 2.0)
+    assert boost._signed(0, -0.3, -1.0, 2.0) == (-1.0, 0.3, -2.0, 1.0)
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_choose(corrected, rng):
+    """The largest violation as published; with corrections the largest gain of the quadratic model."""
+    c, total = 30, 1.7
+    for _ in range(20):
+        p, b, sense = rng.uniform(0, 2, c), rng.uniform(0.1, 3, c), rng.integers(-1, 2, c)
+        bounds, usable = row_bounds(b, sense), rng.random(c) < 0.8
+        dual = np.where(
+            rng.random(c) < 0.5, 0.0, np.where(sense == 0, rng.normal(size=c), sense * rng.uniform(0, 1, c))
+        )
+        low, high = -rng.uniform(0, 2, c), rng.uniform(0.1, 2, c)
+        gap = p - b / total
+        r = np.where(sense == 0, np.abs(gap), sense * gap)
+        s = np.where(sense == 0, np.sign(gap), sense)
+        q = ((high - low) / 2) ** 2
+        step = s * r / q
+        step = np.where(sense > 0, np.maximum(step, -dual), np.where(sense < 0, np.minimum(step, -dual), step))
+        score = s * r * step - q * step**2 / 2 if corrected else r
+        chosen, worst = boost.choose(p, bounds, dual, usable, low, high, total, corrected)
+        assert chosen == np.argmax(np.where(usable, score, -np.inf))
+        assert worst == pytest.approx((r * total / bounds.unit)[usable].max(), rel=1e-13)
+    met = row_bounds([10.0, 10.0], [1, 1])
+    found = boost.choose(np.ones(2), met, np.zeros(2), np.ones(2, bool), np.zeros(2), np.ones(2), 1.0, corrected)
+    assert found == (-1, 0.0)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("greedy", [True, False])
+def test_boost(exact, corrected, greedy, rng):
+    """A block of steps against the page with dense matrices: rows chosen, step lengths, dual objective, bound, matrix."""
+    total, n = 1.4, 5
+    R = outer_rows(rng, n, [1, 1, 2, 0, 1, 3, 1], shift=[0, 0, 0, 1.0])
+    cone, A = boosted(R, total)
+    F = np.eye(n) + 0.3 * rng.normal(size=(n, n))
+    met = np.tensordot(A, F @ F.T / np.sum(F**2) * total, 2)
+    sense = np.array([1, -1, 1, 0, 0, -1, -1])
+    bounds = row_bounds(met, sense)
+    lam, Vt, dual = np.full(n, 0.0), np.eye(n), np.zeros(7)
+    level, series = np.array([0.0, np.log(n), np.log(n)]), np.zeros((12 if greedy else 6, 5))
+    H, mu = np.zeros((n, n)), np.zeros(7)
+    log_bound, taken = np.log(n), 0
+    C = A - met[:, None, None] / total * np.eye(n)
+    for _ in range(2):
+        done, worst = boost.boost_inplace(
+            lam, Vt, dual, level, series, eigen_work(n), R, bounds, cone, exact, greedy, corrected, 1e-9, 1e-13
+        )
+        queue, steps = iter(range(7)), 0
+        while steps < done:
+            W = expm(H) / np.trace(expm(H))
+            gap = np.tensordot(C, W, 2)
+            if greedy:
+                i = int(series[steps, 0])
+                expected, _ = boost.choose(
+                    gap + met / total, bounds, mu, cone.usable, cone.low, cone.high, total, corrected
+                )
+                assert i == expected
+            else:
+                i = next(queue)
+                r = abs(gap[i]) if sense[i] == 0 else sense[i] * gap[i]
+                if i == 3 or (r <= 0 and sense[i] != 0 and (mu[i] == 0 or not corrected)):
+                    continue
+            s = float(sense[i] or np.sign(gap[i]))
+            values = s * np.linalg.eigvalsh(C[i])
+            r, low, high = s * gap[i], values.min(), values.max()
+            model = s * np.log((1 - r / low) / (1 - r / high)) / (high - low)
+            delta = model
+            if exact:
+                delta = root(lambda t, H=H, i=i: np.sum(C[i] * expm(H - t * C[i])), -40, 40)
+            if corrected:
+                cut = {1: max, -1: min}.get(int(sense[i]), lambda d, _: d)
+                delta, model = cut(delta, -mu[i]), cut(model, -mu[i])
+            if not greedy and delta == 0:
+                continue
+            H, mu[i] = H - delta * C[i], mu[i] + delta
+            log_bound += np.log(
+                ((high - r) * np.exp(-s * model * low) + (r - low) * np.exp(-s * model * high)) / (high - low)
+            )
+            assert series[steps, 0] == i
+            assert series[steps, 1] == pytest.approx(delta, rel=1e-7, abs=1e-8)
+            assert series[steps, 2] == pytest.approx(np.log(np.trace(expm(H))), abs=1e-9)
+            assert series[steps, 3] == pytest.approx(log_bound, abs=1e-7)
+            steps += 1
+        taken += done
+        assert np.allclose(dual, mu, rtol=1e-7, atol=1e-8)
+        assert lam.max() == 0.0
+        E = (Vt.T * np.exp(lam)) @ Vt
+        assert np.allclose(E / np.trace(E), expm(H) / np.trace(expm(H)), atol=1e-9)
+    assert taken > 2
+    assert worst >= 0
