@@ -51,6 +51,7 @@ PUBLIC = {
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"},
     "results": {"Result", "Status", "ExitReason", "Record", "SolverError", "check"},
     "estimators": {"MetricLearner"},
+    "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }
 RESULT = (

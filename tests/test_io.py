@@ -245,7 +245,10 @@ def test_altered_state(model):
         (edit_manifest(format="other"), "not a bregmat model"),
         (edit_manifest(format_version=2, bregmat="9.9"), "format 2 by bregmat 9.9.*Update bregmat"),
         (edit_manifest(format_version="1"), "format_version='1'"),
-        (edit_manifest(**{"class": "Popen"}), "unknown class 'Popen'; this bregmat knows DistributionResult, MetricLearner"),
+        (
+            edit_manifest(**{"class": "Popen"}),
+            "unknown class 'Popen'; this bregmat knows DistributionResult, MatrixExponentiatedGradient, MetricLearner",
+        ),
         (edit_manifest(**{"class": ["Toy"]}), "unknown class"),
         (edit_manifest(state=[]), "lacks info, state or arrays"),
         (edit_manifest(state={}), "state of this Toy is not complete"),

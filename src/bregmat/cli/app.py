@@ -23,7 +23,9 @@ app = typer.Typer(
 )
 
 PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row.")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out`.")]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream`.")
+]
 
 
 def _version(value: bool) -> None:
@@ -144,6 +146,68 @@ def learn(
     raise typer.Exit(learn_task(task, settings, out=outputs["--out"], report=outputs["--report"]))
 
 
+_PAIRS_FILE = """
+PAIRS is .csv or .parquet with the columns a, b (numbers of two points, from 0) and y, half their squared distance (with
+--squared: their squared distance). It is read a piece at a time and may be larger than memory.
+
+The learned matrix has a fixed trace (--trace), and the loss of a pair is the squared error of its prediction. With
+--checkpoint, a run that was killed goes on where the last checkpoint is, to the same bits.
+"""
+
+
+@app.command(epilog="\n\n".join(" ".join(text.split()) for text in _PAIRS_FILE.split("\n\n")))
+def stream(
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
+    dim: Annotated[int, typer.Option(help="Number of points.")],
+    eta: Annotated[str, typer.Option(help="Learning rate; bound: that of Lemma 3.2 (Tsuda 2004).")] = "bound",
+    trace: Annotated[float, typer.Option(help="Trace of the matrix.")] = 1.0,
+    loss_budget: Annotated[float, typer.Option(help="Total loss that a good matrix is expected to have.")] = 0.0,
+    squared: Annotated[bool, typer.Option("--squared", help="y holds squared distances, not half of them.")] = False,
+    mode: Annotated[str, typer.Option(help="auto, lanczos, rank_one, eigh or minibatch.")] = "auto",
+    share: Annotated[float, typer.Option(help="Share of the first matrix mixed in again, for moving targets.")] = 0.0,
+    share_every: Annotated[int, typer.Option(min=1, help="Pairs between two shares.")] = 1000,
+    target: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A matrix (.npy) whose loss on the same pairs the bound starts from."),
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Pairs between two records of the loss.")] = 1000,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the state here on the way, and go on from it.")
+    ] = None,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Seconds between two checkpoints.")] = 10.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew whatever the checkpoint holds.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the loss and its bound: .png, .svg, .pdf.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Learn a kernel from pairs one at a time, with a bound on the total loss."""
+    from bregmat.cli.stream import StreamSettings, learn_stream
+
+    rate: Any = eta
+    if eta != "bound":
+        try:
+            rate = float(eta)
+        except ValueError as error:
+            raise fail(f"--eta must be a number or bound; got {eta!r}") from error
+    with bad_input():
+        outputs = {"--out": out, "--checkpoint": checkpoint, "--plot": plot}
+        _check_outputs(outputs, [pairs, target])
+    parameters = {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget, "mode": mode}
+    settings = StreamSettings(
+        parameters,
+        squared=squared,
+        every=every,
+        share=share,
+        share_every=share_every,
+        fresh=fresh,
+        checkpoint_seconds=checkpoint_seconds,
+        quiet=quiet,
+    )
+    raise typer.Exit(learn_stream(pairs, settings, target=target, out=out, checkpoint=checkpoint, plot=plot))
+
+
 @app.command()
 def transform(
     model: ModelFile,
@@ -154,6 +218,8 @@ def transform(
     with bad_input():
         _check_outputs({"--out": out}, [model, points])
         learner = load(model)
+        if not hasattr(learner, "n_features_in_"):
+            raise ValueError(f"{model}: a {type(learner).__name__}, which maps no points; it is for use in Python")
         names = read_manifest(model)["info"].get("feature_names")
         data = _points_for(points, names, learner.n_features_in_)
         after = learner.transform(data.X)
@@ -163,12 +229,17 @@ def transform(
 
 @app.command()
 def inspect(model: ModelFile) -> None:
-    """Show what a model file holds: what it was learned from, its settings and its certificate."""
+    """Show what a model file holds: what it was learned from, its settings and its certificate or loss."""
     from bregmat.cli.learning import is_any_hard
+    from bregmat.cli.stream import is_online, rows_about
 
     with bad_input():
         manifest = read_manifest(model)
         learner = load(model)
+    if is_online(learner):
+        rows = [("class", manifest["class"]), *rows_about(model, manifest)]
+        show.stdout().print(show.name_value_table(rows, str(model)))
+        return
     info = manifest["info"]
     rows = [
         ("class", manifest["class"]),

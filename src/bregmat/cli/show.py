@@ -174,14 +174,27 @@ def working(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(escape(text))
 
 
+def _gap_and_violation(record: Any) -> str:
+    """What a record of a solver says."""
+    return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
+
+
 class Progress:
-    """Callback of the solvers: shows gap and violation once a run takes longer than a second.
+    """Callback of a run: shows how far it is, by default gap and violation, once it takes longer than a second.
 
     On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
     """
 
-    def __init__(self, what: str, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._quiet, self._clock = what, quiet, clock
+    def __init__(
+        self,
+        what: str,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        state: Callable[[Any], str] = _gap_and_violation,
+        kept: str = "the best so far",
+    ) -> None:
+        self._what, self._quiet, self._clock, self._state, self._kept = what, quiet, clock, state, kept
         self._console = stderr()
         self._status: Any = None
         self._next = 1.0 if self._console.is_terminal else 10.0
@@ -199,10 +212,7 @@ class Progress:
         elapsed = self._clock() - self._start
         if self._quiet or elapsed < self._next:
             return
-        text = (
-            f"{self._what}: iteration {record.iteration}, gap {number(record.gap, 3)}, "
-            f"violation {number(record.violation, 3)}, {seconds(elapsed)}"
-        )
+        text = f"{self._what}: {self._state(record)}, {seconds(elapsed)}"
         if not self._console.is_terminal:
             self._next = elapsed + 10.0
             self._console.print(escape(text), soft_wrap=True)
@@ -211,4 +221,4 @@ class Progress:
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
-        self._status.update(escape(text) + "  [dim](Ctrl-C keeps the best so far)[/]")
+        self._status.update(escape(text) + f"  [dim](Ctrl-C keeps {self._kept})[/]")

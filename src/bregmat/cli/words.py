@@ -22,6 +22,7 @@ _OPTIONS = {
     "n_constraints": "--n-constraints",
     "random_state": "--seed",
     "sample_id": "--id",
+    "resume=False": "--fresh",
 }
 _FIRST_WORDS = ("divergence", "prior", "tol")  # options where a message begins with them, else plain words
 

@@ -33,7 +33,10 @@ FORMAT_VERSION = 1
 # Class name in the file -> module it is imported from when such a file is read.
 SAVABLE = {
     "DistributionResult": "bregmat.applications.distribution",
+    "MatrixExponentiatedGradient": "bregmat.online.gradient",
     "MetricLearner": "bregmat.estimators.metric",
+    "OnlineLogDet": "bregmat.online.logdet",
+    "OnlinePCA": "bregmat.online.pca",
     "Result": "bregmat.result",
 }
 

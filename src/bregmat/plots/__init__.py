@@ -6,6 +6,7 @@ which draws again; ``ax_`` and ``figure_`` hold the Matplotlib objects.
 
 from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
+from bregmat.plots.online_loss import OnlineLossDisplay
 from bregmat.plots.pairs import PairDistanceDisplay
 from bregmat.plots.spectrum import SpectrumDisplay
 from bregmat.plots.violation import ViolationDisplay
@@ -13,6 +14,7 @@ from bregmat.plots.violation import ViolationDisplay
 __all__ = [
     "ConvergenceDisplay",
     "EmbeddingDisplay",
+    "OnlineLossDisplay",
     "PairDistanceDisplay",
     "SpectrumDisplay",
     "ViolationDisplay",

@@ -1,0 +1,211 @@
+"""The work of `bregmat stream`: pairs from a file, one after the other, and the loss beside its bound."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat._html import number, seconds
+from bregmat.cli import show
+from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note
+from bregmat.cli.words import for_command
+from bregmat.io import Checkpoint, PairFile, atomic_write, load, save
+from bregmat.online import MatrixExponentiatedGradient
+from bregmat.online.blocks import StreamError
+from bregmat.online.stream import FixedShare, StreamExit, StreamRun, bound_against, run_stream
+
+__all__ = ["StreamSettings", "is_online", "learn_stream", "rows_about"]
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What was asked for on the command line; `parameters` are the learner's."""
+
+    parameters: dict[str, Any]
+    squared: bool = False
+    every: int = 1000
+    share: float = 0.0
+    share_every: int = 1000
+    fresh: bool = False
+    checkpoint_seconds: float = 10.0
+    quiet: bool = False
+
+
+def learn_stream(
+    pairs: Path,
+    settings: StreamSettings,
+    *,
+    target: Path | None,
+    out: Path | None,
+    checkpoint: Path | None,
+    plot: Path | None,
+) -> int:
+    """Learn, write the model and the picture, print the table; the exit code."""
+    with bad_input():
+        learner = MatrixExponentiatedGradient(**settings.parameters)
+        stream = PairFile(pairs, squared=settings.squared)
+        U = None if target is None else _read_target(target, learner)
+        drift = FixedShare(settings.share, settings.share_every) if settings.share else None
+        store = None if checkpoint is None else Checkpoint(checkpoint)
+        write_picture = None if plot is None else _picture_writer(plot)
+        with (
+            collected_warnings() as texts,
+            Progress(f"learning from {pairs.name}", quiet=settings.quiet, state=_state, kept="what was learned") as say,
+        ):
+            try:
+                run = run_stream(
+                    learner,
+                    stream,
+                    every=settings.every,
+                    checkpoint=store,
+                    checkpoint_seconds=settings.checkpoint_seconds,
+                    resume=not settings.fresh,
+                    callback=say,
+                    bound=None if U is None else bound_against(U),
+                    drift=drift,
+                )
+            except StreamError as error:
+                kept = (
+                    f"; what was learned before is in {checkpoint}, mend the file and call again" if checkpoint else ""
+                )
+                raise fail(f"{error}{kept}") from error
+            except (ValueError, TypeError) as error:
+                raise fail(for_command(str(error))) from error
+    if out is not None:
+        with bad_input():
+            save(out, run.learner, info={"source": pairs.name, "examples": run.position})
+    for text in texts:
+        note(f"note: {text}", style="yellow")
+    code = _say_end(run, pairs, out=out, checkpoint=checkpoint)
+    console = show.stdout()
+    console.print(show.name_value_table(_rows(run, known=U is not None), _title(pairs, run)))
+    if out is not None:
+        console.print(f"model   {out}", soft_wrap=True, markup=False)
+    if write_picture is not None:
+        with bad_input():
+            write_picture(run)
+        console.print(f"plot    {plot}", soft_wrap=True, markup=False)
+    return code
+
+
+def _say_end(run: StreamRun, pairs: Path, *, out: Path | None, checkpoint: Path | None) -> int:
+    """Say where a run began and why it ended, where that is not from the first row to the last; the exit code."""
+    if run.resumed_at:
+        note(f"resumed after {run.resumed_at:,} examples, from {checkpoint}")
+    if run.exit_reason is not StreamExit.INTERRUPTED:
+        return ExitCode.SOLVED
+    places = " and ".join(str(path) for path in (checkpoint, out) if path is not None)
+    kept = f"what was learned is in {places}" if places else "give --checkpoint FILE to go on from there next time"
+    note(f"interrupted after {run.position:,} examples of {pairs.name}; {kept}", style="yellow")
+    return ExitCode.INTERRUPTED
+
+
+def _title(pairs: Path, run: StreamRun) -> str:
+    return f"{pairs.name}: {run.position:,} pairs of {run.learner.dim} points"
+
+
+def _state(record: Any) -> str:
+    """What a record says on the line of progress."""
+    return f"{record.position:,} pairs, loss {number(record.loss)}, bound {number(record.bound)}"
+
+
+def _rows(run: StreamRun, *, known: bool) -> list[tuple[str, Any]]:
+    """What the table says."""
+    learner, elapsed = run.learner, run.records[-1].seconds
+    per = f", {run.position / elapsed:,.0f} pairs a second" if elapsed > 0 and run.position else ""
+    return [
+        ("total loss", f"{run.loss:.10g}"),
+        *_bound_rows(run.loss, run.bound, "target" if known else "any matrix that fits exactly", learner.void_),
+        ("loss of the last tenth", _last_tenth(run)),
+        ("learning rate", learner.eta_),
+        ("time", seconds(elapsed) + per),
+    ]
+
+
+def _bound_rows(loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
+    if math.isfinite(bound):
+        ratio = [("bound / loss", bound / loss)] if loss > 0 else []
+        return [("bound", f"{number(bound)} (Lemma 3.2; comparison: {comparison})"), *ratio]
+    if void is not None:
+        return [("bound", f"none: {void}")]
+    return [("bound", "none: this learning rate bounds nothing here; give --loss-budget, or a smaller --eta")]
+
+
+def _last_tenth(run: StreamRun) -> str:
+    """Mean loss over about the last tenth of the examples: where the learner is now."""
+    earlier = [r for r in run.records if r.position <= 0.9 * run.position]
+    if not earlier or earlier[-1].position == run.position:
+        return number(None)
+    return f"{number((run.loss - earlier[-1].loss) / (run.position - earlier[-1].position))} per pair"
+
+
+def _read_target(path: Path, learner: Any) -> np.ndarray:
+    """The matrix to compare with, from .npy; its bound is asked for once, which checks it."""
+    try:
+        U = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
+    try:
+        learner.loss_bound(U)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"--target {path}: {error}") from error
+    return U
+
+
+def _picture_writer(path: Path) -> Callable[[StreamRun], None]:
+    """What draws at the end; whether it can is found out before the work."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('--plot needs matplotlib: pip install "bregmat[plot]"') from error
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    known = FigureCanvasAgg(figure).get_supported_filetypes()
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in known:
+        raise ValueError(
+            f"--plot {path}: cannot draw {suffix or 'a file without ending'}; use one of {', '.join(known)}"
+        )
+
+    def write(run: StreamRun) -> None:
+        from bregmat.plots import OnlineLossDisplay
+
+        OnlineLossDisplay.from_run(run, ax=figure.subplots())
+        with atomic_write(path) as handle:
+            figure.savefig(handle, format=suffix, dpi=150)
+
+    return write
+
+
+# ---------------------------------------------------------------- inspect
+def is_online(learner: Any) -> bool:
+    """Whether a loaded model is an online learner, which has a loss rather than a certificate."""
+    return hasattr(type(learner), "cumulative_loss_")
+
+
+def rows_about(path: Path, manifest: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What `bregmat inspect` says of an online learner."""
+    learner, info = load(path), manifest["info"]
+    position = info.get("stream", {}).get("position", info.get("examples"))
+    source = info.get("source") or info.get("stream", {}).get("source") or "unknown"
+    rows: list[tuple[str, Any]] = [("learned from", source)]
+    rows += [("examples of the stream", position)] if position is not None else []
+    state = manifest["state"]
+    given = {"dim": state.get("dim"), **state.get("settings", {}), **state.get("params", {})}
+    rows += [(name, _word(value)) for name, value in given.items() if value is not None]
+    rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
+    if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
+        rows += _bound_rows(
+            learner.cumulative_loss_, learner.loss_bound(), "any matrix that fits exactly", learner.void_
+        )
+        eigenvalues = np.linalg.eigvalsh(learner.matrix())[::-1]
+        more = ", ..." if len(eigenvalues) > 8 else ""
+        rows.append(("eigenvalues", ", ".join(number(v) for v in eigenvalues[:8]) + more))
+    return rows
+
+
+def _word(value: Any) -> Any:
+    return value.get("name", value) if isinstance(value, dict) else value

@@ -1,0 +1,248 @@
+"""Pairs with labels as a stream from a .csv or .parquet file of any size, and checkpoints of a run over it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from bregmat.io.models import load, read_manifest, save
+from bregmat.io.paths import check_writable
+from bregmat.io.points import is_number
+
+__all__ = ["Checkpoint", "PairFile"]
+
+COLUMNS = ("a", "b", "y")
+CHUNK = 32768  # rows in memory at a time
+
+
+class PairFile:
+    """Pairs of points with labels, read a chunk at a time: a stream for :func:`bregmat.online.run_stream`.
+
+    Parameters
+    ----------
+    path : path
+        .csv (comma, semicolon or tab) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; others are
+        passed over. A .csv without a header line has just these three.
+    squared : bool
+        `y` holds squared distances; they are halved. By default it holds *half* squared distances, as in Tsuda 2004,
+        section 5, which is what the learner predicts.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, without its folder.
+    first_example : list of float
+        The first pair and its label, by which a checkpoint knows its stream again.
+
+    Raises
+    ------
+    ValueError
+        On reading: a column that is missing, a cell that is not a number, a point number that is not whole; with file
+        and line (row from 0 for .parquet). Point numbers out of range and labels that are not finite are the learner's
+        business.
+    ImportError
+        .parquet without pyarrow.
+    """
+
+    def __init__(self, path: str | os.PathLike, *, squared: bool = False) -> None:
+        self.path, self.squared = Path(path), bool(squared)
+        self.name = self.path.name
+        suffix = self.path.suffix.lower()
+        if suffix not in (".csv", ".parquet"):
+            raise ValueError(
+                f"{self.path}: cannot read pairs from {suffix or 'a file without ending'}; use .csv or .parquet"
+            )
+        self._rows: _CsvRows | _ParquetRows = (_CsvRows if suffix == ".csv" else _ParquetRows)(self.path)
+        first = next(self._rows.chunks(0, 1), None)
+        if first is None:
+            raise ValueError(f"{self.path}: no rows")
+        pairs, y = self._split(*first)
+        self.first_example = [*map(float, pairs[0]), float(y[0])]
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return self.from_row(0)
+
+    def from_row(self, row: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Chunks (pairs (m, 2), labels (m,)) from a row on; chunks end where they end when read from the start."""
+        for start, table in self._rows.chunks(row, CHUNK):
+            yield self._split(start, table)
+
+    def place(self, row: int) -> str:
+        """Where a row is, in words: its line in a .csv file."""
+        return self._rows.place(row)
+
+    def _split(self, start: int, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Columns a, b, y as pairs and labels."""
+        pairs = table[:, :2]
+        # NaN compares unequal to itself, infinity is equal but beyond 2^53
+        whole = (pairs == np.rint(pairs)) & (np.abs(pairs) < 2.0**53)
+        bad = np.flatnonzero(~whole.all(axis=1))
+        if len(bad):
+            k = int(np.flatnonzero(~whole[bad[0]])[0])
+            raise ValueError(
+                f"{self.place(start + int(bad[0]))}, column {COLUMNS[k]!r}: {pairs[bad[0], k]} is no point number"
+            )
+        return pairs.astype(np.int64), 0.5 * table[:, 2] if self.squared else table[:, 2].copy()
+
+
+class _CsvRows:
+    """Rows of a .csv file as chunks of floats, columns in the order a, b, y."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._open() as handle:
+            first = next((line for line in handle if line.strip()), "")
+        if not first:
+            raise ValueError(f"{path}: the file is empty")
+        self.delimiter = max(",;\t", key=first.count)
+        cells = self._cells(first)
+        self.has_header = not all(map(is_number, cells))
+        names = cells if self.has_header else list(COLUMNS)
+        self.n_cells = len(cells)
+        if self.has_header:
+            missing = [name for name in COLUMNS if name not in names]
+            if missing:
+                raise ValueError(f"{path}: no column {missing[0]!r}; the columns are {', '.join(map(repr, names))}")
+        elif len(cells) != 3:
+            raise ValueError(f"{path}: {len(cells)} cells in the first line; without a header they must be a, b, y")
+        self.columns = [names.index(name) for name in COLUMNS]
+
+    def chunks(self, row: int, size: int) -> Iterator[tuple[int, np.ndarray]]:
+        at = 0
+        with self._open() as handle:
+            lines = (line for line in handle if line.strip())
+            if self.has_header:
+                next(lines)
+            while at < row:
+                passed = sum(1 for _ in islice(lines, min(size, row - at)))
+                at += passed
+                if not passed:
+                    raise ValueError(f"{self.path}: {at} rows, but the checkpoint is at {row}")
+            while block := list(islice(lines, size - at % size)):
+                yield at, self._numbers(at, block)
+                at += len(block)
+
+    def place(self, row: int) -> str:
+        """Counted again from the start, for blank lines are no rows."""
+        with self._open() as handle:
+            filled = (number for number, line in enumerate(handle, 1) if line.strip())
+            number = next(islice(filled, row + self.has_header, None), None)
+        return f"{self.path}, line {number}"
+
+    @contextmanager
+    def _open(self) -> Iterator[TextIO]:
+        try:
+            with self.path.open(encoding="utf-8-sig") as handle:
+                yield handle
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path}: not a text file in UTF-8 ({error})") from error
+
+    def _cells(self, line: str) -> list[str]:
+        return [cell.strip().strip('"') for cell in line.split(self.delimiter)]
+
+    def _numbers(self, at: int, block: list[str]) -> np.ndarray:
+        try:
+            return np.loadtxt(
+                block, delimiter=self.delimiter, usecols=self.columns, comments=None, quotechar='"', ndmin=2
+            )
+        except ValueError as error:
+            raise self._first_wrong(at, block) from error
+
+    def _first_wrong(self, at: int, block: list[str]) -> ValueError:
+        for row, line in enumerate(block, at):
+            cells = self._cells(line)
+            if len(cells) != self.n_cells:
+                return ValueError(f"{self.place(row)}: {len(cells)} cells, but the first line has {self.n_cells}")
+            for name, k in zip(COLUMNS, self.columns):
+                if not is_number(cells[k]):
+                    shown = repr(cells[k]) if cells[k] else "an empty cell"
+                    return ValueError(f"{self.place(row)}, column {name!r}: {shown} is not a number")
+        return ValueError(f"{self.place(at)} and the {len(block) - 1} rows after it cannot be read as numbers")
+
+
+class _ParquetRows:
+    """Rows of a .parquet file as chunks of floats, columns in the order a, b, y; chunks do not span row groups."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError as error:
+            raise ImportError('.parquet needs pyarrow: pip install "bregmat[frames]"') from error
+        from pyarrow import ArrowException, types
+
+        try:
+            with path.open("rb") as handle:  # OSError for a file that is not there
+                schema = parquet.read_schema(handle)
+        except ArrowException as error:
+            raise ValueError(f"{path}: not a parquet file ({error})") from error
+        for name in COLUMNS:
+            if name not in schema.names:
+                raise ValueError(f"{path}: no column {name!r}; the columns are {', '.join(map(repr, schema.names))}")
+            kind = schema.field(name).type
+            if not (types.is_integer(kind) or types.is_floating(kind)):
+                raise ValueError(f"{path}: column {name!r} must hold numbers; it holds {kind}")
+
+    def chunks(self, row: int, size: int) -> Iterator[tuple[int, np.ndarray]]:
+        import pyarrow.parquet as parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            if row > file.metadata.num_rows:
+                raise ValueError(f"{self.path}: {file.metadata.num_rows} rows, but the checkpoint is at {row}")
+            at = 0
+            for group in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if at + rows <= row:
+                    at += rows
+                    continue
+                for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=list(COLUMNS)):
+                    passed = min(max(0, row - at), batch.num_rows)
+                    if passed < batch.num_rows:
+                        part = batch.slice(passed)
+                        columns = [part.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
+                        yield at + passed, np.column_stack(columns).astype(np.float64, copy=False)
+                    at += batch.num_rows
+
+    def place(self, row: int) -> str:
+        return f"{self.path}, row {row}"
+
+
+class Checkpoint:
+    """A model file that also holds how far a stream was learned; `bregmat.load` reads it as any other model.
+
+    Parameters
+    ----------
+    path : path
+        Replaced in one step at every checkpoint: after a crash it is the last one or the one before. Its folder must exist.
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = check_writable(path)
+
+    def load(self) -> tuple[Any, dict[str, Any]] | None:
+        """The learner and the state of the run; None where there is no file yet.
+
+        Raises
+        ------
+        ModelFileError
+            A damaged file.
+        ValueError
+            A model that is no checkpoint of a stream.
+        """
+        if not self.path.exists():
+            return None
+        state = read_manifest(self.path)["info"].get("stream")
+        if not isinstance(state, dict):
+            raise ValueError(f"{self.path}: a model, but no checkpoint of a stream")
+        return load(self.path), state
+
+    def write(self, learner: Any, state: dict[str, Any]) -> None:
+        """Replace the file."""
+        save(self.path, learner, info={"stream": state})
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.path)!r})"

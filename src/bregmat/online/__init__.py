@@ -1,0 +1,39 @@
+"""Learners that see one example at a time. Those that need scikit-learn load on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from bregmat.online.blocks import StreamError
+from bregmat.online.gradient import MatrixExponentiatedGradient, SpectralSpreadWarning
+from bregmat.online.hindsight import BestInHindsight
+from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
+from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
+
+_LAZY = {"OnlineLogDet": "bregmat.online.logdet", "OnlinePCA": "bregmat.online.pca"}
+
+__all__ = [
+    "AbsoluteLoss",
+    "BestInHindsight",
+    "EntropicLoss",
+    "FixedShare",
+    "LogisticLoss",
+    "MatrixExponentiatedGradient",
+    "OnlineLogDet",
+    "OnlinePCA",
+    "SpectralSpreadWarning",
+    "SquaredLoss",
+    "StreamError",
+    "StreamExit",
+    "StreamRecord",
+    "StreamRun",
+    "bound_against",
+    "run_stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'bregmat.online' has no attribute {name!r}")

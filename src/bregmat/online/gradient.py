@@ -1,0 +1,422 @@
+"""The matrix exponentiated gradient learner (Tsuda 2004, section 3)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bregmat._kernels import lanczos
+from bregmat.linalg import eigh
+from bregmat.online import bounds
+from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
+from bregmat.online.instances import Vectors, real_column
+from bregmat.online.settings import Settings, integer, number
+from bregmat.online.states import EigenState, LogState
+
+LARGEST = 1e100  # steps in log W above it are no use and would overflow
+
+
+class SpectralSpreadWarning(UserWarning):
+    """An instance has a larger spectral spread than promised; the loss bound no longer holds."""
+
+
+class MatrixExponentiatedGradient:
+    """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
+
+    At every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, is told the label ``y_t`` and moves
+    (Tsuda 2004, eq. 4, kept in the stable form of eq. 7):
+
+        ``log W_{t+1} = log W_t - eta l'(tr(W_t X_t), y_t) X_t - log Z_t``.
+
+    For kernels and metrics from distances one at a time, and for quantum states from measurements. Where all data is at hand,
+    :func:`bregmat.nearest_kernel` finds the optimum.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Order d of the matrix: the number of points for pairs, where it must be given; otherwise by default that of the prior or
+        of the first instance.
+    eta : "bound" or float
+        Learning rate, positive, in units of one over (loss derivative times instance). "bound" is that of Lemma 3.2, for the
+        squared loss only: ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget.
+    loss : {"squared", "absolute", "logistic", "entropic"} or object
+        See :mod:`bregmat.online.losses`; any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
+        convex in the prediction.
+    prior : array-like, shape (d, d), optional
+        ``W_1``, Hermitian, positive definite, of the given trace; by default a multiple of the identity.
+    trace : float
+        Trace of all ``W_t``; positive.
+    normalized : bool
+        False leaves out the normalisation by ``Z_t``; the trace then moves, and no bound holds.
+    spectral_spread : float
+        r, at least the largest minus the smallest eigenvalue of every instance; 1 for pairs. Checked.
+    loss_budget : float
+        Total loss that a good matrix is expected to have, in units of the loss; 0 if some matrix fits exactly.
+    instances : {"pairs", "vectors", "matrices"}
+        Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**; vectors v for
+        ``v v*``; matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
+    mode : {"auto", "lanczos", "rank_one", "eigh", "minibatch"}
+        How a trial is computed. "lanczos": no eigenvectors at all, the fastest; "eigh": an eigendecomposition per trial, the
+        reference; "rank_one": updates of the eigenvectors, which are then always at hand. "auto" is Lanczos, except for
+        matrices with more than d / 16 nonzero rows. "minibatch" is **another algorithm**: predictions of a batch come from
+        one W, and its updates are summed; the bound does not hold.
+    batch_size : int
+        Examples per batch of "minibatch", counted along the stream whatever the calls.
+    keep_examples : bool
+        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. Not needed for pairs with
+        the squared loss, where a d x d table says all.
+
+    Attributes
+    ----------
+    dim : int or None
+    settings : Settings
+        The arguments, checked.
+    eta_ : float
+        The learning rate in use.
+    n_seen_ : int
+        Trials so far.
+    cumulative_loss_ : float
+        Their total loss; every prediction was made before its label was used.
+    void_ : str or None
+        Why :meth:`loss_bound` is infinite, if it is.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments out of range. An error while learning leaves the learner as it was.
+
+    Notes
+    -----
+    Differs from the paper: no eigendecomposition (design.md, section 3); trace tau; other losses by their derivative
+    (footnotes 1 and 3). Memory: d x d numbers and about 50 d, whatever the length of the stream. Cost of a trial by Lanczos:
+    about ten products of the matrix with a vector.
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        eta: Any = "bound",
+        loss: Any = "squared",
+        prior: Any = None,
+        trace: float = 1.0,
+        normalized: bool = True,
+        spectral_spread: float = 1.0,
+        loss_budget: float = 0.0,
+        instances: str = "pairs",
+        mode: str = "auto",
+        batch_size: int = 64,
+        keep_examples: bool = False,
+    ) -> None:
+        self.settings = Settings(
+            eta=eta,
+            loss=loss,
+            trace=trace,
+            normalized=normalized,
+            spectral_spread=spectral_spread,
+            loss_budget=loss_budget,
+            instances=instances,
+            mode=mode,
+            batch_size=batch_size,
+            keep_examples=keep_examples,
+        )
+        self.dim: Any = None if dim is None else integer("dim", dim)
+        self.void_ = self.settings.why_void()
+        self._kind = self.settings.kind
+        self._log_prior: np.ndarray | None = None
+        self._state: Any = None
+        self._record: Tally | Kept | None = None
+        if prior is not None:
+            self._log_prior = self.settings.read_prior(prior, self.dim)
+            self.dim = len(self._log_prior)
+        if self.dim is not None:
+            self._begin(self.dim)
+        elif instances == "pairs":
+            raise ValueError("dim must be given for instances='pairs': it is the number of points.")
+
+    # ------------------------------------------------------------------ a stream
+    def predict_one(self, x: Any) -> float:
+        """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
+        block = self._read(self._kind.one(x))
+        return float(self._state.predict(block)[0])
+
+    def learn_one(self, x: Any, y: float) -> MatrixExponentiatedGradient:
+        """One trial: predict, then move towards the label; returns self."""
+        self.predict_then_learn(self._kind.one(x), y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> MatrixExponentiatedGradient:
+        """A trial for every row of X, in order; returns self.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, 2) pairs, (n, d) vectors or (n, d, d) matrices; or a list of scipy.sparse matrices
+        y : array-like, shape (n,)
+            Labels in units of the prediction; for pairs *half* the squared distances.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming what is wrong and where; nothing of the block is learned then.
+        """
+        self.predict_then_learn(X, y)
+        return self
+
+    def predict_then_learn(self, X: Any, y: Any) -> np.ndarray:
+        """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
+        block = self._kind.read(X, self.dim)
+        y = real_column("y", y, len(block))
+        if self.settings.is_compiled:
+            self.settings.loss.check_labels(y)
+        if not len(y):
+            return np.zeros(0)
+        fresh, void, before = self._state is None, self.void_, None
+        try:
+            if fresh:
+                self._begin(self._kind.size(block))
+            self._check_reach(block, y)
+            if len(y) > 1 or not (self.settings.normalized and self.settings.is_compiled):  # these can fail half-way
+                before = {name: array.copy() for name, array in self._state.arrays().items()}
+            predictions = self._state.learn(block, y)
+            if self._record is not None:
+                self._record.add(block, y)
+        except BaseException:
+            self.void_ = void
+            if fresh:
+                self.dim = self._state = self._record = None
+            elif before is not None:
+                self._state.restore(before)
+            raise
+        return predictions
+
+    def predict(self, X: Any) -> np.ndarray:
+        """``tr(W X)`` of every instance with the present W; shape (n,)."""
+        block = self._read(X)
+        values, U = self._state.spectrum()
+        return self._kind.values(block, U * np.sqrt(values))
+
+    # ------------------------------------------------------------------ the matrix
+    def matrix(self) -> np.ndarray:
+        """The W that predicts next, shape (d, d); complex after complex instances."""
+        G = self.factor()
+        W = G @ G.conj().T
+        return 0.5 * (W + W.conj().T)
+
+    def factor(self) -> np.ndarray:
+        """G with ``W = G G*``, shape (d, d); columns orthogonal, longest first."""
+        values, U = self._started().spectrum()
+        return (U * np.sqrt(values))[:, ::-1]
+
+    def transform(self, points: Any = None, *, n_components: int | None = None) -> np.ndarray:
+        """Points whose squared distances (pairs) or squared lengths (vectors, matrices: ``v* W v``) are the learned ones.
+
+        Parameters
+        ----------
+        points : optional
+            Pairs: point numbers, by default all. Otherwise vectors, shape (n, d), by default the unit vectors.
+        n_components : int, optional
+            Keep the directions of the largest eigenvalues of W only.
+
+        Returns
+        -------
+        ndarray, shape (n, d) or (n, n_components)
+        """
+        G = self.factor()[:, : None if n_components is None else integer("n_components", n_components)]
+        if points is None:
+            return G
+        if self.settings.instances == "pairs":
+            return G[np.asarray(points, dtype=np.int64)]
+        return Vectors().read(points, self.dim).conj() @ G
+
+    def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
+        """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
+        share = number("share", share)
+        if share > 1.0:
+            raise ValueError(f"share must be in (0, 1]; got {share}.")
+        prior, P = eigh(self.log_prior)
+        mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
+        values, U = eigh(mixed)
+        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T)
+        keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
+        fresh.totals[keep] = self._state.totals[keep]
+        self._state = fresh
+        self.void_ = self.void_ or "mix_with_prior is another algorithm"
+        return self
+
+    # ------------------------------------------------------------------ losses and bounds
+    @property
+    def n_seen_(self) -> int:
+        """Trials so far."""
+        return 0 if self._state is None else int(self._state.totals[lanczos.SEEN])
+
+    @property
+    def cumulative_loss_(self) -> float:
+        """Total loss of the predictions made before their labels were used; units of the loss."""
+        return 0.0 if self._state is None else float(self._state.totals[lanczos.LOSS])
+
+    @property
+    def log_prior(self) -> np.ndarray:
+        """``log W_1``, shape (d, d)."""
+        self._started()
+        return self.settings.log_prior(self.dim) if self._log_prior is None else self._log_prior
+
+    def loss_bound(self, U: Any = None, loss_of_U: float = 0.0) -> float:
+        """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
+
+        Squared loss: ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). Other losses:
+        :func:`bregmat.online.bounds.convex_loss_bound`, which refers to the derivatives met so far.
+
+        Parameters
+        ----------
+        U : array-like, shape (d, d), optional
+            Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
+            ``tau log(tau / lambda_min(W_1))``, which is log d for the default.
+        loss_of_U : float
+            Total loss of U on the same stream; units of the loss.
+
+        Returns
+        -------
+        float
+            inf where nothing is proven: see ``void_``, and learning rates above ``2 / (r^2 tau)`` with the squared loss.
+        """
+        loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+        if U is None:
+            divergence = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
+        else:
+            divergence = bounds.relative_entropy(self._comparison(U), self.log_prior)
+        if self.void_ is not None:
+            return math.inf
+        slopes = float(self._state.totals[lanczos.SLOPES])
+        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)
+
+    def loss_of(self, U: Any) -> float:
+        """Total loss of a fixed matrix U on the stream so far; needs what :meth:`best_in_hindsight` needs."""
+        return total_loss(self._comparison(U), self._kind, self.settings.loss, self._recorded())
+
+    def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
+        """Total loss so far minus that of U; None is the best matrix in hindsight.
+
+        ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`best_in_hindsight` needs.
+        """
+        if loss_of_U is None:
+            loss_of_U = self.best_in_hindsight().loss if U is None else self.loss_of(U)
+        return self.cumulative_loss_ - float(loss_of_U)
+
+    def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
+        """The fixed matrix with the least total squared loss on the stream so far, a nearness problem for the core.
+
+        ``minimize sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices of the learner's trace.
+
+        Parameters
+        ----------
+        weight : float, optional
+            Of the divergence, in units of the loss; positive. The smaller, the nearer to the least loss and the harder to solve.
+            Default: 1e-3 of the learner's own total loss; ``lower_bound`` of the result says what that can cost.
+        tol : float
+            Relative gap of the nearness problem.
+
+        Raises
+        ------
+        ValueError
+            If the stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), or the
+            loss is not the squared one.
+        """
+        record = self._recorded()
+        if not self.settings.is_squared:
+            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
+        if not self.n_seen_:
+            raise ValueError("best_in_hindsight needs at least one example.")
+        weight = max(1e-3 * self.cumulative_loss_, 1e-12) if weight is None else number("weight", weight)
+        return best_in_hindsight(self._kind, record, self.log_prior, self.settings.trace, weight, tol)
+
+    # ------------------------------------------------------------------ files
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
+        arrays = {} if self._log_prior is None else {"log_prior": self._log_prior}
+        if self._state is not None:
+            arrays |= {f"state.{name}": array for name, array in self._state.arrays().items()}
+        if self._record is not None:
+            arrays |= self._record.arrays()
+        arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
+        return {"dim": self.dim, "settings": self.settings.to_meta(), "void": self.void_}, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
+        """Inverse of :meth:`to_state`."""
+        self = cls(meta["dim"], **Settings.from_meta(meta["settings"]))
+        self._log_prior, self.void_ = arrays.get("log_prior"), meta["void"]
+        if self.dim is not None:
+            self._begin(self.dim)
+            mine = {n[6:]: np.array(a, order="C") for n, a in arrays.items() if n.startswith("state.")}
+            self._state.restore(mine)
+            if self._record is not None:
+                self._record.restore(arrays, self.dim)
+        return self
+
+    def __repr__(self) -> str:
+        s = self.settings
+        return (
+            f"MatrixExponentiatedGradient(dim={self.dim}, eta={s.eta!r}, loss={s.loss!r}, instances={s.instances!r}, "
+            f"mode={s.mode!r}): {self.n_seen_} examples, total loss {self.cumulative_loss_:.6g}"
+        )
+
+    # ------------------------------------------------------------------ inside
+    def _begin(self, dim: int) -> None:
+        """Everything that needs the dimension."""
+        self.dim = dim
+        log_prior = self.settings.log_prior(dim) if self._log_prior is None else self._log_prior
+        self.eta_ = self.settings.rate(log_prior)
+        self._state = self._new_state(log_prior.copy())
+        if self.settings.needs_no_stream:
+            self._record = Tally(dim)
+        elif self.settings.keep_examples:
+            self._record = Kept()
+
+    def _new_state(self, log_W: np.ndarray) -> LogState | EigenState:
+        cls = EigenState if self.settings.mode == "rank_one" else LogState
+        return cls(log_W, self.settings, self.eta_)
+
+    def _started(self) -> Any:
+        if self._state is None:
+            raise ValueError("dim is not known yet: give dim, or learn from an example first.")
+        return self._state
+
+    def _recorded(self) -> Tally | Kept:
+        self._started()
+        if self._record is None:
+            raise ValueError(
+                "the stream was not kept: give loss_of_U, or make the learner with keep_examples=True "
+                "(pairs with the squared loss need neither)."
+            )
+        return self._record
+
+    def _read(self, X: Any) -> Any:
+        block = self._kind.read(X, self.dim)
+        if self._state is None and len(block):
+            self._begin(self._kind.size(block))
+        return block
+
+    def _comparison(self, U: Any) -> np.ndarray:
+        self._started()
+        return self.settings.read_comparison(U, self.dim)
+
+    def _check_reach(self, block: Any, y: np.ndarray) -> None:
+        """Steps that would overflow are errors; a spread above the promised one voids the bound, with one warning."""
+        reach = max(1.0, self._kind.reach(block))
+        if not self.eta_ * reach * (self.settings.trace * reach + float(np.abs(y).max())) < LARGEST:
+            raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
+        if self.void_ is not None:
+            return
+        promised = self.settings.spectral_spread
+        spreads = self._kind.spreads(block, self.dim, promised)
+        bad = np.flatnonzero(spreads > promised * (1.0 + 1e-9))
+        if len(bad):
+            text = (
+                f"the spectral spread of example {self.n_seen_ + bad[0]} is {spreads[bad[0]]:.6g}, above "
+                f"spectral_spread={promised:g}: from now on loss_bound() is inf."
+            )
+            warnings.warn(text, SpectralSpreadWarning, stacklevel=4)
+            self.void_ = text

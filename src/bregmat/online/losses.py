@@ -1,0 +1,162 @@
+"""What an online learner pays for a prediction: value and derivative (Tsuda 2004, footnotes 1 and 3).
+
+The built-in losses are compiled, so that a block of examples is one compiled loop. Any object with ``value(prediction, label)``
+and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from bregmat._kernels import lanczos
+
+
+@runtime_checkable
+class OnlineLoss(Protocol):
+    """What a learner needs of a loss; both convex in the prediction and finite."""
+
+    def value(self, prediction: float, label: float) -> float: ...
+    def derivative(self, prediction: float, label: float) -> float: ...
+
+
+class _Compiled:
+    """A loss whose formula is in the kernels, by code and one parameter."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+
+    @property
+    def parameter(self) -> float:
+        """The number that the formula needs beside prediction and label."""
+        return 0.0
+
+    def check_labels(self, y: np.ndarray) -> None:
+        """Raise ``ValueError`` for labels that the loss has no value for."""
+
+    def _both(self, prediction: Any, label: Any) -> tuple[Any, Any]:
+        p, y = np.broadcast_arrays(np.asarray(prediction, dtype=float), np.asarray(label, dtype=float))
+        values, slopes = np.empty(p.size), np.empty(p.size)
+        lanczos.losses_inplace(values, slopes, p.ravel(), y.ravel(), self.code, self.parameter)
+        return values.reshape(p.shape)[()], slopes.reshape(p.shape)[()]
+
+    def value(self, prediction: Any, label: Any) -> Any:
+        """The loss; arrays are broadcast."""
+        return self._both(prediction, label)[0]
+
+    def derivative(self, prediction: Any, label: Any) -> Any:
+        """Its derivative in the prediction; arrays are broadcast."""
+        return self._both(prediction, label)[1]
+
+
+@dataclass(frozen=True)
+class SquaredLoss(_Compiled):
+    """``(p - y)^2``, without a half, as in Tsuda 2004; the loss of Lemmas 3.1 and 3.2."""
+
+    name: ClassVar[str] = "squared"
+    code: ClassVar[int] = lanczos.SQUARED
+
+
+@dataclass(frozen=True)
+class AbsoluteLoss(_Compiled):
+    """``|p - y|``; the derivative at 0 is taken as 0. For labels with outliers."""
+
+    name: ClassVar[str] = "absolute"
+    code: ClassVar[int] = lanczos.ABSOLUTE
+
+
+@dataclass(frozen=True)
+class LogisticLoss(_Compiled):
+    """``log(1 + exp(-y (p - threshold)))`` for labels -1 and 1.
+
+    Parameters
+    ----------
+    threshold : float
+        Prediction at which both labels are equally likely, in units of the prediction. Half squared distances are never
+        negative, so pairs and vectors want a positive one.
+    """
+
+    threshold: float = 0.0
+    name: ClassVar[str] = "logistic"
+    code: ClassVar[int] = lanczos.LOGISTIC
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.threshold):
+            raise ValueError(f"threshold must be finite; got {self.threshold!r}.")
+
+    @property
+    def parameter(self) -> float:
+        """The threshold."""
+        return float(self.threshold)
+
+    def check_labels(self, y: np.ndarray) -> None:
+        """Only -1 and 1."""
+        bad = np.flatnonzero(np.abs(y) != 1.0)
+        if len(bad):
+            raise ValueError(f"y must be -1 or 1 for the logistic loss; got {y[bad[0]]} in example {bad[0]}.")
+
+
+@dataclass(frozen=True)
+class EntropicLoss(_Compiled):
+    """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: probabilities, such as measured frequencies.
+
+    Parameters
+    ----------
+    floor : float
+        Labels count as at least it and at most ``1 - floor``, and outside these predictions the loss goes on along its
+        tangents: still convex and never negative, with a derivative below ``1 / floor``. In (0, 0.5).
+    """
+
+    floor: float = 1e-3
+    name: ClassVar[str] = "entropic"
+    code: ClassVar[int] = lanczos.ENTROPIC
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.floor < 0.5:
+            raise ValueError(f"floor must be in (0, 0.5); got {self.floor!r}.")
+
+    @property
+    def parameter(self) -> float:
+        """The floor."""
+        return float(self.floor)
+
+    def check_labels(self, y: np.ndarray) -> None:
+        """Only numbers in [0, 1]."""
+        bad = np.flatnonzero((y < 0.0) | (y > 1.0))
+        if len(bad):
+            raise ValueError(f"y must be in [0, 1] for the entropic loss; got {y[bad[0]]} in example {bad[0]}.")
+
+
+ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss)}
+
+
+def as_online_loss(loss: Any) -> Any:
+    """A loss object from an object, or from the name of a built-in one."""
+    if isinstance(loss, str):
+        if loss not in ONLINE_LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(ONLINE_LOSSES)} or an object; got {loss!r}.")
+        return ONLINE_LOSSES[loss]()
+    if isinstance(loss, type) or not isinstance(loss, OnlineLoss):
+        raise TypeError(
+            f"loss must be one of {', '.join(ONLINE_LOSSES)} or an object with value(prediction, label) and "
+            f"derivative(prediction, label); got {loss!r}."
+        )
+    return loss
+
+
+def loss_state(loss: Any) -> dict[str, Any]:
+    """A built-in loss as plain values, for files; ``TypeError`` for others."""
+    if not isinstance(loss, _Compiled):
+        raise TypeError(
+            f"a learner with a loss of your own ({type(loss).__name__}) cannot be written to a file; "
+            f"the losses that can: {', '.join(ONLINE_LOSSES)}."
+        )
+    return {"name": loss.name, "parameter": loss.parameter}
+
+
+def loss_from_state(meta: dict[str, Any]) -> Any:
+    """Inverse of :func:`loss_state`."""
+    cls = ONLINE_LOSSES[meta["name"]]
+    return cls(meta["parameter"]) if fields(cls) else cls()

@@ -1,0 +1,400 @@
+"""Online principal component analysis with a regret bound (Warmuth 2006)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bregmat._kernels import online as kernels
+from bregmat._kernels.eigen_update import eigen_work
+from bregmat.columns import rows_text
+from bregmat.estimators.checks import check_integer, check_positive
+from bregmat.estimators.state import parameters_restored, parameters_state
+from bregmat.linalg import eigvalsh
+from bregmat.online.corners import mixture_of_corners
+from bregmat.sampling import generator, sq_norms
+
+LARGEST = 1e100  # squared norms above it would overflow
+_ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
+
+
+class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Principal components from a stream, with expected loss close to that of the best subspace in hindsight.
+
+    Before every row x the learner has a density matrix W over the ``m = d - k`` directions to discard, with no eigenvalue
+    above 1/m: a random subspace of k dimensions. It pays the expected squared error of projecting x there,
+    ``m x' W x``, and moves to
+
+        ``W <- cap( exp(log W - eta x x') )``,
+
+    cap being the nearest such matrix in relative entropy. For streams that may be anything, or may change; on a fixed set
+    of rows batch PCA is exact, and scikit-learn's ``IncrementalPCA`` is nearly so, without a guarantee.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        k, 1 to d - 1; by default d - 1, which discards one direction. With k = d there would be nothing to learn.
+    eta : float, optional
+        Fixed learning rate, positive, in units of one over ``max_norm`` squared.
+    n_rounds : int, optional
+        Length of the stream, for the fixed rate of the paper: ``log(1 + sqrt(2 R / L))`` with ``R = m log(d/m)`` and L
+        the most that the best subspace can lose, ``n_rounds m / d``. Give eta, or n_rounds, or neither: then
+        ``eta_t = sqrt(R / (B (B + L_t)))`` falls with the loss so far, B being the largest squared norm so far.
+    max_norm : float, optional
+        Longest row, in data units; a longer one is an error. By default 1, as in the paper, with eta or n_rounds; with
+        neither, rows may have any length and the learner adapts to the longest.
+    center : bool
+        Subtract the mean of the rows so far, the present one included. Off by default, since the algorithm has no
+        mean: components are then those of the second moment about 0. Losses and bounds refer to what was subtracted from.
+    random_state : int, Generator, RandomState or None
+        Of :meth:`sample_components`. Nothing else is random.
+
+    Attributes
+    ----------
+    components_ : ndarray, shape (k, d)
+        Orthonormal; the directions least likely to be discarded, most certain first. Largest entry of each positive.
+    mean_ : ndarray, shape (d,)
+        Zeros unless ``center``.
+    n_components_ : int
+        k.
+    eta_ : float
+        The learning rate of the next trial, in units of one over data squared; 0 as long as nothing but zeros came.
+    cumulative_loss_ : float
+        Total expected squared error, each row's before it was learned; data units squared.
+    n_samples_seen_ : int
+        Rows so far.
+
+    Notes
+    -----
+    Warmuth 2006 (its algorithm, capping, mixture of corners and bound; a longer version is JMLR 9:2287-2320). W is kept
+    as logarithms of its eigenvalues and its eigenvectors; a trial is one rank-one eigen-update, at most ``2 d^3`` operations
+    and far fewer when eigenvalues are at the cap, which is the rule. Memory: about eight d x d arrays.
+
+    Differs from the paper in the case of neither eta nor n_rounds: log W shrinks to ``eta_{t+1} / eta_t`` of itself before
+    capping. Then ``D(U, W_t) / eta_t`` still telescopes, because the step towards ``W_1`` costs at most
+    ``(1/eta_{t+1} - 1/eta_t) D(U, W_1)`` (trace of exp is convex), and :meth:`loss_bound` holds for streams of any length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat.online.pca import OnlinePCA
+    >>> X = np.random.default_rng(0).normal(size=(500, 4)) * [3.0, 2.0, 0.1, 0.1]
+    >>> OnlinePCA(n_components=2).fit(X).transform(X).shape
+    (500, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        eta: float | None = None,
+        n_rounds: int | None = None,
+        max_norm: float | None = None,
+        center: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.eta = eta
+        self.n_rounds = n_rounds
+        self.max_norm = max_norm
+        self.center = center
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # ------------------------------------------------------------------ a stream
+    def fit(self, X: Any, y: Any = None) -> OnlinePCA:
+        """Forget everything, then :meth:`partial_fit`; returns self."""
+        return self._learn(X, fresh=True)
+
+    def partial_fit(self, X: Any, y: Any = None) -> OnlinePCA:
+        """A trial for every row, in order; returns self.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite.
+        y : ignored
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming what is wrong and where; nothing of the block is learned then.
+        """
+        return self._learn(X, fresh=False)
+
+    def learn_one(self, x: Any) -> OnlinePCA:
+        """One trial, for a row (d,); returns self."""
+        return self._learn([x], fresh=False)
+
+    def expected_loss(self, X: Any) -> np.ndarray:
+        """``m x' W x`` of every row with the present W: expected squared error of a subspace drawn from it; shape (n,)."""
+        P = (self._read(X).astype(np.float64) - self.mean_) @ self._Vt.T
+        return self._m * (P * P) @ np.exp(self._lam)
+
+    # ------------------------------------------------------------------ the map
+    def transform(self, X: Any) -> np.ndarray:
+        """``(X - mean_) @ components_.T``; shape (n, k), float32 if X is."""
+        X = self._read(X)
+        return (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Points of the subspace from their coordinates (n, k): ``X @ components_ + mean_``; shape (n, d)."""
+        check_is_fitted(self)
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_components_:
+            raise ValueError(f"X must have shape (n, {self.n_components_}); got {X.shape}.")
+        return X @ self.components_ + self.mean_
+
+    @property
+    def components_(self) -> np.ndarray:
+        """The k directions that W is least likely to discard, shape (k, d)."""
+        check_is_fitted(self)
+        C = self._Vt[: self.n_components_]
+        peak = C[np.arange(len(C)), np.abs(C).argmax(axis=1)]
+        return C * np.where(peak < 0.0, -1.0, 1.0)[:, None]
+
+    @property
+    def n_components_(self) -> int:
+        """k."""
+        check_is_fitted(self)
+        return self.n_features_in_ - self._m
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """What is subtracted from rows, shape (d,): zeros unless ``center``."""
+        check_is_fitted(self)
+        return self._sum / max(1, self.n_samples_seen_)
+
+    @property
+    def explained_variance_(self) -> np.ndarray:
+        """Mean square along each component of the rows learned (less the means of their time), shape (k,); over n."""
+        C = self.components_
+        return np.einsum("ij,ij->i", C @ self._moment, C) / self.n_samples_seen_
+
+    @property
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """The same as shares of the total mean square, shape (k,); zeros if that is 0."""
+        total = float(np.trace(self._moment)) / self.n_samples_seen_
+        return self.explained_variance_ / (total if total > 0.0 else 1.0)
+
+    # ------------------------------------------------------------------ the randomised projection
+    def matrix(self) -> np.ndarray:
+        """W, shape (d, d): trace one, no eigenvalue above ``1 / (d - k)``."""
+        check_is_fitted(self)
+        return (self._Vt.T * np.exp(self._lam)) @ self._Vt
+
+    def mixture(self) -> tuple[np.ndarray, np.ndarray]:
+        """Subspaces and the probabilities with which to use them, so that the expected projection is ``I - m W``.
+
+        Returns
+        -------
+        probabilities : ndarray, shape (q,)
+            Positive, sum one; q is at most d.
+        components : ndarray, shape (q, k, d)
+            An orthonormal basis of each subspace.
+        """
+        check_is_fitted(self)
+        probabilities, discarded = mixture_of_corners(np.exp(self._lam), self._m)
+        kept = np.array([np.setdiff1d(np.arange(self.n_features_in_), rows) for rows in discarded])
+        return probabilities, self._Vt[kept]
+
+    def sample_components(self, *, random_state: Any = None) -> np.ndarray:
+        """A subspace drawn from :meth:`mixture`, shape (k, d), orthonormal: what the paper projects the next row to.
+
+        ``random_state``: by default that of the estimator; an integer there gives one subspace per trial, always the same.
+        """
+        seed = self.random_state if random_state is None else random_state
+        probabilities, components = self.mixture()
+        if random_state is None and isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+            rng = np.random.default_rng([int(seed), self.n_samples_seen_])
+        else:
+            rng = generator(seed)
+        return components[rng.choice(len(probabilities), p=probabilities)]
+
+    # ------------------------------------------------------------------ losses and bounds
+    @property
+    def cumulative_loss_(self) -> float:
+        """Total expected squared error so far; data units squared."""
+        check_is_fitted(self)
+        return float(self._totals[kernels.PAID])
+
+    @property
+    def eta_(self) -> float:
+        """The learning rate of the next trial, in units of one over data squared."""
+        check_is_fitted(self)
+        return float(self._totals[kernels.ETA])
+
+    def loss_of_best(self) -> float:
+        """Total squared error of the best k-dimensional subspace for all rows so far; data units squared."""
+        check_is_fitted(self)
+        return float(np.maximum(eigvalsh(self._moment)[: self._m], 0.0).sum())
+
+    def regret(self) -> float:
+        """Total expected loss so far minus that of the best subspace in hindsight; data units squared."""
+        return self.cumulative_loss_ - self.loss_of_best()
+
+    def loss_bound(self, loss_of_best: float | None = None) -> float:
+        """What :attr:`cumulative_loss_` cannot exceed if some k-dimensional subspace has the total loss L.
+
+        Parameters
+        ----------
+        loss_of_best : float, optional
+            L in data units squared; by default :meth:`loss_of_best`.
+
+        Returns
+        -------
+        float
+            With ``R = m log(d/m)`` and B the squared ``max_norm``. Fixed eta: ``B (eta L + R) / (1 - exp(-eta B))``
+            (Warmuth 2006), which is at most ``L + sqrt(2 L' R B) + R B`` for the rate of n_rounds, L' the L it was tuned for.
+            Neither eta nor n_rounds: ``L + 2 R B + 2 sqrt(R B (R B + L + B))`` if ``max_norm`` was given; else, known
+            after the run only, ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and ``rho = (1 -
+            exp(-eta b)) / (eta b)``, b the squared norms.
+
+        Notes
+        -----
+        Proof of all: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and the theorem of Pythagoras, as in the
+        paper. The closed form with ``max_norm`` follows from ``rho >= 1 - eta b / 2`` and ``eta_s^2 = R / (B (B + L_s))``.
+        """
+        check_is_fitted(self)
+        L = self.loss_of_best() if loss_of_best is None else float(loss_of_best)
+        if not 0.0 <= L < math.inf:
+            raise ValueError(f"loss_of_best must be finite and at least 0; got {loss_of_best!r}.")
+        R, totals = self._reach(), self._totals
+        if totals[kernels.LAST_ETA] == 0.0:  # nothing but zeros so far
+            return L
+        if self._fixed > 0.0:
+            B = float(self._limit or 1.0) ** 2
+            return B * (self._fixed * L + R) / -math.expm1(-self._fixed * B)
+        if self._limit is not None:
+            B = self._limit**2
+            return L + 2.0 * R * B + 2.0 * math.sqrt(R * B * (R * B + L + B))
+        return L + R / float(totals[kernels.LAST_ETA]) + float(totals[kernels.PRICE])
+
+    # ------------------------------------------------------------------ files
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
+        params, arrays = parameters_state(self.get_params(deep=False))
+        meta: dict[str, Any] = {"params": params}
+        if hasattr(self, "_Vt"):
+            names = getattr(self, "feature_names_in_", None)
+            meta |= {
+                "n_features_in": self.n_features_in_,
+                "n_samples_seen": self.n_samples_seen_,
+                "feature_names_in": None if names is None else [str(name) for name in names],
+                "m": self._m,
+                "fixed": self._fixed,
+                "limit": self._limit,
+            }
+            arrays |= {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> OnlinePCA:
+        """Inverse of :meth:`to_state`."""
+        self = cls(**parameters_restored(meta["params"], arrays))
+        if "Vt" in arrays:
+            self.n_features_in_, self.n_samples_seen_ = int(meta["n_features_in"]), int(meta["n_samples_seen"])
+            if meta["feature_names_in"] is not None:
+                self.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+            self._m, self._fixed, self._limit = int(meta["m"]), float(meta["fixed"]), meta["limit"]
+            for name in _ARRAYS:
+                setattr(self, f"_{name}", np.array(arrays[name], order="C"))
+        return self
+
+    # ------------------------------------------------------------------ inside
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_Vt")
+
+    def _read(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+
+    def _reach(self) -> float:
+        """``m log(d / m)``: the most that m times the relative entropy to the first W can be."""
+        return self._m * math.log(self.n_features_in_ / self._m)
+
+    def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
+        fresh = fresh or not hasattr(self, "_Vt")
+        before = dict(vars(self))
+        try:
+            X = validate_data(self, X, dtype=np.float64, order="C", reset=fresh)
+            if fresh:
+                self._begin(X.shape[1])
+            self._trials(X)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _begin(self, d: int) -> None:
+        """Check the parameters, and start at ``W = I / d``."""
+        k = self._check_parameters(d)
+        self._m = m = d - k
+        fixed = self.eta is not None or self.n_rounds is not None
+        self._limit = 1.0 if fixed and self.max_norm is None else self.max_norm
+        rate = 0.0
+        if self.eta is not None:
+            rate = float(self.eta)
+        elif self.n_rounds is not None:
+            rate = math.log1p(math.sqrt(2.0 * self._reach() / (self.n_rounds * m / d)))
+        self._fixed = rate / float(self._limit or 1.0) ** 2
+        self.n_samples_seen_ = 0
+        self._lam, self._Vt = np.full(d, -math.log(d)), np.eye(d)
+        self._moment, self._sum, self._totals = np.zeros((d, d)), np.zeros(d), np.zeros(5)
+        self._totals[kernels.PEAK] = float(self._limit or 0.0) ** 2
+
+    def _check_parameters(self, d: int) -> int:
+        """k, or an error that names a parameter."""
+        check_integer("n_components", self.n_components, 1)
+        check_integer("n_rounds", self.n_rounds, 1)
+        for name in ("eta", "max_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name), finite=True)
+        if self.eta is not None and self.n_rounds is not None:
+            raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
+        if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
+            generator(self.random_state)
+        if d < 2:
+            raise ValueError(
+                f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."
+            )
+        if self.n_components is not None and self.n_components >= d:
+            raise ValueError(f"n_components must be below {d}, the number of features; got {self.n_components}.")
+        return d - 1 if self.n_components is None else int(self.n_components)
+
+    def _trials(self, X: np.ndarray) -> None:
+        total = self._sum
+        if self.center:  # one row after the other, so that calls of any length give the same bits
+            sums = np.cumsum(np.vstack([self._sum, X]), axis=0)
+            X = X - sums[1:] / np.arange(self.n_samples_seen_ + 1.0, self.n_samples_seen_ + len(X) + 1.0)[:, None]
+            total = sums[-1].copy()
+        norms = sq_norms(X)
+        bad = np.flatnonzero(~(norms <= LARGEST))
+        if len(bad):
+            raise ValueError(
+                f"X must have rows shorter than {LARGEST**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
+            )
+        bad = np.flatnonzero(norms > (self._limit or math.inf) ** 2 * (1.0 + 1e-9))
+        if len(bad):
+            raise ValueError(
+                f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
+                "Scale X, set max_norm, or leave out eta and n_rounds."
+            )
+        lam, Vt, totals = self._lam.copy(), self._Vt.copy(), self._totals.copy()
+        kernels.pca_trials_inplace(lam, Vt, totals, X, self._m, self._fixed, self._reach(), eigen_work(len(lam)))
+        moment = self._moment + X.T @ X
+        self._lam, self._Vt, self._totals, self._moment, self._sum = lam, Vt, totals, moment, total
+        self.n_samples_seen_ += len(X)

@@ -1,0 +1,294 @@
+"""The state of a matrix exponentiated gradient learner and how a trial changes it; one class per representation.
+
+``LogState`` holds ``H = log W + const`` and learns by Lanczos runs, or by an eigendecomposition per batch (of one: the reference).
+``EigenState`` holds the eigenpairs of H and updates them by rank-one steps. Both count what a learner reports in ``totals``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregmat._kernels import eigen_update, lanczos
+from bregmat.linalg import add_diagonal, eigh, eigvalsh
+from bregmat.online.instances import Matrices, Pairs, is_complex
+from bregmat.online.settings import Settings
+
+REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
+TOL = 1e-12  # what the last Lanczos step may add to a prediction, relatively; the error is far below it
+FIRST_GUESS = 6.0
+NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or scale X and y."
+
+
+class _State:
+    """What both representations share: totals, settings, the loss."""
+
+    def __init__(self, settings: Settings, eta: float) -> None:
+        self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
+        self.eta, self.trace, self.normalized = eta, settings.trace, settings.normalized
+        code, parameter = (self.loss.code, self.loss.parameter) if self.compiled else (-1, 0.0)
+        self.settings = np.array([eta, self.trace, code, parameter, TOL, REFRESH, float(self.normalized)])
+        self.totals = np.zeros(10)
+        self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+
+    def weights(self, lam: np.ndarray, shift: float) -> np.ndarray:
+        """Eigenvalues of W from those of H."""
+        if not self.normalized:
+            return np.exp(lam + shift)
+        x = np.exp(lam - lam.max())
+        return x * (self.trace / x.sum())
+
+    def _pay(self, p: float, y: float) -> float:
+        """Count a trial; the weight that its instance gets in H."""
+        value, slope = float(self.loss.value(p, y)), float(self.loss.derivative(p, y))
+        if not math.isfinite(value + self.eta * slope):
+            raise FloatingPointError(
+                f"the loss at prediction {p:.6g} and label {y:.6g} is not finite: {value}, {slope}."
+            )
+        lanczos.account_inplace(self.totals, value, slope)
+        return -self.eta * slope
+
+
+class LogState(_State):
+    """``H = log W - (shift - log Z)``, largest eigenvalue 0 at every refresh (the c_t of Tsuda 2004, eq. 7)."""
+
+    def __init__(self, log_W: np.ndarray, settings: Settings, eta: float) -> None:
+        super().__init__(settings, eta)
+        self.H, self.mode = log_W, settings.mode
+        self.batch_size = settings.batch_size if self.mode == "minibatch" else 1
+        self.start: np.ndarray | None = None  # H at the start of the batch that is under way
+        self._factor: np.ndarray | None = None
+        self.totals[lanczos.GUESS] = FIRST_GUESS
+        self._room(min(len(log_W), 48))
+        self._refresh()
+
+    # ------------------------------------------------------------------ what W is
+    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ascending eigenvalues of the W that predicts next, and its eigenvectors."""
+        if self._spectrum is None:
+            lam, U = eigh(self.H if self.start is None else self.start)
+            self._spectrum = self.weights(lam, self.totals[lanczos.SHIFT]), U
+        return self._spectrum
+
+    def predict(self, block: Any) -> np.ndarray:
+        """``tr(W X)`` of every instance, as a trial would compute it."""
+        unknown = not self.totals[lanczos.Z] < math.inf  # the normaliser, after an eigendecomposition
+        if unknown or self.mode in ("eigh", "minibatch") or any(self._is_wide(block, t) for t in range(len(block))):
+            x, U = self.spectrum()
+            return self.kind.values(block, U * np.sqrt(x))
+        self._promote(block)
+        return np.array([self._value(*self._terms(block, t)) for t in range(len(block))])
+
+    # ------------------------------------------------------------------ trials
+    def learn(self, block: Any, y: np.ndarray) -> np.ndarray:
+        """A trial for every instance; the predictions made before each update."""
+        self._promote(block)
+        self._spectrum = None
+        if self.mode in ("eigh", "minibatch"):
+            return self._learn_batches(block, y)
+        if self.compiled and not isinstance(self.kind, Matrices):
+            return self._learn_compiled(block, y)
+        predictions = np.empty(len(y))
+        for t in range(len(y)):
+            if self._is_wide(block, t):
+                predictions[t : t + 1] = self._learn_batches(block[t : t + 1], y[t : t + 1])
+                self.totals[lanczos.Z] = np.nan  # unknown until a refresh
+                continue
+            if lanczos.is_due(self.totals, self.settings):
+                self._refresh()
+            V, mu = self._terms(block, t)
+            predictions[t] = self._value(V, mu)
+            self._add(V, self._pay(predictions[t], y[t]) * mu)
+            self.totals[lanczos.SINCE] += 1.0
+        return predictions
+
+    def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        predictions, done = np.empty(len(y)), 0
+        pairs = isinstance(self.kind, Pairs)
+        columns = tuple(np.ascontiguousarray(block.T)) if pairs else (np.ascontiguousarray(block, dtype=self.H.dtype),)
+        kernel: Any = lanczos.learn_pairs_inplace if pairs else lanczos.learn_vectors_inplace
+        while True:
+            rest: list[Any] = [c[done:] for c in (*columns, y)]
+            n, why = kernel(self.H, self.totals, predictions[done:], self._Q, self._T, *rest, self.settings)
+            done += n
+            if why == lanczos.DONE:
+                return predictions
+            self._attend(why)
+
+    def _learn_batches(self, block: Any, y: np.ndarray) -> np.ndarray:
+        """Predictions of a batch from one W; its updates summed. A batch of one is the algorithm of the paper."""
+        predictions, t = np.empty(len(y)), 0
+        B = self.batch_size
+        while t < len(y):
+            place = int(self.totals[lanczos.SEEN]) % B
+            if place == 0 or self._factor is None:
+                self._begin_batch(place)
+            stop = min(len(y), t + B - place)
+            part = block[t:stop]
+            predictions[t:stop] = self.kind.values(part, self._factor)
+            rho = np.array([self._pay(p, label) for p, label in zip(predictions[t:stop], y[t:stop], strict=True)])
+            self.kind.add_inplace(self.H, part, rho)
+            t = stop
+            if place + len(part) == B:
+                self.start = self._factor = None
+        return predictions
+
+    def _begin_batch(self, place: int) -> None:
+        """The factor that predicts in this batch; in the middle of one (``place`` > 0) from the H it started with, if that is known."""
+        if place == 0 or self.start is None:  # the latter after W was changed from outside
+            lam, U = eigh(self.H)
+            top = lam[-1]
+            add_diagonal(self.H, -top)
+            self.totals[lanczos.SHIFT] += top
+            lam = lam - top
+            self.start = self.H.copy() if self.batch_size > 1 else None
+        if self.start is not None:  # what a restored learner has, so that it predicts with the same bits
+            lam, U = eigh(self.start)
+        self._factor = U * np.sqrt(self.weights(lam, self.totals[lanczos.SHIFT]))
+
+    # ------------------------------------------------------------------ Lanczos, one example at a time
+    def _is_wide(self, block: Any, t: int) -> bool:
+        """Whether an eigendecomposition is cheaper than a Lanczos run for every eigenvector of the instance."""
+        return self.mode == "auto" and isinstance(self.kind, Matrices) and len(block[t].index) > len(self.H) // 16
+
+    def _terms(self, block: Any, t: int) -> tuple[np.ndarray, np.ndarray]:
+        V, mu = self.kind.terms(block, t, len(self.H))
+        return np.ascontiguousarray(V, dtype=self.H.dtype), mu
+
+    def _value(self, V: np.ndarray, mu: np.ndarray) -> float:
+        values = np.empty(len(mu))
+        while True:
+            _, why = lanczos.predict_vectors_inplace(values, self.H, self.totals, self._Q, self._T, V, self.settings)
+            if why == lanczos.DONE:
+                return float(values @ mu)
+            self._attend(why)
+
+    def _add(self, V: np.ndarray, rho: np.ndarray) -> None:
+        done = 0
+        while True:
+            n, why = lanczos.add_vectors_inplace(
+                self.H, self.totals, self._Q, self._T, V[done:], rho[done:], self.settings
+            )
+            done += n
+            if why == lanczos.DONE:
+                return
+            self._attend(why)
+
+    def _attend(self, why: int) -> None:
+        if why == lanczos.NEEDS_REFRESH:
+            self._refresh()
+        elif why == lanczos.NEEDS_ROOM:
+            self._room(2 * (self._T.shape[1] - 1))
+        else:
+            raise FloatingPointError(NOT_FINITE)
+
+    def _refresh(self) -> None:
+        """Largest eigenvalue of H to 0, normaliser anew."""
+        lam = eigvalsh(self.H)
+        add_diagonal(self.H, -lam[-1])
+        size = float(np.exp(lam - lam[-1]).sum())
+        self.totals[[lanczos.Z, lanczos.PEAK, lanczos.SINCE]] = size, size, 0.0
+        self.totals[lanczos.SHIFT] += lam[-1]
+
+    def _room(self, steps: int) -> None:
+        steps = min(max(steps, 2), max(len(self.H), 2))
+        self._Q, self._T = np.empty((steps + 1, len(self.H)), self.H.dtype), np.empty((6, steps + 1))
+
+    def _promote(self, block: Any) -> None:
+        """Complex from the first complex instance on."""
+        if is_complex(block) and self.H.dtype.kind != "c":
+            self.H = self.H.astype(complex)
+            self.start = None if self.start is None else self.start.astype(complex)
+            self._room(self._T.shape[1] - 1)
+
+    # ------------------------------------------------------------------ copies
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that the next trial depends on."""
+        out = {"H": self.H, "totals": self.totals}
+        return out if self.start is None else {**out, "start": self.start}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Inverse of :meth:`arrays`, of copies."""
+        self.H, self.totals, self.start = arrays["H"], arrays["totals"], arrays.get("start")
+        self._spectrum = self._factor = None
+        self._room(self._T.shape[1] - 1)
+
+
+class EigenState(_State):
+    """Eigenvalues ``lam`` of ``log W`` up to a constant, and eigenvectors as the rows of ``Vt``; real instances only."""
+
+    def __init__(self, log_W: np.ndarray, settings: Settings, eta: float) -> None:
+        super().__init__(settings, eta)
+        if log_W.dtype.kind == "c":
+            raise TypeError("mode='rank_one' takes real matrices; use mode='lanczos' or 'eigh' for a complex prior.")
+        self.lam, U = eigh(log_W)
+        self.Vt = np.ascontiguousarray(U.T)
+        self._work = eigen_update.eigen_work(len(self.lam))
+
+    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ascending eigenvalues of W, and its eigenvectors."""
+        return self.weights(self.lam, 0.0), self.Vt.T
+
+    def predict(self, block: Any) -> np.ndarray:
+        """``tr(W X)`` of every instance."""
+        x, U = self.spectrum()
+        return self.kind.values(block, U * np.sqrt(x))
+
+    def learn(self, block: Any, y: np.ndarray) -> np.ndarray:
+        """A trial for every instance; the predictions made before each update."""
+        if is_complex(block):
+            raise TypeError("mode='rank_one' takes real instances; use mode='lanczos' or 'eigh' for complex ones.")
+        predictions = np.empty(len(y))
+        if self.compiled and isinstance(self.kind, Pairs):
+            self._learn_compiled(predictions, *np.ascontiguousarray(block.T), y)
+            return predictions
+        for t in range(len(y)):
+            if not self.totals[lanczos.SINCE] < REFRESH:
+                self._polish()
+            self.totals[lanczos.SINCE] += 1.0
+            V, mu = self.kind.terms(block, t, len(self.lam))
+            x = self.weights(self.lam, 0.0)
+            P = self._along(block, t, V)
+            predictions[t] = mu @ (P * P @ x)
+            rho = self._pay(predictions[t], y[t])
+            for k in range(len(mu)):
+                if rho * mu[k] != 0.0:
+                    w = P[0] if k == 0 else self.Vt @ V[k]
+                    eigen_update.rank_one_update_inplace(self.lam, self.Vt, w, rho * mu[k], self._work)
+        return predictions
+
+    def _learn_compiled(self, *columns: np.ndarray) -> None:
+        done = 0
+        while True:
+            predictions, a, b, y = (c[done:] for c in columns)
+            n, why = lanczos.rotate_pairs_inplace(
+                self.lam, self.Vt, self.totals, predictions, a, b, y, self.settings, self._work
+            )
+            done += n
+            if why == lanczos.DONE:
+                return
+            if why != lanczos.NEEDS_REFRESH:
+                raise FloatingPointError(NOT_FINITE)
+            self._polish()
+
+    def _polish(self) -> None:
+        """One Newton-Schulz step to the nearest orthogonal matrix: the updates drift by about 1e-17 each."""
+        self.Vt = np.ascontiguousarray(1.5 * self.Vt - 0.5 * (self.Vt @ self.Vt.T) @ self.Vt)
+        self.totals[lanczos.SINCE] = 0.0
+
+    def _along(self, block: Any, t: int, V: np.ndarray) -> np.ndarray:
+        """The vectors of an instance in the eigenbasis, (k, d)."""
+        if isinstance(self.kind, Pairs):
+            a, b = block[t]
+            return ((self.Vt[:, a] - self.Vt[:, b]) * math.sqrt(0.5))[None]
+        return np.ascontiguousarray(V @ self.Vt.T)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that the next trial depends on."""
+        return {"lam": self.lam, "Vt": self.Vt, "totals": self.totals}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Inverse of :meth:`arrays`, of copies."""
+        self.lam, self.Vt, self.totals = arrays["lam"], np.ascontiguousarray(arrays["Vt"]), arrays["totals"]

@@ -1,0 +1,382 @@
+"""Learn from a stream: records on the way, checkpoints, Ctrl-C, and resuming to the same bits."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+
+from bregmat.online.blocks import Block, StreamError, as_block, held_interrupts
+
+MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
+
+
+class StreamExit(StrEnum):
+    """Why a run ended."""
+
+    END = "END"  # of the stream
+    CALLBACK = "CALLBACK"  # which returned True
+    INTERRUPTED = "INTERRUPTED"  # Ctrl-C
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """Where a run stood: examples so far, seconds of work, total loss and its bound (NaN where the learner has none)."""
+
+    position: int
+    seconds: float
+    loss: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class FixedShare:
+    """For targets that move: every so many examples, replace W by ``(1 - share) W + share W_1``.
+
+    No eigenvalue can then die out beyond return (fixed share, after Herbster and Warmuth 1998). The loss bound is given up:
+    :meth:`loss_bound` is inf from the first share on. Needs a learner with ``mix_with_prior``.
+
+    Parameters
+    ----------
+    share : float
+        In (0, 1); dimensionless.
+    every : int
+        Examples between two shares, counted along the stream. A share costs an eigendecomposition.
+    """
+
+    share: float
+    every: int = 1000
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share < 1.0:
+            raise ValueError(f"share must be in (0, 1); got {self.share!r}.")
+        _positive_integer("every", self.every)
+
+
+class CheckpointFile(Protocol):
+    """Where checkpoints go; :class:`bregmat.io.Checkpoint` is one."""
+
+    def load(self) -> tuple[Any, dict[str, Any]] | None:
+        """The learner and what :meth:`write` was given beside it; None where there is none yet."""
+        ...
+
+    def write(self, learner: Any, state: dict[str, Any]) -> None:
+        """Keep both, in one step."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class StreamRun:
+    """What a run over a stream left.
+
+    Attributes
+    ----------
+    learner : object
+        The learner at `position`: the one given, or after resuming the one that the checkpoint held.
+    position : int
+        Examples of the stream learned so far, those before a resume included.
+    records : tuple of StreamRecord
+        At most about a thousand, evenly spaced; the last one is the present state.
+    exit_reason : StreamExit
+    resumed_at : int
+        Position at which this run began; 0 for a fresh start.
+    """
+
+    learner: Any
+    position: int
+    records: tuple[StreamRecord, ...]
+    exit_reason: StreamExit
+    resumed_at: int = 0
+
+    @property
+    def loss(self) -> float:
+        """Total loss so far."""
+        return self.records[-1].loss
+
+    @property
+    def bound(self) -> float:
+        """Its bound; NaN where the learner has none."""
+        return self.records[-1].bound
+
+
+def bound_against(U: Any) -> Callable[[Any], float]:
+    """A `bound` for :func:`run_stream`: in terms of a known matrix U and what it would have lost on the stream so far.
+
+    ``learner.loss_bound(U, learner.loss_of(U))``, where a loss of U that is below 1e-20 of the learner's own is rounding, and
+    counts as none: with the learning rate for a loss budget of 0, anything above 0 makes the bound infinite.
+    """
+
+    def bound(learner: Any) -> float:
+        loss = float(learner.loss_of(U))
+        return float(learner.loss_bound(U, loss if loss > 1e-20 * learner.cumulative_loss_ else 0.0))
+
+    return bound
+
+
+def run_stream(
+    learner: Any,
+    stream: Iterable[Any],
+    *,
+    every: int = 1000,
+    checkpoint: CheckpointFile | None = None,
+    checkpoint_seconds: float = 10.0,
+    resume: bool = True,
+    callback: Callable[[StreamRecord], Any] | None = None,
+    bound: Callable[[Any], float] | None = None,
+    drift: FixedShare | None = None,
+) -> StreamRun:
+    """Show a learner every example of a stream, once and in order.
+
+    For streams larger than memory, and for runs that may be stopped. With all examples in one array,
+    ``learner.partial_fit(X, y)`` does the same without records.
+
+    Parameters
+    ----------
+    learner : object
+        With ``learn_one``, ``partial_fit``, ``cumulative_loss_`` and ``to_state``; an error must leave it as it was.
+    stream : iterable
+        Of examples (instance, label), or of chunks (instances, labels) of any length, or of both; labels None for chunks
+        where the learner takes none. Also a :class:`bregmat.io.PairFile`. Chunks are cut, never joined: every example
+        is learned when it arrives.
+    every : int
+        Examples between two records.
+    checkpoint : bregmat.io.Checkpoint, optional
+        Where the learner and its position go: from time to time between two blocks, and whenever the run ends, be it by an
+        error or by Ctrl-C.
+    checkpoint_seconds : float
+        Seconds of work between two checkpoints, at least; 0 for one after every block.
+    resume : bool
+        Continue from the checkpoint, if there is one. The stream must be the same from its beginning: what was learned is
+        passed over. False starts anew and replaces the checkpoint.
+    callback : callable, optional
+        Called with every record; a true return value ends the run.
+    bound : callable, optional
+        Of the learner, for the records. By default ``learner.loss_bound()``, which needs no comparison matrix; or
+        :func:`bound_against` a known one. Records from before a resume keep the bound they were made with.
+    drift : FixedShare, optional
+        Follow a target that moves.
+
+    Returns
+    -------
+    StreamRun
+
+    Raises
+    ------
+    StreamError
+        The learner refused an example: a bad index or label, a step that cannot be computed. The message names the example; the
+        learner, the checkpoint with it, is at the start of its block of at most `every` examples. Mend the stream and
+        call again.
+    ValueError, TypeError
+        A checkpoint of another stream, of a learner with other settings, or with another `every` or `drift`; bad arguments.
+
+    Notes
+    -----
+    A run that was stopped (by Ctrl-C, an error, or the power) and resumed gives the same bits as one that was not, if the
+    stream is the same: checkpoints are written only where a block ends anyway. Ctrl-C waits for the end of the block;
+    a second one does not. Memory: that of the learner, one chunk, and about a thousand records.
+    """
+    _positive_integer("every", every)
+    if not checkpoint_seconds >= 0.0:
+        raise ValueError(f"checkpoint_seconds must be at least 0; got {checkpoint_seconds!r}.")
+    if checkpoint is not None and not (hasattr(checkpoint, "load") and hasattr(checkpoint, "write")):
+        raise TypeError(f"checkpoint must be a bregmat.io.Checkpoint(path); got {checkpoint!r}.")
+    if drift is not None and not hasattr(learner, "mix_with_prior"):
+        raise TypeError(f"drift needs a learner with mix_with_prior; got {type(learner).__name__}.")
+    run = _Run(learner, stream, every, checkpoint, checkpoint_seconds, bound or _own_bound, drift)
+    if resume and checkpoint is not None and (found := checkpoint.load()) is not None:
+        run.resume(*found)
+    resumed_at, reason = run.position, StreamExit.END
+    try:
+        for block in run.blocks():
+            record = run.learn(block)
+            if callback is not None and record is not None and callback(record):
+                reason = StreamExit.CALLBACK
+                break
+            run.write_if_due()
+    except KeyboardInterrupt:
+        reason = StreamExit.INTERRUPTED
+    finally:
+        run.write()
+    return StreamRun(run.learner, run.position, run.all_records(), reason, resumed_at)
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run on its way; `position` and the learner belong together whenever `is_whole`."""
+
+    learner: Any
+    stream: Iterable[Any]
+    every: int
+    checkpoint: CheckpointFile | None
+    checkpoint_seconds: float
+    bound: Callable[[Any], float]
+    drift: FixedShare | None
+    position: int = 0
+    before: float = 0.0  # seconds of the runs before this one
+    stride: int = 0
+    records: list[StreamRecord] = field(default_factory=list)
+    is_whole: bool = True
+
+    def __post_init__(self) -> None:
+        self.stride = self.every
+        self.began = self.written_at = time.monotonic()
+        self.written = -1
+
+    # ------------------------------------------------------------------ the stream
+    def blocks(self) -> Iterator[Block]:
+        """What is left of the stream, cut where records and shares are due."""
+        steps = [self.every] if self.drift is None else [self.every, self.drift.every]
+        from_row = getattr(self.stream, "from_row", None)
+        at = self.position if from_row is not None else 0
+        for item in self.stream if from_row is None else from_row(at):
+            chunk = as_block(item, at)
+            first = max(0, self.position - at)
+            while first < chunk.size:
+                here = at + first
+                stop = min(chunk.size, first + min(step - here % step for step in steps))
+                yield chunk.cut(first, stop)
+                first = stop
+            at += chunk.size
+        if at < self.position:
+            raise StreamError(f"the stream ends at {at} examples, but the checkpoint is at {self.position}.", at)
+
+    def learn(self, block: Block) -> StreamRecord | None:
+        """Learn a block, and share; the position moves with it. The record, where one is due."""
+        with held_interrupts():
+            self.is_whole = False
+            try:
+                block.teach(self.learner)
+            except (ValueError, TypeError, ArithmeticError) as error:
+                self.is_whole = True  # the learner took its part of the block back
+                raise self._named(block, error) from error
+            stop = block.start + block.size
+            if self.drift is not None and stop % self.drift.every == 0:
+                self.learner.mix_with_prior(self.drift.share)
+            self.position, self.is_whole = stop, True
+            return self._record_if_due()
+
+    def _named(self, block: Block, error: Exception) -> StreamError:
+        """The error with the place of the first example that causes it, found by a copy that learns one by one."""
+        trial = copy.deepcopy(self.learner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for t in range(block.size):
+                try:
+                    block.cut(t, t + 1).teach(trial)
+                except (ValueError, TypeError, ArithmeticError) as first:
+                    text = re.sub(r" in (row|example) 0(?=[.;,])|(?<=\bX)\[0\]", "", str(first))
+                    return StreamError(f"{self._place(block.start + t)}: {text}", block.start + t)
+        places = f"{self._place(block.start)} to {self._place(block.start + block.size - 1)}"
+        return StreamError(f"{places}: {error}", block.start)
+
+    def _place(self, row: int) -> str:
+        place = getattr(self.stream, "place", None)
+        return f"example {row} of the stream" if place is None else place(row)
+
+    # ------------------------------------------------------------------ records
+    def _record(self) -> StreamRecord:
+        """Where the run stands."""
+        loss = float(getattr(self.learner, "cumulative_loss_", 0.0))  # of one that has seen nothing, perhaps not there
+        bound = float(self.bound(self.learner)) if self.position else float("nan")
+        return StreamRecord(self.position, self._elapsed(), loss, bound)
+
+    def _elapsed(self) -> float:
+        return self.before + time.monotonic() - self.began
+
+    def _record_if_due(self) -> StreamRecord | None:
+        """The record of a multiple of `every`."""
+        if self.position % self.every:
+            return None
+        record = self._record()
+        if self.position % self.stride == 0:
+            self.records.append(record)
+        if len(self.records) > MOST_RECORDS:
+            self.stride *= 2
+            self.records = [r for r in self.records if r.position % self.stride == 0]
+        return record
+
+    def all_records(self) -> tuple[StreamRecord, ...]:
+        """Those kept, and the present one, made anew: `bound` may be another one than before a resume."""
+        return (*(r for r in self.records if r.position < self.position), self._record())
+
+    # ------------------------------------------------------------------ checkpoints
+    def write_if_due(self) -> None:
+        """A checkpoint, if the last one is old enough."""
+        if self.checkpoint is not None and time.monotonic() - self.written_at >= self.checkpoint_seconds:
+            self.write()
+
+    def write(self) -> None:
+        """A checkpoint of the present state, unless it is there already."""
+        if self.checkpoint is None or not self.is_whole or self.written == self.position:
+            return
+        state = {
+            "position": self.position,
+            "seconds": self._elapsed(),
+            "source": getattr(self.stream, "name", None),
+            "stride": self.stride,
+            "records": [list(asdict(r).values()) for r in self.records],
+            **self._terms(),
+        }
+        with held_interrupts():
+            self.checkpoint.write(self.learner, state)
+            self.written, self.written_at = self.position, time.monotonic()
+
+    def resume(self, learner: Any, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint of the same stream and the same settings."""
+        theirs = {**_settings(learner), **{name: state[name] for name in self._terms()}}
+        mine = {**_settings(self.learner), **self._terms()}
+        for name in dict.fromkeys([*mine, *theirs]):
+            pair: tuple[Any, Any] = theirs.get(name), mine.get(name)
+            # a dimension comes with the first example, and not every stream can be known again
+            if name in ("dim", "first_example") and None in pair:
+                continue
+            if not np.array_equal(*pair):
+                raise ValueError(
+                    f"the checkpoint was written with {name}={_short(pair[0])}, this run has {_short(pair[1])}; "
+                    "use the same, or resume=False to start anew."
+                )
+        self.learner, self.position, self.before = learner, int(state["position"]), float(state["seconds"])
+        self.stride, self.records = int(state["stride"]), [StreamRecord(*values) for values in state["records"]]
+        self.written = self.position
+
+    def _terms(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued."""
+        return {
+            "every": self.every,
+            "drift": None if self.drift is None else asdict(self.drift),
+            "first_example": getattr(self.stream, "first_example", None),
+        }
+
+
+def _own_bound(learner: Any) -> float:
+    """The learner's bound that needs no comparison matrix; NaN where it has none."""
+    method = getattr(learner, "loss_bound", None)
+    if method is None or any(p.default is p.empty for p in inspect.signature(method).parameters.values()):
+        return float("nan")
+    return float(method())
+
+
+def _settings(learner: Any) -> dict[str, Any]:
+    """What a learner was made with: its class, plain values, and the prior."""
+    meta, arrays = learner.to_state()
+    found: dict[str, Any] = {"learner": type(learner).__name__, "dim": meta.get("dim")}
+    for key in ("settings", "params"):
+        found |= meta.get(key, {})
+    return found | {name: a for name, a in arrays.items() if name == "log_prior" or name.startswith("params.")}
+
+
+def _short(value: Any) -> str:
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+
+
+def _positive_integer(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")

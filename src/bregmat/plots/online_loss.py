@@ -1,0 +1,155 @@
+"""What an online learner lost, under its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, log_scale, panels, short, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class OnlineLossDisplay:
+    """Total loss of an online learner against the number of examples, and the bound that it cannot exceed.
+
+    The left panel of Figure 2 of Tsuda 2004. A second line, ``comparison``, is for the loss of something else on the same
+    stream: the learner at another rate, or the best fixed matrix in hindsight. Bounds that are not known (NaN) or say nothing
+    (inf) are left out; lines join the known ones.
+
+    Parameters
+    ----------
+    position : ndarray of shape (m,)
+        Examples seen; increasing.
+    loss, bound : ndarray of shape (m,)
+        Total loss so far and its bound, in units of the loss.
+    comparison : ndarray of shape (m,), optional
+        Total loss of something else.
+    comparison_name : str
+        What it is called in the legend.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    lines_ : dict of str to Line2D
+        "loss" and, where known, "bound" and "comparison".
+    """
+
+    def __init__(
+        self,
+        position: NDArray[np.int64],
+        loss: NDArray[np.float64],
+        bound: NDArray[np.float64],
+        *,
+        comparison: NDArray[np.float64] | None = None,
+        comparison_name: str = "comparison",
+    ) -> None:
+        self.position, self.loss, self.bound = position, loss, bound
+        self.comparison, self.comparison_name = comparison, comparison_name
+
+    @classmethod
+    def from_run(cls, run: Any, **options: Any) -> OnlineLossDisplay:
+        """Draw the records of a :class:`bregmat.online.StreamRun`; options as in `from_data`."""
+        return cls.from_data(run.records, **options)
+
+    @classmethod
+    def from_data(
+        cls,
+        records: Sequence[Any],
+        *,
+        comparison: Any = None,
+        comparison_name: str = "comparison",
+        scale: str = "linear",
+        ax: Any = None,
+    ) -> OnlineLossDisplay:
+        """Draw a list of records.
+
+        Parameters
+        ----------
+        records : sequence of StreamRecord
+            With position, loss, bound.
+        comparison : array-like of shape (m,) or scalar, optional
+            Total loss of something else, at the same positions.
+        comparison_name : str
+            Its name in the legend.
+        scale : {"linear", "log"}
+            Of the number of examples. Most of the loss comes early: "log" shows where.
+        ax : Axes, optional
+            Where to draw.
+        """
+        if len(records) == 0:
+            raise ValueError("records is empty; there is nothing to draw.")
+        columns = [np.array([getattr(r, name) for r in records], dtype=float) for name in ("position", "loss", "bound")]
+        other = None
+        if comparison is not None:
+            other = np.asarray(comparison, dtype=float)
+            if other.ndim > 1 or (other.ndim == 1 and len(other) != len(records)):
+                raise ValueError(
+                    f"comparison must have one entry per record ({len(records)}); got shape {other.shape}."
+                )
+            other = np.broadcast_to(other, len(records))
+        return cls(*columns, comparison=other, comparison_name=comparison_name).plot(ax=ax, scale=scale)
+
+    def plot(self, ax: Any = None, *, scale: str = "linear") -> OnlineLossDisplay:
+        """Draw, with the number of examples on a "linear" or "log" axis. Returns self."""
+        if scale not in ("linear", "log"):
+            raise ValueError(f'scale must be "linear" or "log"; got {scale!r}.')
+        (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
+        self.figure_ = self.ax_.figure
+        self.lines_ = {}
+        marker = "o" if len(self.position) <= 20 else None
+        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.6}
+        for name, values, label, color, dash in (
+            ("bound", self.bound, "bound", DISSIMILAR, "--"),
+            ("loss", self.loss, "total loss", SIMILAR, "-"),
+            ("comparison", self.comparison, self.comparison_name, NEUTRAL, ":"),
+        ):
+            if values is None:
+                continue
+            known = np.isfinite(values) & (self.position > 0 if scale == "log" else True)
+            if known.any():
+                x, y = self._from_zero(self.position[known], values[known], joins=scale == "linear" and name != "bound")
+                (self.lines_[name],) = self.ax_.plot(x, y, dash, color=color, label=label, **style)
+        self._axes(scale)
+        tidy(self.ax_, grid="y")
+        if self.lines_:
+            self.ax_.legend(frameon=False)
+        self._ratio()
+        return self
+
+    def _from_zero(self, x: NDArray, y: NDArray, *, joins: bool) -> tuple[NDArray, NDArray]:
+        """A total begins at 0 examples with nothing."""
+        if not joins or x[0] == 0:
+            return x, y
+        return np.concatenate([[0.0], x]), np.concatenate([[0.0], y])
+
+    def _axes(self, scale: str) -> None:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        drawn = [line.get_ydata() for line in self.lines_.values()]
+        high = max((float(np.max(y)) for y in drawn), default=1.0)
+        self.ax_.set_ylim(0.0, 1.08 * high if high > 0 else 1.0)
+        self.ax_.set(xlabel="examples", ylabel="total loss")
+        last = max(float(self.position[-1]), 1.0)
+        if scale == "log":
+            first = float(self.position[self.position > 0][0]) if (self.position > 0).any() else last
+            log_scale(self.ax_.xaxis, first, max(last, 2 * first))
+            return
+        self.ax_.set_xlim(0.0, last)
+        self.ax_.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        self.ax_.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+    def _ratio(self) -> None:
+        """How far below its bound the loss ended, in words at the end of its line."""
+        loss, bound = self.loss[-1], self.bound[-1]
+        if not (np.isfinite(loss) and loss > 0):
+            return
+        text = f"{short(loss)}; the bound is {short(bound / loss)} times that" if np.isfinite(bound) else short(loss)
+        self.ax_.annotate(
+            text, (self.position[-1], loss), xytext=(-4, -6), textcoords="offset points", ha="right", va="top",
+            fontsize="small", color=SIMILAR,
+        )  # fmt: skip

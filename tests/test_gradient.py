@@ -1,0 +1,674 @@
+"""The matrix exponentiated gradient learner: the paper's equations, all modes, kinds and losses, files, bad input."""
+
+import contextlib
+import inspect
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from bregmat._kernels import krylov, lanczos
+from bregmat.online import (
+    AbsoluteLoss,
+    EntropicLoss,
+    LogisticLoss,
+    MatrixExponentiatedGradient,
+    SpectralSpreadWarning,
+    SquaredLoss,
+)
+from bregmat.online.bounds import relative_entropy
+
+EXACT = 1e-12  # modes run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
+MODES = ("lanczos", "rank_one", "eigh")
+
+
+def function(A, f):
+    values, U = np.linalg.eigh(A)
+    return (U * f(values)) @ U.conj().T
+
+
+def density(rng, d, *, is_complex=False):
+    A = rng.normal(size=(d, d)) + (1j * rng.normal(size=(d, d)) if is_complex else 0.0)
+    W = function((A + A.conj().T) / 2, np.exp)
+    return W / np.trace(W).real
+
+
+def measured(U, X):
+    """``tr(U X)`` of pairs, vectors or matrices."""
+    if X.ndim == 3:
+        return np.einsum("tij,ij->t", X.conj(), U).real
+    if X.dtype.kind == "i":
+        X = (np.eye(len(U))[X[:, 0]] - np.eye(len(U))[X[:, 1]]) / np.sqrt(2)
+    return np.einsum("ij,jk,ik->i", X.conj(), U, X).real
+
+
+def stream(rng, kind, d, T, *, is_complex=False, noise=0.05):
+    """Instances of spread at most 1, labels with noise, and the target."""
+    U = density(rng, d, is_complex=is_complex)
+    if kind == "pairs":
+        a = rng.integers(0, d, T)
+        X = np.column_stack([a, (a + rng.integers(1, d, T)) % d])
+    else:
+        shape = (T, d) if kind == "vectors" else (T, d, d)
+        X = rng.normal(size=shape) + (1j * rng.normal(size=shape) if is_complex else 0.0)
+        X = X / np.linalg.norm(X, axis=1)[:, None] if kind == "vectors" else X + np.conj(np.swapaxes(X, 1, 2))
+        if kind == "matrices":
+            X /= np.ptp(np.linalg.eigvalsh(X), axis=1)[:, None, None]
+    return U, X, measured(U, X) + noise * rng.normal(size=T)
+
+
+# ---------------------------------------------------------------- the equations of the paper
+def test_tsuda_2_and_3_the_update_minimises_the_linearised_problem(rng):
+    """``Delta(W, W_t) + 2 eta (yhat - y) tr(W X)``, eq. 2 with the approximation of eq. 3, over matrices of trace one."""
+    d, eta, y = 4, 0.7, 0.9
+    W = density(rng, d)
+    X = rng.normal(size=(d, d))
+    X = (X + X.T) / 2
+    learner = MatrixExponentiatedGradient(prior=W, eta=eta, instances="matrices", spectral_spread=20.0)
+    slope = 2 * eta * (learner.predict_one(X) - y)
+    after = learner.learn_one(X, y).matrix()
+
+    def objective(V):
+        return relative_entropy(V, function(W, np.log)) + slope * float((V * X).sum())
+
+    best = objective(after)
+    for size in (1.0, 0.1, 1e-3):
+        for _ in range(30):
+            assert objective((1 - size) * after + size * density(rng, d)) >= best - 1e-13
+    residual = function(after, np.log) - function(W, np.log) + slope * X  # eq. 3, up to the multiplier of the trace
+    assert np.abs(residual - np.eye(d) * residual[0, 0]).max() < EXACT
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_tsuda_4_by_the_matrix_logarithm(rng, kind, mode):
+    """``W <- exp(log W - 2 eta (yhat - y) X) / Z``, with a logarithm at each step."""
+    d, eta = 5, 0.8
+    _, X, y = stream(rng, kind, d, 30)
+    learner = MatrixExponentiatedGradient(d, eta=eta, instances=kind, mode=mode)
+    W = np.eye(d) / d
+    for x, label in zip(X, y, strict=True):
+        if kind == "pairs":
+            v = (np.eye(d)[x[0]] - np.eye(d)[x[1]]) / np.sqrt(2)
+            A = np.outer(v, v)
+        else:
+            A = x if kind == "matrices" else np.outer(x, x)
+        p = float((W * A).sum())
+        assert learner.predict_one(x) == pytest.approx(p, rel=1e-11)
+        W = function(function(W, np.log) - 2 * eta * (p - label) * A, np.exp)
+        W /= np.trace(W)
+        learner.learn_one(x, label)
+        assert np.abs(learner.matrix() - W).max() < 1e-11  # the logarithm loses digits at each step
+
+
+def test_tsuda_7_the_unwrapped_form_survives_where_logarithms_do_not(rng):
+    """All matrices from the sum in the exponent; eigenvalues of W go down to 1e-40."""
+    d, eta = 6, 2.0
+    v = np.eye(d)[0]
+    learner = MatrixExponentiatedGradient(d, eta=eta, instances="vectors")
+    H, W = np.eye(d) * np.log(1 / d), np.eye(d) / d
+    for _ in range(300):
+        learner.learn_one(v, 1.2)  # out of reach: the exponent grows without end
+        H = H - 2 * eta * (W[0, 0] - 1.2) * np.outer(v, v)
+        H -= np.linalg.eigvalsh(H)[-1] * np.eye(d)  # the free constant c_t
+        W = function(H, np.exp)
+        W /= np.trace(W)
+    assert np.linalg.eigvalsh(W)[0] < 1e-40
+    # W is diagonal; relative to each entry
+    assert np.diag(learner.matrix()) == pytest.approx(np.diag(W), rel=1e-9)
+    assert np.linalg.eigvalsh(learner.matrix())[0] >= -1e-300
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_diagonal_instances_are_exponentiated_gradient(rng, mode):
+    """On diagonal instances W is a probability vector and the update that of Kivinen and Warmuth."""
+    d, eta = 6, 0.5
+    target, x = rng.dirichlet(np.ones(d)), rng.random((200, d))
+    y = x @ target + 0.05 * rng.normal(size=200)
+    learner = MatrixExponentiatedGradient(d, eta=eta, instances="matrices", mode=mode)
+    predictions = learner.predict_then_learn([np.diag(row) for row in x], y)
+    w, total = np.full(d, 1 / d), 0.0
+    for t in range(200):
+        p = w @ x[t]
+        assert predictions[t] == pytest.approx(p, rel=EXACT)
+        total += (p - y[t]) ** 2
+        w = w * np.exp(-2 * eta * (p - y[t]) * x[t])
+        w /= w.sum()
+    assert np.abs(learner.matrix() - np.diag(w)).max() < EXACT
+    assert learner.cumulative_loss_ == pytest.approx(total, rel=EXACT)
+
+
+# ---------------------------------------------------------------- modes agree
+CASES = {
+    "bound": {},
+    "loss budget": {"loss_budget": 1.0},
+    "large rate": {"eta": 5.0},
+    "trace": {"trace": 3.0},
+    "unnormalised": {"eta": 0.3, "normalized": False},
+    "absolute": {"eta": 0.05, "loss": "absolute"},
+    "entropic": {"eta": 0.1, "loss": "entropic"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_modes_agree(rng, case, kind, is_complex):
+    if kind == "pairs" and is_complex:
+        prior = {"prior": density(rng, 7, is_complex=True)}
+        _, X, y = stream(rng, kind, 7, 200)
+    else:
+        prior = {}
+        _, X, y = stream(rng, kind, 7, 200, is_complex=is_complex)
+    y = np.clip(y, 0.0, 1.0)
+    if "trace" in CASES[case] and prior:
+        prior = {"prior": 3.0 * prior["prior"]}
+    runs = []
+    for mode in ("eigh", "lanczos", "auto", *(() if is_complex else ("rank_one",))):
+        learner = MatrixExponentiatedGradient(7, instances=kind, mode=mode, **CASES[case], **prior)
+        runs.append((learner.predict_then_learn(X, y), learner))
+    reference, exact = runs[0]
+    for predictions, learner in runs[1:]:
+        assert np.abs(predictions - reference).max() < 1e-11  # 200 trials of feedback
+        assert learner.cumulative_loss_ == pytest.approx(exact.cumulative_loss_, rel=EXACT)
+        assert np.abs(learner.matrix() - exact.matrix()).max() < 1e-11
+        assert np.abs(learner.predict(X) - measured(learner.matrix(), X)).max() < EXACT
+        assert learner.predict_one(X[3]) == pytest.approx(learner.predict(X[3:4])[0], rel=1e-10)
+
+
+def test_total_loss_of_lanczos_is_that_of_eigh(rng):
+    _, X, y = stream(rng, "pairs", 52, 6000, noise=0.0)
+    total = [
+        MatrixExponentiatedGradient(52, mode=mode).partial_fit(X, y).cumulative_loss_ for mode in ("lanczos", "eigh")
+    ]
+    assert total[0] == pytest.approx(total[1], rel=EXACT)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_room_for_krylov_vectors_grows(rng, kind):
+    """The space that is set aside for them does not change a bit of the result."""
+    loss = Own() if kind == "matrices" else "squared"
+    _, X, y = stream(rng, kind, 20, 200)
+    plenty, tight = (
+        MatrixExponentiatedGradient(20, instances=kind, eta=2.0, mode="lanczos", loss=loss) for _ in range(2)
+    )
+    plenty.partial_fit(X, y)
+    for part in range(0, 200, 50):
+        tight._state._room(2)
+        tight.partial_fit(X[part : part + 50], y[part : part + 50])
+    tight._state._room(2)
+    assert tight.predict_one(X[0]) == plenty.predict_one(X[0])
+    assert (tight.matrix() == plenty.matrix()).all()
+    assert tight.cumulative_loss_ == plenty.cumulative_loss_
+
+
+def test_large_steps(rng):
+    """Exponents of 1e3 in one step: the normaliser is computed anew, nothing overflows."""
+    d = 12
+    _, X, _ = stream(rng, "vectors", d, 40)
+    y = rng.choice([-500.0, 500.0], 40)
+    runs = [MatrixExponentiatedGradient(d, mode=mode, eta=1.0, instances="vectors") for mode in ("eigh", "lanczos")]
+    predictions = [learner.predict_then_learn(X, y) for learner in runs]
+    assert np.abs(predictions[0] - predictions[1]).max() < 1e-9  # differences of exponents of 1e4
+    assert np.isfinite(runs[1].matrix()).all()
+
+
+def test_eigenvectors_stay_orthogonal(rng):
+    """Polished every 2000 trials, in one loop or in many."""
+    _, X, y = stream(rng, "pairs", 12, 4500)
+    learner = MatrixExponentiatedGradient(12, mode="rank_one").partial_fit(X, y)
+    Vt = learner._state.Vt
+    assert np.linalg.norm(Vt @ Vt.T - np.eye(12)) < 1e-12
+    other = MatrixExponentiatedGradient(12, mode="rank_one", loss=Own(), eta=2.0).partial_fit(X, y)
+    Vt = other._state.Vt
+    assert np.linalg.norm(Vt @ Vt.T - np.eye(12)) < 1e-12
+    assert other.cumulative_loss_ == pytest.approx(learner.cumulative_loss_, rel=EXACT)
+
+
+def test_minibatch_is_the_sum_of_updates_of_one_matrix(rng):
+    d, eta, B = 5, 0.4, 8
+    _, X, y = stream(rng, "pairs", d, 20)
+    learner = MatrixExponentiatedGradient(d, eta=eta, mode="minibatch", batch_size=B)
+    predictions = learner.predict_then_learn(X, y)
+    Z = (np.eye(d)[X[:, 0]] - np.eye(d)[X[:, 1]]) / np.sqrt(2)
+    H = np.zeros((d, d))
+    for start in range(0, 20, B):
+        W = function(H, np.exp) / np.trace(function(H, np.exp))
+        assert np.abs(learner.matrix() - W).max() < EXACT or start < 16  # the batch under way predicts with this one
+        part = Z[start : start + B]
+        p = np.einsum("ij,jk,ik->i", part, W, part)
+        assert predictions[start : start + B] == pytest.approx(p, rel=EXACT)
+        H -= 2 * eta * (part.T * (p - y[start : start + B])) @ part
+    one = MatrixExponentiatedGradient(d, eta=eta, mode="minibatch", batch_size=1).partial_fit(X, y)
+    assert (one.matrix() == MatrixExponentiatedGradient(d, eta=eta, mode="eigh").partial_fit(X, y).matrix()).all()
+
+
+def test_sparse_matrices(rng):
+    d = 34
+    dense, sparse = [], []
+    for _ in range(40):
+        i, j = rng.choice(d, 2, replace=False)
+        S = scipy.sparse.coo_array(([0.4, 0.4, 0.2], ([i, j, i], [j, i, i])), shape=(d, d))
+        sparse.append(S)
+        dense.append(S.toarray())
+    sparse.append(scipy.sparse.csr_array((d, d)))
+    dense.append(np.zeros((d, d)))
+    y = rng.normal(size=41) * 0.1
+    runs = [
+        MatrixExponentiatedGradient(instances="matrices", mode=mode).partial_fit(X, y)
+        for X, mode in ((sparse, "auto"), (dense, "auto"), (dense, "eigh"))
+    ]
+    assert (runs[0].matrix() == runs[1].matrix()).all()
+    assert np.abs(runs[0].matrix() - runs[2].matrix()).max() < EXACT
+    few = MatrixExponentiatedGradient(instances="vectors").partial_fit(scipy.sparse.csr_array(np.eye(4)), np.zeros(4))
+    assert few.dim == 4
+
+
+def test_narrow_and_wide_matrices_in_one_stream(rng):
+    """``auto`` goes back and forth between Lanczos and eigendecompositions."""
+    d = 34
+    _, X, y = stream(rng, "matrices", d, 30)
+    X[::2] = 0.0
+    X[::2, 3, 5] = X[::2, 5, 3] = 0.5
+    runs = [MatrixExponentiatedGradient(d, instances="matrices", mode=mode) for mode in ("auto", "eigh")]
+    predictions = [learner.predict_then_learn(X, y) for learner in runs]
+    assert np.abs(predictions[0] - predictions[1]).max() < EXACT
+    assert runs[0].predict_one(X[0]) == pytest.approx(runs[1].predict_one(X[0]), rel=1e-10)
+
+
+# ---------------------------------------------------------------- losses
+TWINS = {
+    "squared": (SquaredLoss(), lambda p, y: (p - y) ** 2),
+    "absolute": (AbsoluteLoss(), lambda p, y: abs(p - y)),
+    "logistic": (LogisticLoss(0.3), lambda p, y: np.log1p(np.exp(-y * (p - 0.3)))),
+    "entropic": (EntropicLoss(0.01), lambda p, y: y * np.log(y / p) + (1 - y) * np.log((1 - y) / (1 - p))),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_losses_and_their_derivatives(rng, name):
+    loss, formula = TWINS[name]
+    p = rng.uniform(0.05, 0.95, 50)
+    y = rng.choice([-1.0, 1.0], 50) if name == "logistic" else rng.uniform(0.05, 0.95, 50)
+    assert loss.value(p, y) == pytest.approx(formula(p, y), rel=1e-12)
+    h = 1e-6
+    difference = (loss.value(p + h, y) - loss.value(p - h, y)) / (2 * h)
+    assert loss.derivative(p, y) == pytest.approx(difference, rel=1e-6, abs=1e-8)  # second order in h
+    assert isinstance(loss.value(0.4, 1.0), float)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_losses_are_convex_everywhere(rng, name):
+    loss = TWINS[name][0]
+    p = np.sort(rng.uniform(-2.0, 3.0, 400))
+    for y in (1.0, -1.0) if name == "logistic" else (0.0, 0.3, 1.0):
+        slopes = loss.derivative(p, y)
+        assert (loss.value(p, y) >= 0.0).all()
+        assert (np.diff(slopes) >= -1e-12).all()
+
+
+def test_logistic_loss_far_out():
+    assert LogisticLoss().value([-800.0, 800.0], 1.0) == pytest.approx([800.0, 0.0])
+    assert LogisticLoss().derivative([-800.0, 800.0], 1.0) == pytest.approx([-1.0, 0.0])
+
+
+class Own:
+    """The squared loss, as a user would write it."""
+
+    def value(self, prediction, label):
+        return (prediction - label) ** 2
+
+    def derivative(self, prediction, label):
+        return 2 * (prediction - label)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["pairs", "vectors"])
+def test_a_loss_of_ones_own(rng, kind, mode):
+    _, X, y = stream(rng, kind, 6, 100)
+    mine, built_in = (
+        MatrixExponentiatedGradient(6, eta=0.5, loss=loss, instances=kind, mode=mode).partial_fit(X, y)
+        for loss in (Own(), "squared")
+    )
+    assert mine.cumulative_loss_ == pytest.approx(built_in.cumulative_loss_, rel=EXACT)
+    assert np.abs(mine.matrix() - built_in.matrix()).max() < EXACT
+    with pytest.raises(TypeError, match="loss of your own .Own. cannot be written"):
+        mine.to_state()
+
+
+# ---------------------------------------------------------------- what the matrix is good for
+def test_factor_and_transform(rng):
+    _, X, y = stream(rng, "pairs", 6, 100)
+    learner = MatrixExponentiatedGradient(6).partial_fit(X, y)
+    W, Z = learner.matrix(), learner.transform()
+    assert np.abs(Z @ Z.T - W).max() < 1e-15
+    a, b = X[:, 0], X[:, 1]
+    # the label is half the squared distance
+    assert ((learner.transform(a) - learner.transform(b)) ** 2).sum(axis=1) / 2 == pytest.approx(learner.predict(X))
+    assert learner.transform([1, 2], n_components=2) == pytest.approx(Z[[1, 2], :2])
+    lengths = (Z**2).sum(axis=0)
+    assert (np.diff(lengths) <= 0).all()
+    vectors = MatrixExponentiatedGradient(6, instances="vectors").partial_fit(np.eye(6), np.arange(6) / 15)
+    v = rng.normal(size=(4, 6))
+    assert (vectors.transform(v) ** 2).sum(axis=1) == pytest.approx(vectors.predict(v))
+
+
+@pytest.mark.parametrize("settings", [{}, {"trace": 2.0}, {"mode": "rank_one"}, {"mode": "minibatch"}])
+def test_always_positive_definite_of_the_promised_trace(rng, settings):
+    _, X, y = stream(rng, "pairs", 6, 300)
+    learner = MatrixExponentiatedGradient(6, **settings)
+    for start in range(0, 300, 50):
+        W = learner.partial_fit(X[start : start + 50], y[start : start + 50]).matrix()
+        assert np.trace(W) == pytest.approx(settings.get("trace", 1.0), rel=1e-12)
+        assert np.linalg.eigvalsh(W)[0] > 0
+
+
+def test_one_point_and_two(rng):
+    two = MatrixExponentiatedGradient(2).partial_fit([[0, 1]] * 50, [0.7] * 50)
+    assert two.predict_one((1, 0)) == pytest.approx(0.7, abs=1e-6)
+    one = MatrixExponentiatedGradient(1, instances="vectors").partial_fit([[1.0], [0.0]], [3.0, 0.0])
+    assert one.matrix() == pytest.approx(np.ones((1, 1)))
+    assert one.loss_bound() == pytest.approx(0.0)
+
+
+def test_mixing_with_the_prior(rng):
+    _, X, y = stream(rng, "pairs", 5, 100)
+    for mode in MODES:
+        learner = MatrixExponentiatedGradient(5, mode=mode).partial_fit(X, y)
+        before, loss = learner.matrix(), learner.cumulative_loss_
+        learner.mix_with_prior(0.25)
+        assert np.abs(learner.matrix() - (0.75 * before + 0.05 * np.eye(5))).max() < EXACT
+        assert (learner.cumulative_loss_, learner.n_seen_) == (loss, 100)
+        assert learner.loss_bound() == np.inf
+        learner.partial_fit(X, y)
+        with pytest.raises(ValueError, match="share must be in"):
+            learner.mix_with_prior(1.5)
+
+
+def test_a_quantum_state_from_measurements(rng):
+    """Three qubits, mixed; probabilities of product states of Pauli eigenvectors, with shot noise."""
+    basis = np.array([[[1, 1], [1, -1]], [[1, 1], [1j, -1j]], [[np.sqrt(2), 0], [0, np.sqrt(2)]]]) / np.sqrt(2)
+    ghz = np.zeros(8, complex)
+    ghz[[0, 7]] = np.sqrt(0.5), 1j * np.sqrt(0.5)
+    state = 0.95 * np.outer(ghz, ghz.conj()) + 0.05 * np.eye(8) / 8
+    T = 20_000
+    axis, outcome = rng.integers(0, 3, (T, 3)), rng.integers(0, 2, (T, 3))
+    parts = [basis[axis[:, q], :, outcome[:, q]] for q in range(3)]
+    V = np.einsum("ti,tj,tk->tijk", *parts).reshape(T, 8)
+    p = measured(state, V)
+    y = rng.binomial(1000, np.clip(p, 0, 1)) / 1000
+    learner = MatrixExponentiatedGradient(8, instances="vectors", eta=0.2).partial_fit(V, y)
+    root = function(state, np.sqrt)
+    values = np.linalg.eigvalsh(root @ learner.matrix() @ root)
+    assert np.sqrt(np.maximum(values, 0)).sum() ** 2 > 0.99  # Uhlmann's fidelity
+
+
+# ---------------------------------------------------------------- resume
+RESUMED = {
+    "pairs": {"dim": 9},
+    "rank one": {"dim": 9, "mode": "rank_one"},
+    "eigh": {"dim": 9, "mode": "eigh", "trace": 2.0},
+    "mid-batch": {"dim": 9, "mode": "minibatch", "batch_size": 7},
+    "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
+    "unnormalised": {"dim": 9, "normalized": False, "eta": 0.1},
+    "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
+    "complex vectors": {"instances": "vectors", "keep_examples": True},
+    "matrices": {"instances": "matrices", "keep_examples": True, "loss_budget": 0.1},
+    "prior": {"prior": np.diag(np.arange(1.0, 10.0)) / 45},
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_learner_continues_to_the_same_bits(rng, case):
+    settings = RESUMED[case]
+    _, X, y = stream(rng, settings.get("instances", "pairs"), 9, 100, is_complex="complex" in case)
+    X, y = np.tile(X, (50, *[1] * (X.ndim - 1)))[:2600], np.clip(np.tile(y, 50), 0, 1)[:2600]  # past a refresh
+    if case == "matrices":
+        X, y = X[:200], y[:200]
+    half = len(y) // 2
+    straight = MatrixExponentiatedGradient(**settings).partial_fit(X[:half], y[:half])
+    meta, arrays = straight.to_state()
+    straight.partial_fit(X[half:], y[half:])
+    resumed = MatrixExponentiatedGradient.from_state(meta, arrays)
+    assert resumed.n_seen_ == half
+    resumed.predict_one(X[0])  # looking does not change anything
+    resumed.matrix()
+    resumed.partial_fit(X[half:], y[half:])
+    assert resumed.cumulative_loss_ == straight.cumulative_loss_
+    assert (resumed.matrix() == straight.matrix()).all()
+    assert resumed.eta_ == straight.eta_
+    assert resumed.loss_bound(loss_of_U=0.5) == straight.loss_bound(loss_of_U=0.5)
+    if straight._record is not None:
+        U = np.eye(9) / 9 * straight.settings.trace
+        assert resumed.loss_of(U) == straight.loss_of(U)
+
+
+def test_a_learner_that_has_seen_nothing_can_be_saved():
+    fresh = MatrixExponentiatedGradient(instances="vectors")
+    again = MatrixExponentiatedGradient.from_state(*fresh.to_state())
+    assert (again.dim, again.n_seen_, again.cumulative_loss_) == (None, 0, 0.0)
+    assert "0 examples" in repr(again.learn_one([1.0, 0.0], 0.5)) or again.n_seen_ == 1
+
+
+def test_blocks_do_not_matter(rng):
+    _, X, y = stream(rng, "pairs", 8, 2500)
+    whole = MatrixExponentiatedGradient(8).partial_fit(X, y)
+    steps = MatrixExponentiatedGradient(8)
+    for x, label in zip(X[:100], y[:100], strict=True):
+        steps.learn_one(x, label)
+    steps.partial_fit(X[100:], y[100:])
+    assert (whole.matrix() == steps.matrix()).all()
+    assert whole.cumulative_loss_ == steps.cumulative_loss_
+
+
+def test_memory_is_flat(rng):
+    _, X, y = stream(rng, "pairs", 8, 5000)
+    learner = MatrixExponentiatedGradient(8)
+
+    def size():
+        return sum(a.nbytes for a in learner.to_state()[1].values())
+
+    before = size()
+    learner.partial_fit(X, y)
+    assert size() == before
+    assert sum(v.nbytes for v in vars(learner._state).values() if isinstance(v, np.ndarray)) < 8 * (
+        8 * 8 + 60 * 8 + 100
+    )
+
+
+# ---------------------------------------------------------------- bad input
+WRONG = {
+    "a == b": ("pairs", [(0, 1), (2, 2)], [0.1, 0.1], ValueError, r"different points; got \(2, 2\) in row 1"),
+    "out of range": ("pairs", [(0, 4)], [0.1], ValueError, r"from 0 to 3; got \(0, 4\) in row 0"),
+    "negative": ("pairs", [(0, -1)], [0.1], ValueError, "from 0 to 3"),
+    "half an index": ("pairs", [(0.0, 0.5)], [0.1], ValueError, "whole numbers"),
+    "three": ("pairs", [(0, 1, 2)], [0.1], ValueError, "shape .n, 2."),
+    "names": ("pairs", [("a", "b")], [0.1], TypeError, "pairs of point numbers"),
+    "NaN label": ("pairs", [(0, 1), (1, 2)], [0.1, np.nan], ValueError, "y must be finite; got nan in row 1"),
+    "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
+    "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
+    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must hold real numbers"),
+    "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
+    "short vector": ("vectors", [[1.0, 2.0]], [0.1], ValueError, "one vector of 4 numbers per row"),
+    "NaN vector": ("vectors", [[1.0, np.nan, 0, 0]], [0.1], ValueError, "X must be finite; it is not in row 0"),
+    "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "one vector of numbers per row"),
+    "not symmetric": ("matrices", [np.triu(np.ones((4, 4)))], [0.1], ValueError, r"X\[0\] must be symmetric"),
+    "not Hermitian": ("matrices", [1j * np.ones((4, 4))], [0.1], ValueError, r"X\[0\] must be Hermitian"),
+    "wrong dimension": ("matrices", [np.eye(4), np.eye(3)], [0.1, 0.1], ValueError, r"X\[1\] must have shape \(4, 4\)"),
+    "NaN matrix": ("matrices", [np.full((4, 4), np.nan)], [0.1], ValueError, r"X\[0\] must be finite"),
+    "sparse": ("matrices", [scipy.sparse.eye_array(5)], [0.1], ValueError, r"X\[0\] must have shape \(4, 4\)"),
+    "one matrix": ("matrices", np.eye(4), [0.1] * 4, ValueError, "an array of shape .n, d, d. or a list"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("mode", MODES)
+def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
+    kind, X, y, error, message = WRONG[case]
+    learner = MatrixExponentiatedGradient(4, instances=kind, mode=mode, eta=0.3)
+    _, good, labels = stream(rng, kind, 4, 5)
+    learner.partial_fit(good, labels)
+    before = learner.to_state()
+    with pytest.raises(error, match=message):
+        learner.partial_fit(X, y)
+    if "label" not in case and case != "one matrix":
+        with pytest.raises(error, match=message.replace("row 1", "row 0").replace(r"X\[1", r"X\[0")):
+            learner.predict_one(X[-1])
+    after = learner.to_state()
+    assert before[0] == after[0]
+    assert all((before[1][name] == after[1][name]).all() for name in before[1])
+
+
+def test_labels_must_suit_the_loss():
+    for loss, match in (("logistic", "y must be -1 or 1"), ("entropic", r"y must be in \[0, 1\]")):
+        learner = MatrixExponentiatedGradient(3, loss=loss, eta=0.1)
+        with pytest.raises(ValueError, match=match):
+            learner.learn_one((0, 1), 2.0)
+        assert learner.n_seen_ == 0
+
+
+class Broken(Own):
+    """Not finite from the third example on; the fourth raises."""
+
+    def __init__(self, raises):
+        self.calls, self.raises = 0, raises
+
+    def derivative(self, prediction, label):
+        self.calls += 1
+        if self.calls == 3 and self.raises:
+            raise ZeroDivisionError("mine")
+        return np.nan if self.calls == 3 else 0.3
+
+
+@pytest.mark.parametrize("mode", [*MODES, "minibatch"])
+@pytest.mark.parametrize(("raises", "error"), [(True, ZeroDivisionError), (False, FloatingPointError)])
+def test_a_failing_loss_takes_the_whole_block_back(rng, mode, raises, error):
+    _, X, y = stream(rng, "vectors", 4, 5)
+    learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+    warning = contextlib.nullcontext() if mode == "minibatch" else pytest.warns(SpectralSpreadWarning)
+    with warning, pytest.raises(error):
+        learner.partial_fit(2 * X, y)
+    assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, mode != "minibatch")
+    assert np.abs(learner.matrix() - np.eye(4) / 4).max() < 1e-15
+    unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+    with pytest.raises(error):
+        unknown.partial_fit(X, y)
+    assert unknown.dim is None
+
+
+def test_an_unnormalised_learner_that_overflows(rng):
+    learner = MatrixExponentiatedGradient(3, eta=1e4, normalized=False, instances="vectors", spectral_spread=1.0)
+    with pytest.raises(FloatingPointError, match="not finite"):
+        learner.partial_fit(np.eye(3), [5.0, 5.0, 5.0]).partial_fit(np.eye(3), [5.0, 5.0, 5.0])
+    assert np.isfinite(learner.cumulative_loss_)
+
+
+def test_rank_one_mode_is_real(rng):
+    with pytest.raises(TypeError, match="mode='rank_one' takes real"):
+        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True))
+    learner = MatrixExponentiatedGradient(3, mode="rank_one", instances="vectors")
+    with pytest.raises(TypeError, match="mode='rank_one' takes real instances"):
+        learner.learn_one([1j, 0, 0], 0.5)
+
+
+ARGUMENTS = [
+    ({"dim": 0}, ValueError, "dim must be at least 1"),
+    ({"dim": 2.5}, TypeError, "dim must be an integer"),
+    ({"dim": None}, ValueError, "dim must be given for instances='pairs'"),
+    ({"eta": 0.0}, ValueError, "eta must be 'bound' or positive and finite; got 0.0"),
+    ({"eta": -1.0}, ValueError, "eta"),
+    ({"eta": np.nan}, ValueError, "eta"),
+    ({"eta": "best"}, TypeError, "eta must be 'bound' or a number"),
+    ({"loss": "absolute"}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
+    ({"normalized": False}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
+    ({"loss": "huber"}, ValueError, "loss must be one of squared, absolute"),
+    ({"loss": 3}, TypeError, "value.prediction, label."),
+    ({"trace": 0.0}, ValueError, "trace must be positive"),
+    ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
+    ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
+    ({"instances": "triples"}, ValueError, "instances must be one of pairs, vectors, matrices"),
+    ({"mode": "fast"}, ValueError, "mode must be one of auto, lanczos"),
+    ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+    ({"prior": np.eye(3) / 3}, ValueError, r"prior must have shape \(4, 4\)"),
+    ({"prior": np.eye(4)}, ValueError, "prior must have the trace 1, the argument trace; got 4"),
+    ({"prior": np.diag([1.0, 0.0, 0.0, 0.0])}, ValueError, "prior must be positive definite"),
+    ({"prior": np.triu(np.ones((4, 4)))}, ValueError, "prior must be symmetric"),
+    ({"prior": "identity"}, TypeError, "prior must be a numeric square matrix"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), ARGUMENTS)
+def test_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        MatrixExponentiatedGradient(**{"dim": 4, **arguments})
+
+
+def test_signature():
+    parameters = inspect.signature(MatrixExponentiatedGradient).parameters
+    assert next(iter(parameters)) == "dim"
+    assert all(p.kind is p.KEYWORD_ONLY for name, p in parameters.items() if name != "dim")
+    with pytest.raises(ValueError, match="dim is not known yet"):
+        MatrixExponentiatedGradient(instances="vectors").matrix()
+    with pytest.raises(ValueError, match="threshold"):
+        LogisticLoss(np.inf)
+    with pytest.raises(ValueError, match="floor"):
+        EntropicLoss(0.5)
+
+
+# ---------------------------------------------------------------- kernels and their NumPy twins
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 52, 300])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_hermitian_product(rng, n, dtype):
+    H = rng.normal(size=(n, n)) + (1j * rng.normal(size=(n, n)) if dtype is complex else 0)
+    H, q = H + H.conj().T, rng.normal(size=n).astype(dtype)
+    out = np.empty(n, dtype)
+    krylov.hermitian_product_inplace(out, H, q)
+    assert np.abs(out - H @ q).max() < 1e-13 * n
+    H[-1, 0] = np.nan
+    krylov.hermitian_product_inplace(out, H, q)
+    assert np.isnan(out[-1])  # fastmath keeps NaN
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 12, 60])
+def test_tridiagonal_eigenvalues(rng, m):
+    d, e = rng.normal(size=m), np.append(rng.normal(size=m - 1), 0.0)
+    e[m // 2] = 0.0  # decoupled
+    values, V = np.linalg.eigh(np.diag(d) + np.diag(e[:-1], 1) + np.diag(e[:-1], -1))
+    z, w = np.empty(m), np.empty(m)
+    assert krylov.tridiagonal_inplace(d, e, z, w, m, 0.0)
+    order = np.argsort(d)
+    assert np.abs(d[order] - values).max() < 1e-13
+    assert np.abs(np.abs(z[order]) - np.abs(V[0])).max() < 1e-12
+    assert np.abs(np.abs(w[order]) - np.abs(V[-1])).max() < 1e-12
+    bad = np.array([np.nan] * 3)
+    krylov.tridiagonal_inplace(bad, np.ones(3), np.empty(3), np.empty(3), 3, 0.0)
+    assert np.isnan(bad).all()
+
+
+def test_tally(rng):
+    a, b, y = np.array([0, 2, 1, 0]), np.array([1, 0, 0, 1]), np.array([1.0, 5.0, 2.0, 6.0])
+    table = np.zeros((3, 3))
+    assert lanczos.tally_pairs_inplace(table, a, b, y) == pytest.approx(((np.array([1, 2, 6]) - 3.0) ** 2).sum())
+    assert table.tolist() == [[0, 3, 1], [3, 0, 0], [5, 0, 0]]
+
+
+def test_small_losses_are_not_lost():
+    totals = np.zeros(10)
+    lanczos.account_inplace(totals, 1e6, 0.0)
+    for _ in range(1000):
+        lanczos.account_inplace(totals, 1e-11, 2.0)
+    assert totals[lanczos.LOSS] - totals[lanczos.CARRY] == pytest.approx(1e6 + 1e-8, abs=1e-10)
+    assert (totals[lanczos.SEEN], totals[lanczos.SLOPES]) == (1001, 4000.0)
+
+
+def test_mixing_in_the_middle_of_a_batch(rng):
+    """The rest of the batch is predicted by the mixed matrix."""
+    pairs = np.array([rng.permutation(6)[:2] for _ in range(30)])
+    y = rng.uniform(0, 0.2, 30)
+    learner = MatrixExponentiatedGradient(6, mode="minibatch", batch_size=16).partial_fit(pairs[:10], y[:10])
+    mixed = learner.mix_with_prior(0.3).matrix()
+    i, j = pairs[10]
+    assert learner.predict_then_learn(pairs[10:], y[10:])[0] == pytest.approx(
+        (mixed[i, i] + mixed[j, j] - 2 * mixed[i, j]) / 2, rel=1e-12
+    )
+    assert np.trace(learner.matrix()) == pytest.approx(1.0, rel=1e-12)

@@ -1,0 +1,291 @@
+"""Tsuda 2004, Lemmas 3.1, 3.2 and A.1 and the Golden-Thompson inequality, as numbers; the bound that a learner reports."""
+
+import numpy as np
+import pytest
+
+from bregmat.divergences import VonNeumann
+from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, bounds
+
+ROUNDING = 1e-11  # both sides of an inequality are sums of a few d x d products of numbers of order 1
+
+
+def hermitian(rng, d, *, is_complex=False):
+    A = rng.normal(size=(d, d)) + (1j * rng.normal(size=(d, d)) if is_complex else 0.0)
+    return (A + A.conj().T) / 2
+
+
+def function(A, f):
+    values, U = np.linalg.eigh(A)
+    return (U * f(values)) @ U.conj().T
+
+
+def density(rng, d, *, is_complex=False, spread=2.0):
+    W = function(spread * hermitian(rng, d, is_complex=is_complex), np.exp)
+    return W / np.trace(W).real
+
+
+def instance(rng, d, r, *, is_complex=False):
+    """A random Hermitian matrix of spectral spread r."""
+    X = hermitian(rng, d, is_complex=is_complex)
+    return X * (r / np.ptp(np.linalg.eigvalsh(X)))
+
+
+def inner(A, B):
+    return float(np.vdot(A, B).real)
+
+
+# ---------------------------------------------------------------- inequalities that the proofs rest on
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_golden_thompson(rng, is_complex):
+    """``tr exp(A + B) <= tr exp(A) exp(B)``: the paper prints it the other way round."""
+    strict = 0
+    for _ in range(50):
+        A, B = (hermitian(rng, 5, is_complex=is_complex) for _ in range(2))
+        left = np.trace(function(A + B, np.exp)).real
+        right = inner(function(A, np.exp), function(B, np.exp))
+        assert left <= right * (1 + ROUNDING)
+        strict += left < 0.99 * right
+    assert strict > 25
+
+
+def test_lemma_a1(rng):
+    """``exp(d1 A + d2 (I - A)) <= e^d1 A + e^d2 (I - A)`` for 0 <= A <= I."""
+    eye = np.eye(5)
+    for _ in range(50):
+        A = hermitian(rng, 5)
+        low, high = np.linalg.eigvalsh(A)[[0, -1]]
+        A = (A - low * eye) / (high - low)
+        d1, d2 = rng.normal(size=2) * 3
+        above = np.exp(d1) * A + np.exp(d2) * (eye - A) - function(d1 * A + d2 * (eye - A), np.exp)
+        assert np.linalg.eigvalsh(above)[0] >= -ROUNDING * np.exp(max(abs(d1), abs(d2)))
+
+
+# ---------------------------------------------------------------- Lemma 3.1
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("c", [0.1, 1.0, 20.0])
+def test_lemma_31_holds_on_every_step(rng, c, is_complex):
+    d, r = 4, 1.7
+    U = density(rng, d, is_complex=is_complex)
+    learner = MatrixExponentiatedGradient(
+        d, instances="matrices", mode="eigh", eta=bounds.learning_rate(c, r), spectral_spread=r
+    )
+    tight = []
+    for _ in range(150):
+        X = instance(rng, d, r, is_complex=is_complex) + rng.normal() * np.eye(d)
+        y = inner(U, X) + 0.3 * rng.normal()
+        before = learner.matrix()
+        learner.learn_one(X, y)
+        left, right = bounds.trial_sides(before, learner.matrix(), U, X, y, c=c, spread=r)
+        assert left <= right + ROUNDING
+        tight.append(right - left)
+    assert min(tight) < 0.01  # the inequality is not empty
+
+
+def test_lemma_31_fails_for_a_larger_spread(rng):
+    """With r understated the inequality breaks: the check of the spread is no formality."""
+    d, c, broken = 3, 5.0, 0
+    for _ in range(200):
+        U, W = density(rng, d), density(rng, d)
+        X, y = instance(rng, d, 2.0), rng.normal()
+        eta = bounds.learning_rate(c, 1.0)
+        W_next = function(function(W, np.log) - 2 * eta * (inner(W, X) - y) * X, np.exp)
+        left, right = bounds.trial_sides(W, W_next / np.trace(W_next), U, X, y, c=c, spread=1.0)
+        broken += left > right + ROUNDING
+    assert broken > 20
+
+
+# ---------------------------------------------------------------- Lemma 3.2
+def noisy_stream(rng, k):
+    """A small random stream of any kind, its target, and how the learner is told about it."""
+    d, T = int(rng.integers(2, 7)), int(rng.integers(20, 120))
+    kind, trace = ["pairs", "vectors", "matrices"][k % 3], [1.0, 2.5][k % 2]
+    is_complex = kind != "pairs" and k % 4 == 1
+    U = trace * density(rng, d, is_complex=is_complex)
+    if kind == "pairs":
+        a = rng.integers(0, d, T)
+        X = np.column_stack([a, (a + rng.integers(1, d, T)) % d])
+        Z = np.eye(d)[X[:, 0]] - np.eye(d)[X[:, 1]]
+        clean = 0.5 * np.einsum("ij,jk,ik->i", Z, U, Z)
+    elif kind == "vectors":
+        X = rng.normal(size=(T, d)) + (1j * rng.normal(size=(T, d)) if is_complex else 0)
+        X /= np.linalg.norm(X, axis=1)[:, None]
+        clean = np.einsum("ij,jk,ik->i", X.conj(), U, X).real
+    else:
+        X = np.array([instance(rng, d, 1.0, is_complex=is_complex) for _ in range(T)])
+        clean = np.einsum("tij,ij->t", X.conj(), U).real
+    y = clean + rng.choice([0.0, 0.01, 0.3]) * rng.normal(size=T)
+    return d, kind, trace, U, X, y, float(((clean - y) ** 2).sum())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_lemma_32_on_200_streams(rng, part):
+    for k in range(50):
+        stream = np.random.default_rng([part, k])
+        d, kind, trace, U, X, y, loss_of_U = noisy_stream(stream, k)
+        budget = float(stream.choice([0.0, 0.5, 2.0])) * loss_of_U
+        learner = MatrixExponentiatedGradient(d, instances=kind, trace=trace, loss_budget=budget).partial_fit(X, y)
+        bound = learner.loss_bound(U, loss_of_U)
+        assert learner.void_ is None
+        assert learner.cumulative_loss_ <= bound * (1 + ROUNDING)
+        assert bound <= learner.loss_bound(loss_of_U=loss_of_U) * (1 + ROUNDING)
+        if budget > 0:
+            assert np.isfinite(bound)
+
+
+def test_lemma_32_is_lemma_31_summed():
+    """The formula, once by hand: c = 2, r = 3, Delta = 0.5, L_U = 4."""
+    assert bounds.total_loss_bound(2.0, 0.5, loss_of_U=4.0, spread=3.0) == 2.0 * 4.0 + 1.0 * 9.0 * 0.5
+    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=0.0, spread=3.0) == 0.5 * 9.0 * 0.5
+    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=1e-9, spread=3.0) == np.inf
+    assert bounds.total_loss_bound(np.nan, 0.5, loss_of_U=0.0, spread=3.0) == np.inf
+    assert bounds.learning_rate(2.0, 3.0) == 2 * 2.0 / (9.0 * 4.0)
+    assert bounds.learning_rate(np.inf, 3.0, trace=2.0) == 2.0 / 18.0
+
+
+@pytest.mark.parametrize("trace", [1.0, 3.0])
+def test_the_balance_makes_the_bound_tightest(trace):
+    """``c = r sqrt(2 Delta / l_max)`` is the minimum, ``L + r sqrt(2 l Delta) + r^2 Delta / 2`` its value."""
+    r, divergence, loss = 1.5, 0.8, 2.0
+    best = bounds.balance(r, divergence, loss_budget=loss, trace=trace)
+    value = bounds.total_loss_bound(best, divergence, loss_of_U=loss, spread=r, trace=trace)
+    for c in (0.9 * best, 1.1 * best):
+        assert bounds.total_loss_bound(c, divergence, loss_of_U=loss, spread=r, trace=trace) > value
+    square = trace * r * r * divergence
+    assert value == pytest.approx(loss + np.sqrt(2 * loss * square) + square / 2, rel=1e-12)
+    assert bounds.balance_of_rate(bounds.learning_rate(best, r, trace=trace), r, trace=trace) == pytest.approx(best)
+    assert bounds.balance_of_rate(bounds.learning_rate(np.inf, r, trace=trace), r, trace=trace) == np.inf
+    assert np.isnan(bounds.balance_of_rate(1.01 * bounds.learning_rate(np.inf, r), r))
+
+
+@pytest.mark.parametrize(("loss", "eta"), [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("squared", 0.2)])
+def test_bound_of_other_convex_losses(rng, loss, eta):
+    for _ in range(10):
+        d, T = 5, 80
+        U = density(rng, d)
+        X = rng.normal(size=(T, d))
+        X /= np.linalg.norm(X, axis=1)[:, None]
+        p = np.einsum("ij,jk,ik->i", X, U, X)
+        y = np.where(p + 0.1 * rng.normal(size=T) > 0.2, 1.0, -1.0) if loss == "logistic" else np.clip(p, 0.0, 1.0)
+        learner = MatrixExponentiatedGradient(
+            d, instances="vectors", loss=loss, eta=eta, keep_examples=True
+        ).partial_fit(X, y)
+        bound = learner.loss_bound(U, learner.loss_of(U))
+        assert learner.cumulative_loss_ <= bound < np.inf
+
+
+# ---------------------------------------------------------------- divergences
+def test_relative_entropy_is_the_von_neumann_divergence(rng):
+    U, W = density(rng, 5), density(rng, 5)
+    assert bounds.relative_entropy(U, function(W, np.log)) == pytest.approx(VonNeumann()(U, W), rel=1e-10)
+
+
+def test_relative_entropy_against_a_singular_and_a_complex_matrix(rng):
+    v = np.array([0.6, 0.8j])
+    assert bounds.relative_entropy(np.outer(v, v.conj()), np.eye(2) * np.log(0.5)) == pytest.approx(np.log(2))
+    log_W = function(density(rng, 4, is_complex=True), np.log)
+    Q = np.linalg.eigh(log_W)[1]
+    worst = np.outer(Q[:, 0], Q[:, 0].conj())
+    assert bounds.largest_divergence(log_W) == pytest.approx(bounds.relative_entropy(worst, log_W), rel=1e-10)
+
+
+def test_largest_divergence_of_the_identity_is_log_d():
+    assert bounds.largest_divergence(np.eye(7) * np.log(1 / 7)) == pytest.approx(np.log(7))
+
+
+# ---------------------------------------------------------------- what a learner reports
+def distance_stream(rng, d, T, noise=0.0):
+    G = rng.normal(size=(d, 8))
+    K = np.exp(-((G[:, None] - G[None]) ** 2).sum(-1) / 12.5)
+    K /= np.trace(K)
+    a = rng.integers(0, d, T)
+    b = (a + rng.integers(1, d, T)) % d
+    return K, np.column_stack([a, b]), 0.5 * (K[a, a] + K[b, b] - 2 * K[a, b]) + noise * rng.normal(size=T)
+
+
+def test_bound_over_loss_on_a_realizable_stream_of_distances(rng):
+    """Tsuda 2004, Figure 2: d = 52, eta = 2, 2e5 examples; the prototype had 1.96 on six targets."""
+    K, X, y = distance_stream(rng, 52, 200_000)
+    learner = MatrixExponentiatedGradient(52).partial_fit(X, y)
+    assert learner.eta_ == 2.0
+    assert 1.8 < learner.loss_bound(K) / learner.cumulative_loss_ < 2.2
+    assert learner.loss_bound() == pytest.approx(np.log(52) / 2)
+
+
+def test_spread_is_checked(rng):
+    learner = MatrixExponentiatedGradient(3, instances="vectors", spectral_spread=2.0)
+    learner.learn_one([1.0, 1.0, 0.0], 0.5)
+    assert np.isfinite(learner.loss_bound())
+    with pytest.warns(SpectralSpreadWarning, match="example 1 is 3, above spectral_spread=2"):
+        learner.learn_one([1.0, 1.0, 1.0], 0.5)
+    assert learner.loss_bound() == np.inf
+    learner.learn_one([2.0, 1.0, 1.0], 0.5)  # said once: a second warning would be an error here
+    assert learner.n_seen_ == 3
+    assert "above spectral_spread" in learner.void_
+
+
+def test_spread_of_matrices_is_exact(rng):
+    """The quick Frobenius bound overstates it; then it is computed."""
+    signs = np.diag([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
+    learner = MatrixExponentiatedGradient(6, instances="matrices", spectral_spread=2.0).learn_one(signs, 0.1)
+    learner.learn_one(signs + 5.0 * np.eye(6), 5.1)
+    assert learner.void_ is None
+    with pytest.warns(SpectralSpreadWarning):
+        learner.learn_one(1.001 * signs, 0.1)
+
+
+def test_no_bound_where_none_is_proven(rng):
+    _, X, y = distance_stream(rng, 6, 20)
+    for settings in ({"mode": "minibatch"}, {"normalized": False, "eta": 0.1}, {"eta": 2.1}):
+        learner = MatrixExponentiatedGradient(6, **settings).partial_fit(X, y)
+        assert learner.loss_bound() == np.inf
+    assert np.isfinite(MatrixExponentiatedGradient(6, mode="minibatch", batch_size=1).partial_fit(X, y).loss_bound())
+
+
+# ---------------------------------------------------------------- best in hindsight
+def test_best_in_hindsight_is_the_best(rng):
+    K, X, y = distance_stream(rng, 8, 600, noise=0.02)
+    learner = MatrixExponentiatedGradient(8, eta=0.5).partial_fit(X, y)
+    best = learner.best_in_hindsight()
+    assert best.lower_bound <= best.loss <= learner.loss_of(K)
+    assert best.loss - best.lower_bound < 0.01 * best.loss
+    assert best.loss == pytest.approx(learner.loss_of(best.matrix), rel=1e-9)
+    assert learner.regret() == pytest.approx(learner.cumulative_loss_ - best.loss, rel=1e-9)
+    for _ in range(100):
+        other = 0.98 * best.matrix + 0.02 * density(rng, 8)
+        assert learner.loss_of(other) >= best.lower_bound
+    assert learner.regret(K) == pytest.approx(learner.cumulative_loss_ - learner.loss_of(K))
+    assert learner.regret(loss_of_U=1.0) == learner.cumulative_loss_ - 1.0
+
+
+def test_loss_of_a_matrix_from_the_tally(rng):
+    K, X, y = distance_stream(rng, 7, 300, noise=0.05)
+    learner = MatrixExponentiatedGradient(7).partial_fit(X[:123], y[:123]).partial_fit(X[123:, ::-1], y[123:])
+    plain = sum((0.5 * (K[a, a] + K[b, b]) - K[a, b] - label) ** 2 for (a, b), label in zip(X, y, strict=True))
+    assert learner.loss_of(K) == pytest.approx(plain, rel=1e-12)
+
+
+def test_best_in_hindsight_of_complex_vectors(rng):
+    d, T = 3, 150
+    U = density(rng, d, is_complex=True)
+    X = rng.normal(size=(T, d)) + 1j * rng.normal(size=(T, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    y = np.einsum("ij,jk,ik->i", X.conj(), U, X).real
+    learner = MatrixExponentiatedGradient(d, instances="vectors", keep_examples=True).partial_fit(X, y)
+    best = learner.best_in_hindsight(weight=1e-6, tol=1e-8)
+    assert np.abs(best.matrix - U).max() < 1e-4  # the divergence of weight 1e-6 pulls a little
+    assert best.loss < 1e-6 < learner.cumulative_loss_
+
+
+def test_best_in_hindsight_needs_the_stream(rng):
+    vectors = MatrixExponentiatedGradient(3, instances="vectors", eta=0.5).learn_one([1.0, 0.0, 0.0], 0.2)
+    with pytest.raises(ValueError, match="keep_examples=True"):
+        vectors.best_in_hindsight()
+    with pytest.raises(ValueError, match="at least one example"):
+        MatrixExponentiatedGradient(3).best_in_hindsight()
+    other = MatrixExponentiatedGradient(3, loss="absolute", eta=0.1, keep_examples=True).learn_one((0, 1), 0.2)
+    with pytest.raises(ValueError, match="loss='squared'"):
+        other.best_in_hindsight()
+    with pytest.raises(ValueError, match="U must have the trace 1; got 3"):
+        other.loss_of(np.eye(3))
+    with pytest.raises(ValueError, match="U must be positive semidefinite"):
+        other.loss_bound(np.diag([1.5, -0.5, 0.0]))

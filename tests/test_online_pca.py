@@ -1,0 +1,398 @@
+"""OnlinePCA: capping, mixture of corners, loss bounds, agreement with batch PCA, scikit-learn's checks, bad input, files."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint, minimize
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
+
+from bregmat._kernels import online as kernels
+from bregmat._kernels.eigen_update import eigen_work
+from bregmat.online.corners import cap, mixture_of_corners
+from bregmat.online.pca import OnlinePCA
+
+
+def twin_cap(w, m):
+    """NumPy twin: the smallest number of capped weights that leaves the others, in proportion, below the cap."""
+    order = np.argsort(-w)
+    for c in range(m):
+        out = w * ((1.0 - c / m) / w[order[c:]].sum())
+        out[order[:c]] = 1.0 / m
+        if out[order[c]] <= 1.0 / m * (1.0 + 1e-13):
+            return out
+    raise AssertionError
+
+
+def twin_trial(W, x, eta, m):
+    """A trial as on the page, with eigendecompositions; expected loss and the next W."""
+    lam, V = np.linalg.eigh(W)
+    H = (V * np.log(lam)) @ V.T - eta * np.outer(x, x)
+    lam, V = np.linalg.eigh(H)
+    return m * x @ W @ x, (V * twin_cap(np.exp(lam - lam[-1]), m)) @ V.T
+
+
+def rows(n, d, rng, decay=0.4, longest=1.0):
+    """A stationary stream with distinct variances along rotated axes."""
+    X = rng.normal(size=(n, d)) * np.exp(-decay * np.arange(d)) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return X * (longest / np.linalg.norm(X, axis=1).max())
+
+
+# ---------------------------------------------------------------- capping and the mixture
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (5, 1), (5, 3), (6, 5)])
+def test_capping_is_the_projection(rng, n, m):
+    for power in (1, 4, 12):
+        w = rng.random(n) ** power + 1e-8
+        best = minimize(
+            lambda v, w=w: float((v * np.log(v / w) - v).sum()),
+            np.full(n, 1.0 / n),
+            jac=lambda v, w=w: np.log(v / w),
+            bounds=[(1e-14, 1.0 / m)] * n,
+            constraints=LinearConstraint(np.ones((1, n)), 1.0, 1.0),
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        # the minimiser of a smooth objective found to 1e-15 in the value is good to its square root
+        assert np.allclose(cap(w, m), best.x, atol=1e-6)
+
+
+def test_capping_equals_its_twin(rng):
+    for _ in range(300):
+        n = int(rng.integers(2, 30))
+        m = int(rng.integers(1, n))
+        w = rng.random(n) ** rng.integers(1, 20) + 1e-30
+        out = cap(w, m)
+        assert np.allclose(out, twin_cap(w, m), rtol=1e-12, atol=0.0)
+        assert out.sum() == pytest.approx(1.0, rel=1e-13)
+        assert np.allclose(cap(out, m), out, rtol=1e-13)  # already there
+        assert np.allclose(cap(7.0 * w, m), out, rtol=1e-12)
+    assert (cap([1.0, 1.0], 2) == 0.5).all()
+    with pytest.raises(ValueError, match="m must be from 1 to 2"):
+        cap([1.0, 1.0], 3)
+
+
+def test_capping_of_logarithms_far_apart():
+    """Weights that underflow keep their proportions."""
+    lam = np.array([-5000.0, -4000.0, -3999.0, 0.0, 1.0])
+    assert kernels.cap_spectrum_inplace(lam, np.empty(5), 3) == 2
+    assert np.allclose(np.exp(lam[3:]), 1 / 3)
+    assert np.exp(lam[:3]).sum() == pytest.approx(1 / 3)
+    assert lam[2] - lam[1] == pytest.approx(1.0)
+
+
+def test_mixture_has_the_weights_as_its_mean(rng):
+    for _ in range(200):
+        n = int(rng.integers(2, 25))
+        m = int(rng.integers(1, n))
+        w = cap(rng.random(n) ** rng.integers(1, 20) + 1e-12, m)
+        p, members = mixture_of_corners(w, m)
+        assert len(p) <= n
+        assert members.shape == (len(p), m)
+        assert (p > 0.0).all()
+        assert p.sum() == pytest.approx(1.0)
+        mean = np.zeros(n)
+        for q, row in zip(p, members, strict=True):
+            assert len(set(row)) == m
+            mean[row] += q / m
+        assert np.allclose(mean, w, rtol=0, atol=1e-13)
+
+
+def test_expected_projection_and_loss(rng):
+    X = rows(60, 7, rng)
+    pca = OnlinePCA(3, eta=0.5).fit(X)
+    W, m = pca.matrix(), 4
+    assert np.trace(W) == pytest.approx(1.0)
+    assert np.linalg.eigvalsh(W).max() <= 1.0 / m * (1.0 + 1e-12)
+    p, bases = pca.mixture()
+    projections = np.einsum("qki,qkj->qij", bases, bases)
+    assert np.allclose(np.einsum("q,qij->ij", p, projections), np.eye(7) - m * W, atol=1e-13)
+    errors = np.array([((X - X @ P) ** 2).sum(axis=1) for P in projections])
+    assert np.allclose(pca.expected_loss(X), p @ errors)
+    assert np.allclose(pca.expected_loss(X), [m * x @ W @ x for x in X])
+
+
+def test_sampling(rng):
+    X = rows(40, 5, rng)
+    pca = OnlinePCA(2, eta=0.5, random_state=3).fit(X)
+    C = pca.sample_components()
+    assert np.allclose(C @ C.T, np.eye(2))
+    assert (pca.sample_components() == C).all()  # one subspace per trial
+    mean = np.zeros((5, 5))
+    for _ in range(1500):
+        C = pca.sample_components(random_state=rng)
+        mean += C.T @ C / 1500
+    # standard error of each entry is at most 0.5 / sqrt(1500) = 0.013
+    assert np.allclose(mean, np.eye(5) - 3.0 * pca.matrix(), atol=0.06)
+    pca.set_params(random_state=np.random.RandomState(0))
+    assert pca.sample_components().shape == (2, 5)
+
+
+# ---------------------------------------------------------------- trials
+@pytest.mark.parametrize(("d", "k"), [(2, 1), (5, 2), (8, 7), (13, 4)])
+def test_trials_equal_the_page(rng, d, k):
+    X, eta = rows(150, d, rng), 0.7
+    pca = OnlinePCA(k, eta=eta).fit(X)
+    W, total = np.eye(d) / d, 0.0
+    for x in X:
+        loss, W = twin_trial(W, x, eta, d - k)
+        total += loss
+    assert pca.cumulative_loss_ == pytest.approx(total, rel=1e-10)
+    assert np.allclose(pca.matrix(), W, rtol=0, atol=1e-10)
+
+
+def test_falling_rate_equals_its_twin(rng):
+    d, k, m = 6, 2, 4
+    X = rows(120, d, rng) * rng.uniform(0.1, 3.0, 120)[:, None]
+    X[5] = 0.0
+    W, reach, paid, peak, eta = np.eye(d) / d, m * np.log(d / m), 0.0, 0.0, None
+    for x in X:
+        paid += m * x @ W @ x
+        peak = max(peak, x @ x)
+        if not x.any():
+            continue
+        new = np.sqrt(reach / (peak * (peak + paid)))
+        lam, V = np.linalg.eigh(W)
+        H = (V * (np.log(lam) * (1.0 if eta is None else new / eta))) @ V.T
+        lam, V = np.linalg.eigh(H - new * np.outer(x, x))
+        W, eta = (V * twin_cap(np.exp(lam - lam[-1]), m)) @ V.T, new
+    pca = OnlinePCA(k).fit(X)
+    assert pca.eta_ == pytest.approx(eta)
+    assert pca.cumulative_loss_ == pytest.approx(paid)
+    assert np.allclose(pca.matrix(), W, rtol=0, atol=1e-10)
+
+
+def test_eigenvectors_stay_orthonormal(rng):
+    d = 20
+    lam, Vt, totals, m = np.full(d, -np.log(d)), np.eye(d), np.zeros(5), 15
+    X = rows(20_000, d, rng)
+    kernels.pca_trials_inplace(lam, Vt, totals, X, m, 0.3, 1.0, eigen_work(d))
+    assert np.abs(Vt @ Vt.T - np.eye(d)).max() < 1e-12
+    assert np.exp(lam).sum() == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- bounds
+def hard_stream(rng):
+    """Streams that are stationary, that jump from subspace to subspace, or that ask for the direction last discarded."""
+    d = int(rng.integers(2, 9))
+    k, kind = int(rng.integers(1, d)), rng.choice(["stationary", "jumps", "axes", "lengths"])
+    if kind == "axes":
+        X = np.eye(d)[rng.integers(0, d, 300)]
+    elif kind == "jumps":
+        X = np.vstack([rows(60, d, rng, decay=1.5) for _ in range(5)])
+    else:
+        X = rows(300, d, rng, decay=rng.uniform(0, 2))
+        if kind == "lengths":
+            X = X * 10.0 ** rng.uniform(-4, 0, (300, 1))
+    return X, k
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_loss_stays_below_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    X, k = hard_stream(rng)
+    unit = 10.0 ** rng.uniform(-3, 3)
+    for settings in (
+        {"eta": 10.0 ** rng.uniform(-3, 1)},
+        {"n_rounds": 300},
+        {"max_norm": unit},
+        {},
+        {"center": True},
+        {"center": True, "n_rounds": 300, "max_norm": 2.0 * unit},
+    ):
+        if settings.keys() & {"eta", "n_rounds"}:
+            settings = {"max_norm": unit, **settings}
+        pca = OnlinePCA(k, **settings).fit(unit * X)
+        assert pca.cumulative_loss_ <= pca.loss_bound() * (1.0 + 1e-10)
+        assert pca.regret() == pytest.approx(pca.cumulative_loss_ - pca.loss_of_best())
+        L, R = pca.loss_of_best(), (X.shape[1] - k) * np.log(X.shape[1] / (X.shape[1] - k))
+        B = settings.get("max_norm", unit) ** 2
+        if "n_rounds" in settings:  # the paper's form of the bound for the tuned rate
+            assert pca.loss_bound() <= L + np.sqrt(2.0 * R * B * 300 * B * (1.0 - k / X.shape[1])) + R * B * (1 + 1e-9)
+
+
+def test_bound_against_a_learner_that_is_chased():
+    """Rows along the direction that W discards most: every trial costs the learner as much as one can."""
+    d, k = 6, 2
+    for settings in ({"eta": 0.3}, {"n_rounds": 400}, {}, {"max_norm": 1.0}):
+        pca = OnlinePCA(k, **settings).partial_fit(np.eye(d)[:1])
+        for _ in range(400):
+            pca.learn_one(np.linalg.eigh(pca.matrix())[1][:, -1])
+        assert pca.regret() > 1.0
+        assert pca.cumulative_loss_ <= pca.loss_bound()
+
+
+def test_best_in_hindsight(rng):
+    X = rows(80, 6, rng)
+    pca = OnlinePCA(2).fit(X)
+    V = np.linalg.svd(X, full_matrices=False)[2][:2]
+    assert pca.loss_of_best() == pytest.approx(((X - X @ V.T @ V) ** 2).sum())
+    assert pca.loss_bound(0.0) < pca.loss_bound()
+    with pytest.raises(ValueError, match="loss_of_best must be finite"):
+        pca.loss_bound(-1.0)
+
+
+def test_predict_before_update(rng):
+    X = rows(30, 4, rng)
+    pca, total = OnlinePCA(2, n_rounds=30).learn_one(X[0]), 2 * (X[0] @ X[0]) / 4
+    for x in X[1:]:
+        total += pca.expected_loss([x])[0]
+        pca.learn_one(x)
+    assert pca.cumulative_loss_ == pytest.approx(total)
+
+
+# ---------------------------------------------------------------- as scikit-learn's
+@pytest.mark.parametrize("settings", [{}, {"n_rounds": 6000}, {"center": True}])
+def test_agrees_with_batch_pca(rng, settings):
+    X = rows(6000, 8, rng, decay=0.7)
+    pca = OnlinePCA(3, **settings)
+    if settings.get("center"):
+        X = X + np.arange(8.0)
+    pca.fit(X)
+    if settings.get("center"):
+        batch = PCA(3, svd_solver="full").fit(X)
+        exact = batch.components_
+        assert np.allclose(pca.mean_, batch.mean_)
+        # the mean of its time moves a little at first; 1/n against 1/(n - 1)
+        assert np.allclose(pca.explained_variance_, batch.explained_variance_, rtol=2e-2)
+        assert np.allclose(pca.explained_variance_ratio_, batch.explained_variance_ratio_, rtol=2e-2)
+    else:
+        exact = np.linalg.svd(X, full_matrices=False)[2][:3]
+        assert (pca.mean_ == 0.0).all()
+    # cosines of the angles between the subspaces, and of single components (gaps of exp(1.4) in the variances)
+    assert np.linalg.svd(pca.components_ @ exact.T)[1].min() > 0.995
+    assert np.abs((pca.components_ * exact).sum(axis=1)).min() > 0.98
+
+
+def test_transform_and_back(rng):
+    X = rows(200, 6, rng) + 1.0
+    for center in (False, True):
+        pca = OnlinePCA(4, center=center).fit(X)
+        C = pca.components_
+        assert np.allclose(C @ C.T, np.eye(4))
+        assert (C[np.arange(4), np.abs(C).argmax(axis=1)] > 0.0).all()
+        T = pca.transform(X)
+        assert np.allclose(T, (X - pca.mean_) @ C.T)
+        assert np.allclose(pca.inverse_transform(T), pca.mean_ + (X - pca.mean_) @ C.T @ C)
+        assert np.allclose(pca.transform(pca.inverse_transform(T)), T)
+        assert pca.transform(X.astype(np.float32)).dtype == np.float32
+        assert list(pca.get_feature_names_out()) == [f"onlinepca{i}" for i in range(4)]
+    with pytest.raises(ValueError, match=r"X must have shape \(n, 4\)"):
+        pca.inverse_transform(X)
+
+
+@pytest.mark.parametrize("settings", [{}, {"eta": 0.4, "max_norm": 5.0}, {"center": True}])
+def test_calls_of_any_length_give_the_same_bits(rng, settings):
+    X = rows(60, 5, rng) + 0.5
+    whole, parts = OnlinePCA(2, **settings).fit(X), OnlinePCA(2, **settings)
+    for k in range(0, 60, 7):
+        parts.partial_fit(X[k : k + 7])
+    assert (parts.matrix() == whole.matrix()).all()
+    assert parts.cumulative_loss_ == whole.cumulative_loss_
+    assert (parts.mean_ == whole.mean_).all()
+    assert parts.n_samples_seen_ == 60
+    assert (whole.fit(X).matrix() == parts.matrix()).all()  # fit forgets
+
+
+def test_checkpoint_continues_to_the_same_bits(rng):
+    X = rows(60, 5, rng)
+    for settings in ({}, {"n_rounds": 60}, {"center": True, "max_norm": 2.0, "random_state": 1}):
+        pca = OnlinePCA(2, **settings).partial_fit(X[:31])
+        copy = OnlinePCA.from_state(*pca.to_state())
+        for other in (pca, copy, pickle.loads(pickle.dumps(pca))):
+            other.partial_fit(X[31:])
+        assert (copy.matrix() == pca.matrix()).all()
+        assert (copy.cumulative_loss_, copy.loss_bound(), copy.regret()) == (
+            pca.cumulative_loss_,
+            pca.loss_bound(),
+            pca.regret(),
+        )
+        assert copy.n_samples_seen_ == 60
+    assert not hasattr(OnlinePCA.from_state(*OnlinePCA(2).to_state()), "n_features_in_")
+
+
+def sklearn_checks():
+    """The check that needs a switch set before SciPy is imported runs below, on its own."""
+    for estimator in (OnlinePCA(), OnlinePCA(n_components=1), OnlinePCA(center=True)):
+        for instance, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            if name != "check_array_api_input":
+                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_scikit_learn_array_api_check():
+    code = (
+        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
+        "from bregmat.online.pca import OnlinePCA\n"
+        "check('OnlinePCA', OnlinePCA(), array_namespace='numpy', expect_only_array_outputs=False)\n"
+    )
+    assert check_array_api_input.__name__ in code
+    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
+
+
+# ---------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ([[0.1, np.nan, 0.1]], ValueError, "NaN"),
+        ([[0.1, np.inf, 0.1]], ValueError, "infinity"),
+        ([[0.0, 0.0, 0.5], [0.0, 3.0, 4.0]], ValueError, "at most max_norm=1; got 5 in row 1"),
+        ([[0.0, 0.0, 0.0], [1e90, 0.0, 0.0]], ValueError, "overflow; got longer row 1"),
+        ([[0.1, 0.1]], ValueError, "2 features"),
+        ([0.1, 0.1, 0.1], ValueError, "2D"),
+        ([["a", "b", "c"]], ValueError, "could not convert"),
+    ],
+)
+def test_bad_rows_change_nothing(rng, X, error, message):
+    pca = OnlinePCA(1, n_rounds=10)
+    if np.shape(X) != (1, 2):
+        with pytest.raises(error, match=message):
+            pca.partial_fit(X)
+        assert not hasattr(pca, "n_features_in_")
+        with pytest.raises(NotFittedError):
+            _ = pca.components_
+    pca.partial_fit(rows(5, 3, rng))
+    before = pca.matrix(), pca.cumulative_loss_, pca.loss_of_best(), pca.n_samples_seen_
+    with pytest.raises(error, match=message):
+        pca.partial_fit(X)
+    assert (pca.matrix() == before[0]).all()
+    assert (pca.cumulative_loss_, pca.loss_of_best(), pca.n_samples_seen_) == before[1:]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_components": 0}, ValueError, "n_components must be at least 1"),
+        ({"n_components": 3}, ValueError, "n_components must be below 3"),
+        ({"n_components": 1.0}, TypeError, "n_components must be an integer"),
+        ({"eta": 0.0}, ValueError, "eta must be positive"),
+        ({"eta": "bound"}, TypeError, "eta must be a number"),
+        ({"n_rounds": 0}, ValueError, "n_rounds must be at least 1"),
+        ({"eta": 1.0, "n_rounds": 5}, ValueError, "eta or n_rounds, not both"),
+        ({"max_norm": -1.0}, ValueError, "max_norm must be positive"),
+        ({"random_state": -1}, ValueError, "random_state must be at least 0"),
+    ],
+)
+def test_bad_parameters(arguments, error, message):
+    pca = OnlinePCA(**arguments)
+    with pytest.raises(error, match=message):
+        pca.fit(np.eye(3))
+    assert not hasattr(pca, "n_features_in_")
+
+
+def test_rows_of_zeros():
+    pca = OnlinePCA(1).fit(np.zeros((4, 3)))
+    assert (pca.cumulative_loss_, pca.loss_bound(), pca.eta_, pca.n_samples_seen_) == (0.0, 0.0, 0.0, 4)
+    assert (pca.explained_variance_ratio_ == 0.0).all()
+    pca.partial_fit(np.eye(3))
+    assert 0.0 < pca.cumulative_loss_ <= pca.loss_bound()

@@ -1,0 +1,274 @@
+"""The picture of an online learner's loss, and the command `bregmat stream` that draws it."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from typer.testing import CliRunner
+
+from bregmat.cli import show
+from bregmat.cli.app import app
+from bregmat.io import load, read_manifest, save
+from bregmat.io.points import write_csv
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
+from bregmat.online.stream import StreamRecord, bound_against, run_stream
+from bregmat.plots import OnlineLossDisplay
+from drawing import in_memory, legend_texts, texts
+
+D, N = 12, 2000
+inf, nan = float("inf"), float("nan")
+
+
+@pytest.fixture(autouse=True)
+def agg():
+    yield from in_memory()
+
+
+@pytest.fixture
+def data(rng):
+    """A matrix of trace one, pairs, and half their squared distances."""
+    G = rng.standard_normal((D, 4))
+    U = G @ G.T / (G * G).sum()
+    a = rng.integers(0, D, N)
+    b = (a + rng.integers(1, D, N)) % D
+    return U, np.column_stack([a, b]), 0.5 * (U[a, a] + U[b, b] - 2.0 * U[a, b])
+
+
+def records(losses, bounds, step=100):
+    return [StreamRecord(step * (k + 1), 0.0, x, b) for k, (x, b) in enumerate(zip(losses, bounds))]
+
+
+# ---------------------------------------------------------------------------------------------- the picture
+def test_the_loss_under_its_bound(data):
+    U, X, y = data
+    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=bound_against(U))
+    display = OnlineLossDisplay.from_run(run)
+    loss, bound = display.lines_["loss"], display.lines_["bound"]
+    assert_array_equal(loss.get_xdata(), [0, *range(250, N + 1, 250)])
+    assert_array_equal(loss.get_ydata(), [0.0, *(r.loss for r in run.records)])
+    assert_array_equal(bound.get_ydata(), run.records[0].bound)
+    assert bound.get_linestyle() == "--"
+    assert legend_texts(display.ax_) == ["bound", "total loss"]
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("examples", "total loss")
+    assert display.ax_.get_ylim()[1] > bound.get_ydata()[0]
+    display.figure_.canvas.draw()
+
+
+def test_the_end_is_told_in_words():
+    display = OnlineLossDisplay.from_data(records([0.1, 0.2], [0.5, 0.5]))
+    assert texts(display.ax_) == ["0.2; the bound is 2.5 times that"]
+    assert texts(OnlineLossDisplay.from_data(records([0.1, 0.2], [inf, inf])).ax_) == ["0.2"]
+
+
+def test_bounds_that_say_nothing_are_left_out():
+    display = OnlineLossDisplay.from_data(records([1.0, 2.0, 3.0], [nan, 5.0, inf]))
+    assert_array_equal(display.lines_["bound"].get_xydata(), [[200, 5]])
+    assert "bound" not in OnlineLossDisplay.from_data(records([1.0], [nan])).lines_
+
+
+def test_a_logarithmic_number_of_examples():
+    display = OnlineLossDisplay.from_data(records([1.0, 2.0, 3.0], [5.0] * 3, step=1000), scale="log")
+    assert display.ax_.get_xscale() == "log"
+    assert_array_equal(display.lines_["loss"].get_xdata(), [1000, 2000, 3000])
+    display.figure_.canvas.draw()
+    with pytest.raises(ValueError, match="scale must be"):
+        display.plot(scale="sqrt")
+
+
+def test_something_to_compare_with():
+    kept = records([1.0, 2.0], [5.0, 5.0])
+    display = OnlineLossDisplay.from_data(kept, comparison=[0.5, 0.7], comparison_name="best matrix in hindsight")
+    assert_allclose(display.lines_["comparison"].get_ydata(), [0.0, 0.5, 0.7])
+    assert "best matrix in hindsight" in legend_texts(display.ax_)
+    flat = OnlineLossDisplay.from_data(kept, comparison=0.5)
+    assert_allclose(flat.lines_["comparison"].get_ydata(), [0.0, 0.5, 0.5])
+    with pytest.raises(ValueError, match=r"one entry per record \(2\); got shape \(3,\)"):
+        OnlineLossDisplay.from_data(kept, comparison=[1, 2, 3])
+
+
+def test_on_axes_of_ones_own():
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    assert OnlineLossDisplay.from_data(records([1.0], [2.0]), ax=ax).ax_ is ax
+
+
+def test_little_to_draw():
+    with pytest.raises(ValueError, match="records is empty"):
+        OnlineLossDisplay.from_data([])
+    display = OnlineLossDisplay.from_run(run_stream(MatrixExponentiatedGradient(3), []))
+    assert_array_equal(display.lines_["loss"].get_xydata(), [[0, 0]])
+    nothing = OnlineLossDisplay.from_data(records([nan], [nan]))
+    assert nothing.lines_ == {}
+    nothing.figure_.canvas.draw()
+
+
+# ---------------------------------------------------------------------------------------------- the command
+@pytest.fixture
+def bregmat(monkeypatch, tmp_path):
+    """bregmat("stream", ...) runs the command in a fresh folder with wide output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def pairs(tmp_path, data):
+    _, X, y = data
+    with (tmp_path / "pairs.csv").open("wb") as handle:
+        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), y.tolist()])
+    return tmp_path / "pairs.csv"
+
+
+def test_stream_learns_and_reports_the_loss_against_its_bound(bregmat, pairs, data, tmp_path):
+    U, X, y = data
+    np.save("U.npy", U)
+    done = bregmat(
+        "stream", "pairs.csv", "--dim", D, "--out", "m.bm", "--plot", "loss.svg", "--target", "U.npy", "--every", 500
+    )
+    assert done.exit_code == 0, done.output
+    plain = MatrixExponentiatedGradient(D).partial_fit(X, y)
+    assert "pairs.csv: 2,000 pairs of 12 points" in done.stdout
+    assert f"{plain.cumulative_loss_:.10g}" in done.stdout
+    for text in ("bound / loss", "Lemma 3.2; comparison: target", "learning rate", "pairs a second", "model   m.bm"):
+        assert text in done.stdout
+    assert_array_equal(load("m.bm").matrix(), plain.matrix())
+    assert (tmp_path / "loss.svg").read_text().startswith("<?xml")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_stream_of_squared_distances(bregmat, pairs, data, tmp_path):
+    _, X, y = data
+    with (tmp_path / "squared.csv").open("wb") as handle:
+        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), (2.0 * y).tolist()])
+    assert bregmat("stream", "pairs.csv", "--dim", D, "--out", "m").exit_code == 0
+    assert bregmat("stream", "squared.csv", "--squared", "--dim", D, "--out", "s").exit_code == 0
+    assert_array_equal(load("m").matrix(), load("s").matrix())
+
+
+def test_stream_with_other_settings(bregmat, pairs):
+    options = ("--eta", 0.5, "--share", 0.1, "--share-every", 100, "--mode", "rank_one", "--trace", 2)
+    done = bregmat("stream", "pairs.csv", "--dim", D, *options, "--out", "m")
+    assert done.exit_code == 0, done.output
+    learner = load("m")
+    assert learner.eta_ == 0.5 and abs(np.trace(learner.matrix()) - 2.0) < 1e-12
+    assert "none: mix_with_prior is another algorithm" in done.stdout
+    done = bregmat("stream", "pairs.csv", "--dim", D, "--eta", 5)
+    assert done.exit_code == 0 and "none: this learning rate bounds nothing here" in done.stdout
+
+
+KILLED = """
+import os, signal, sys
+from bregmat.cli import main, show
+show.Progress.__call__ = lambda self, record: record.position == 1200 and os.kill(os.getpid(), signal.SIGKILL)
+sys.argv = ["bregmat", *sys.argv[1:]]
+main()
+"""
+
+
+def test_stream_killed_half_way_and_resumed(bregmat, pairs, tmp_path):
+    """kill -9 in the middle; the same command again ends at the same total loss."""
+    command = ["stream", "pairs.csv", "--dim", D, "--every", 100, "--checkpoint", "c.bm", "--checkpoint-seconds", 0]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *map(str, command)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert read_manifest("c.bm")["info"]["stream"]["position"] == 1100
+    resumed = bregmat(*command, "--out", "resumed.bm")
+    assert resumed.exit_code == 0, resumed.output
+    assert "resumed after 1,100 examples, from c.bm" in resumed.stderr
+    whole = bregmat(*command[:6], "--out", "whole.bm")
+    loss = next(line for line in whole.stdout.splitlines() if "total loss" in line)
+    assert loss in resumed.stdout
+    assert load("resumed.bm").cumulative_loss_ == load("whole.bm").cumulative_loss_
+    assert_array_equal(load("resumed.bm").matrix(), load("whole.bm").matrix())
+
+
+def test_stream_interrupted_writes_what_it_has(bregmat, pairs, monkeypatch):
+    def interrupt(self, record):
+        if record.position == 1000:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(show.Progress, "__call__", interrupt)
+    command = ("stream", "pairs.csv", "--dim", D, "--every", 100)
+    done = bregmat(*command, "--checkpoint", "c", "--out", "m")
+    assert done.exit_code == 130, done.output
+    assert "interrupted after 1,000 examples of pairs.csv; what was learned is in c and m" in done.stderr
+    assert load("c").n_seen_ == load("m").n_seen_ == 1000
+    done = bregmat(*command)
+    assert done.exit_code == 130 and "give --checkpoint FILE" in done.stderr
+
+
+def test_stream_with_a_bad_row(bregmat, pairs, tmp_path):
+    lines = pairs.read_text().splitlines()
+    lines[1500] = "3,3,0.1"
+    pairs.write_text("\n".join(lines))
+    done = bregmat("stream", "pairs.csv", "--dim", D, "--checkpoint", "c", "--out", "m")
+    assert done.exit_code == 2
+    assert "pairs.csv, line 1501: X must hold pairs of different points; got (3, 3)." in done.stderr
+    assert "what was learned before is in c, mend the file and call again" in done.stderr
+    assert load("c").n_seen_ == 1000 and not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent.csv"], "absent.csv: no such file"),
+        (["pairs.csv", "--eta", "fast"], "--eta must be a number or bound; got 'fast'"),
+        (["pairs.csv", "--eta", "0"], "eta must be 'bound' or positive and finite; got 0.0"),
+        (["pairs.csv", "--mode", "quick"], "mode must be one of"),
+        (["pairs.csv", "--out", "no/m"], "cannot write 'no/m'"),
+        (["pairs.csv", "--out", "m", "--checkpoint", "m"], "--checkpoint m is the same file as --out"),
+        (["pairs.csv", "--plot", "p.doc"], "--plot p.doc: cannot draw doc; use one of"),
+        (["pairs.csv", "--target", "U.npy"], "--target U.npy: U must have shape (12, 12); got (3, 3)"),
+        (["pairs.csv", "--target", "pairs.csv"], "pairs.csv: not a .npy file of numbers"),
+        (["pairs.csv", "--share", "2"], "share must be in (0, 1); got 2.0"),
+        (["pairs.csv", "--checkpoint", "model.bm"], "model.bm: a model, but no checkpoint of a stream"),
+        (["pairs.csv", "--checkpoint", "c.bm", "--every", "7"], "every=1000, this run has 7; use the same, or --fresh"),
+    ],
+)
+def test_stream_with_bad_arguments(bregmat, pairs, arguments, message):
+    np.save("U.npy", np.eye(3) / 3)
+    save("model.bm", MatrixExponentiatedGradient(D))
+    bregmat("stream", "pairs.csv", "--dim", D, "--checkpoint", "c.bm")
+    done = bregmat("stream", *arguments, "--dim", D)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output and done.stdout == ""
+    if "c.bm" in arguments:
+        assert bregmat("stream", *arguments, "--dim", D, "--fresh").exit_code == 0
+
+
+def test_inspect_shows_the_loss_and_its_bound(bregmat, pairs):
+    bregmat("stream", "pairs.csv", "--dim", D, "--checkpoint", "c.bm", "--out", "m.bm")
+    for name in ("c.bm", "m.bm"):
+        done = bregmat("inspect", name)
+        assert done.exit_code == 0, done.output
+        for text in ("MatrixExponentiatedGradient", "pairs.csv", "2,000", "total loss", "bound / loss", "eigenvalues"):
+            assert text in done.stdout
+    done = bregmat("transform", "m.bm", "pairs.csv", "--out", "new.csv")
+    assert done.exit_code == 2 and "a MatrixExponentiatedGradient, which maps no points" in done.stderr
+
+
+def test_inspect_other_online_learners(bregmat, rng):
+    Z = rng.standard_normal((20, 3))
+    for learner in (OnlineLogDet().fit(Z, np.ones(20)), OnlinePCA(1).fit(Z), MatrixExponentiatedGradient(4)):
+        save("m", learner)
+        done = bregmat("inspect", "m")
+        assert done.exit_code == 0, done.output
+        assert type(learner).__name__ in done.stdout and "total loss" in done.stdout
+
+
+def test_progress_in_the_words_of_a_stream(bregmat, pairs, monkeypatch, capsys):
+    from bregmat.cli.stream import _state
+
+    with show.Progress("learning", clock=iter([0.0, 0.0, 11.0]).__next__, state=_state) as progress:
+        progress(StreamRecord(5000, 1.0, 0.25, inf))
+    assert "learning: 5,000 pairs, loss 0.25, bound ∞, 11 s" in capsys.readouterr().err

@@ -1,0 +1,545 @@
+"""Streams: records, files of pairs, checkpoints, and resuming to the same bits whatever stopped the run."""
+
+import signal
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save
+from bregmat.io.points import write_csv, write_parquet
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
+from bregmat.online.blocks import StreamError, held_interrupts
+from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
+
+D = 12
+
+
+def kernel(rng, d=D):
+    """A random PSD matrix of trace one."""
+    G = rng.standard_normal((d, 4))
+    return G @ G.T / (G * G).sum()
+
+
+def examples(rng, n, U):
+    """Pairs and half their squared distances."""
+    d = len(U)
+    a = rng.integers(0, d, n)
+    b = (a + rng.integers(1, d, n)) % d
+    return np.column_stack([a, b]), 0.5 * (U[a, a] + U[b, b] - 2.0 * U[a, b])
+
+
+@pytest.fixture
+def U(rng):
+    return kernel(rng)
+
+
+@pytest.fixture
+def data(rng, U):
+    X, y = examples(rng, 2500, U)
+    return X, y + 0.01 * rng.standard_normal(2500)
+
+
+def write_pairs(path, X, y):
+    columns = {"a": X[:, 0], "b": X[:, 1], "y": y}
+    with path.open("wb") as handle:
+        if path.suffix == ".csv":
+            write_csv(handle, list(columns), [c.tolist() for c in columns.values()])
+        else:
+            write_parquet(handle, columns)
+    return path
+
+
+def bits(learner):
+    """Everything that decides how a learner goes on."""
+    meta, arrays = learner.to_state()
+    return meta, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+
+
+def chunks(X, y, size):
+    return [(X[k : k + size], y[k : k + size]) for k in range(0, len(y), size)]
+
+
+def stop_at(position):
+    """A callback that ends a run."""
+    return lambda record: record.position >= position
+
+
+# ---------------------------------------------------------------------------------------------- one run
+def test_a_run_is_partial_fit_with_records(data):
+    X, y = data
+    plain = MatrixExponentiatedGradient(D).partial_fit(X, y)
+    run = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 700), every=500)
+    assert run.exit_reason is StreamExit.END and run.resumed_at == 0
+    assert [r.position for r in run.records] == [500, 1000, 1500, 2000, 2500]
+    assert_array_equal(run.learner.matrix(), plain.matrix())
+    assert run.loss == plain.cumulative_loss_ == run.records[-1].loss
+    assert run.bound == plain.loss_bound()
+    assert all(np.diff([r.loss for r in run.records]) > 0) and all(np.diff([r.seconds for r in run.records]) >= 0)
+
+
+@pytest.mark.parametrize("mode", ["lanczos", "rank_one", "eigh"])
+def test_examples_one_by_one_and_chunks_mix(data, mode):
+    X, y = data[0][:60], data[1][:60]
+    mixed = [*((tuple(x), t) for x, t in zip(X[:20], y[:20])), (X[20:], y[20:])]
+    one = run_stream(MatrixExponentiatedGradient(D, mode=mode), mixed, every=16)
+    other = run_stream(MatrixExponentiatedGradient(D, mode=mode), [(X, y)], every=16)
+    assert_array_equal(one.learner.matrix(), other.learner.matrix())
+    assert [r.position for r in one.records] == [r.position for r in other.records] == [16, 32, 48, 60]
+
+
+def test_each_example_is_learned_when_it_arrives(data):
+    """A live stream is not held back until a block is full."""
+    learner, seen = MatrixExponentiatedGradient(D), []
+
+    def live():
+        for x, t in zip(data[0][:5], data[1][:5]):
+            yield x, t
+            seen.append(learner.n_seen_)
+
+    run_stream(learner, live())
+    assert seen == [1, 2, 3, 4, 5]
+
+
+def test_records_stay_few(data):
+    X, y = np.tile(data[0], (2, 1)), np.tile(data[1], 2)
+    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=1)
+    positions = [r.position for r in run.records]
+    assert MOST_RECORDS / 2 <= len(positions) <= MOST_RECORDS + 1
+    assert positions[-1] == 5000 and set(np.diff(positions[:-1])) == {8}
+
+
+def test_memory_does_not_grow_with_the_stream(data):
+    X, y = data
+
+    def peak(n):
+        learner = MatrixExponentiatedGradient(D)
+        tracemalloc.start()
+        run_stream(learner, ((X, y) for _ in range(n)), every=100)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return memory
+
+    peak(1)
+    # 40 chunks beside 5: a stream kept would be 1.6 MB more; the records of 40 take some 0.1 MB
+    assert peak(40) < peak(5) + 4e5
+
+
+def test_callback_ends_the_run(data):
+    run = run_stream(MatrixExponentiatedGradient(D), [data], every=500, callback=stop_at(1000))
+    assert run.exit_reason is StreamExit.CALLBACK
+    assert run.position == run.learner.n_seen_ == 1000
+
+
+def test_an_empty_stream():
+    run = run_stream(MatrixExponentiatedGradient(D), [])
+    assert (run.position, run.loss, len(run.records)) == (0, 0.0, 1)
+    assert np.isnan(run.bound)
+    assert run_stream(OnlinePCA(2), []).loss == 0.0
+
+
+def test_bound_against_a_known_matrix(rng, U):
+    """Lemma 3.2 with U known: on a stream that U fits the loss of U is rounding, and the bound is about twice the loss."""
+    run = run_stream(MatrixExponentiatedGradient(D), [examples(rng, 3000, U)], bound=bound_against(U))
+    assert run.learner.loss_of(U) > 0.0 and np.isinf(run.learner.loss_bound(U, run.learner.loss_of(U)))
+    assert run.bound == run.learner.loss_bound(U)
+    assert all(r.loss <= r.bound for r in run.records)
+    assert 1.0 < run.bound / run.loss < 4.0
+
+
+def test_bound_against_a_matrix_that_does_not_fit(data, U):
+    learner = MatrixExponentiatedGradient(D, loss_budget=0.5)
+    run = run_stream(learner, [data], every=500, bound=bound_against(U))
+    assert all(r.loss <= r.bound < np.inf for r in run.records)
+    assert run.records[0].bound < run.records[-1].bound
+
+
+def test_other_learners(rng):
+    Z, y = rng.standard_normal((300, 4)), rng.uniform(1, 2, 300)
+    run = run_stream(OnlineLogDet(eta=0.1), chunks(Z, y, 70), every=100)
+    assert_array_equal(run.learner.components_, OnlineLogDet(eta=0.1).fit(Z, y).components_)
+    assert np.isnan(run.bound) and run.loss == run.learner.cumulative_loss_
+    pca = run_stream(OnlinePCA(2), ((Z[k : k + 70], None) for k in range(0, 300, 70)), every=100)
+    assert pca.learner.n_samples_seen_ == 300 and pca.loss <= pca.bound
+
+
+# ---------------------------------------------------------------------------------------------- bad examples
+BAD = [
+    ((3, 3), 0.1, r"must hold pairs of different points; got \(3, 3\)\."),
+    ((0, D), 0.1, r"point numbers from 0 to 11; got \(0, 12\)\."),
+    ((-1, 2), 0.1, r"point numbers from 0 to 11; got \(-1, 2\)\."),
+    ((0, 1), np.nan, r"y must be finite; got nan\."),
+]
+
+
+@pytest.mark.parametrize(("pair", "label", "message"), BAD)
+def test_a_bad_example_is_named_and_the_block_is_not_learned(data, tmp_path, pair, label, message):
+    X, y = data[0].copy(), data[1].copy()
+    X[1234], y[1234] = pair, label
+    learner, store = MatrixExponentiatedGradient(D), Checkpoint(tmp_path / "c.bm")
+    with pytest.raises(StreamError, match=f"^example 1234 of the stream: .*{message}") as caught:
+        run_stream(learner, chunks(X, y, 700), every=500, checkpoint=store)
+    assert caught.value.position == 1234
+    before = MatrixExponentiatedGradient(D)
+    for block in ((0, 500), (500, 700), (700, 1000)):
+        before.partial_fit(X[slice(*block)], y[slice(*block)])
+    assert bits(learner) == bits(before)
+    kept, state = store.load()
+    assert bits(kept) == bits(before) and state["position"] == 1000
+
+
+def test_a_mended_stream_goes_on_to_the_same_bits(data, tmp_path):
+    X, y = data
+    broken = y.copy()
+    broken[1234] = np.inf
+    store = Checkpoint(tmp_path / "c.bm")
+    with pytest.raises(StreamError, match="example 1234"):
+        run_stream(MatrixExponentiatedGradient(D), chunks(X, broken, 700), every=500, checkpoint=store)
+    mended = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 700), every=500, checkpoint=store)
+    whole = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 700), every=500)
+    assert mended.resumed_at == 1000 and bits(mended.learner) == bits(whole.learner)
+
+
+@pytest.mark.parametrize("item", [7, (1, 2, 3), np.zeros((3, 3)), (np.zeros((2, 2)), np.zeros(3))])
+def test_items_that_are_no_examples(data, item):
+    with pytest.raises(StreamError, match="^example 2500 of the stream"):
+        run_stream(MatrixExponentiatedGradient(D), [data, item])
+
+
+def test_other_arguments(data, tmp_path):
+    learner = MatrixExponentiatedGradient(D)
+    for wrong, kind, message in (
+        ({"every": 0}, ValueError, "every must be an integer of at least 1; got 0"),
+        ({"every": 1.5}, ValueError, "every must be"),
+        ({"checkpoint_seconds": -1.0}, ValueError, "checkpoint_seconds must be at least 0"),
+        ({"checkpoint": tmp_path / "c.bm"}, TypeError, "checkpoint must be a bregmat.io.Checkpoint"),
+    ):
+        with pytest.raises(kind, match=message):
+            run_stream(learner, [data], **wrong)
+    with pytest.raises(TypeError, match="drift needs a learner with mix_with_prior; got OnlineLogDet"):
+        run_stream(OnlineLogDet(), [data], drift=FixedShare(0.1))
+    for share, every in ((0.0, 10), (1.0, 10), (0.1, 0)):
+        with pytest.raises(ValueError, match="must be"):
+            FixedShare(share, every)
+    assert learner.n_seen_ == 0
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+@pytest.mark.parametrize(
+    "settings",
+    [{"mode": m} for m in ("lanczos", "rank_one", "eigh")]
+    + [{"mode": "minibatch", "batch_size": 48}, {"loss": "absolute", "eta": 0.1, "keep_examples": True}],
+)
+def test_stopped_and_resumed_is_the_same_to_the_bit(data, tmp_path, settings):
+    X, y = data[0][:800], data[1][:800]
+    store = Checkpoint(tmp_path / "c.bm")
+    whole = run_stream(MatrixExponentiatedGradient(D, **settings), chunks(X, y, 130), every=100)
+    for stop in (300, 600):
+        part = run_stream(
+            MatrixExponentiatedGradient(D, **settings),
+            chunks(X, y, 130),
+            every=100,
+            checkpoint=store,
+            callback=stop_at(stop),
+        )
+        assert part.position == stop
+    resumed = run_stream(MatrixExponentiatedGradient(D, **settings), chunks(X, y, 130), every=100, checkpoint=store)
+    assert resumed.resumed_at == 600
+    assert bits(resumed.learner) == bits(whole.learner)
+    assert [(r.position, r.loss) for r in resumed.records] == [(r.position, r.loss) for r in whole.records]
+
+
+def test_a_file_that_has_grown(data, tmp_path):
+    """The rows that are new are learned, as if the file had been whole from the start."""
+    X, y = data
+    path, store = tmp_path / "pairs.csv", Checkpoint(tmp_path / "c.bm")
+    write_pairs(path, X[:1702], y[:1702])
+    run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=store)
+    write_pairs(path, X, y)
+    run = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=store)
+    assert run.resumed_at == 1702 and [r.position for r in run.records] == [500, 1000, 1500, 2000, 2500]
+    assert_array_equal(run.learner.matrix(), MatrixExponentiatedGradient(D).partial_fit(X, y).matrix())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_files_resume_where_they_were(data, tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr("bregmat.io.streams.CHUNK", 333)  # chunks and blocks that do not fit each other
+    path = write_pairs(tmp_path / f"pairs{suffix}", *data)
+    whole = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500)
+    store = Checkpoint(tmp_path / "c.bm")
+    run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=store, callback=stop_at(1500))
+    resumed = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=store)
+    assert resumed.resumed_at == 1500 and bits(resumed.learner) == bits(whole.learner)
+    again = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=store)
+    assert again.resumed_at == again.position == 2500 and bits(again.learner) == bits(whole.learner)
+
+
+def test_ctrl_c_waits_for_the_block_and_keeps_the_state(data, tmp_path):
+    X, y = data
+    whole = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 700), every=500)
+
+    class Interrupted(MatrixExponentiatedGradient):
+        """Somebody presses Ctrl-C while the block that ends at 1000 is learned."""
+
+        def partial_fit(self, X, y):
+            if self.n_seen_ == 700:
+                signal.raise_signal(signal.SIGINT)
+            return super().partial_fit(X, y)
+
+    learner = Interrupted(D)
+    run = run_stream(learner, chunks(X, y, 700), every=500)
+    assert run.exit_reason is StreamExit.INTERRUPTED
+    assert run.position == learner.n_seen_ == 1000
+    assert [r.position for r in run.records] == [500, 1000]
+    save(tmp_path / "m.bm", MatrixExponentiatedGradient.from_state(*learner.to_state()))
+    rest = load(tmp_path / "m.bm")
+    for part in ((1000, 1400), (1400, 1500), (1500, 2000), (2000, 2100), (2100, 2500)):
+        rest.partial_fit(X[slice(*part)], y[slice(*part)])
+    assert bits(rest) == bits(whole.learner)
+
+
+def test_ctrl_c_while_waiting_for_the_stream(data, tmp_path):
+    def live():
+        yield data
+        signal.raise_signal(signal.SIGINT)
+        yield data
+
+    store = Checkpoint(tmp_path / "c.bm")
+    run = run_stream(MatrixExponentiatedGradient(D), live(), checkpoint=store)
+    assert run.exit_reason is StreamExit.INTERRUPTED and run.position == 2500
+    assert store.load()[1]["position"] == 2500
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    before = signal.getsignal(signal.SIGINT)
+    reached = False
+    with pytest.raises(KeyboardInterrupt), held_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+    assert reached and signal.getsignal(signal.SIGINT) is before
+
+
+def test_threads_are_left_alone(data):
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(run_stream(MatrixExponentiatedGradient(D), [data])))
+    thread.start()
+    thread.join()
+    assert runs[0].position == 2500
+
+
+KILLED = """
+import os, signal, sys
+from bregmat.io import Checkpoint, PairFile
+from bregmat.online import MatrixExponentiatedGradient
+from bregmat.online.stream import run_stream
+kill = lambda record: record.position == 1500 and os.kill(os.getpid(), signal.SIGKILL)
+run_stream(MatrixExponentiatedGradient(12), PairFile(sys.argv[1]), every=500, checkpoint=Checkpoint(sys.argv[2]),
+           checkpoint_seconds=0.0, callback=kill)
+"""
+
+
+def test_killed_half_way_and_resumed_to_the_same_bits(data, tmp_path):
+    """kill -9 after 1,500 examples are learned and 1,000 are in the checkpoint."""
+    path, kept = write_pairs(tmp_path / "pairs.csv", *data), tmp_path / "c.bm"
+    done = subprocess.run([sys.executable, "-c", KILLED, path, kept], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert load(kept).n_seen_ == 1000
+    resumed = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500, checkpoint=Checkpoint(kept))
+    whole = run_stream(MatrixExponentiatedGradient(D), PairFile(path), every=500)
+    assert resumed.resumed_at == 1000 and bits(resumed.learner) == bits(whole.learner)
+    assert resumed.loss == whole.loss
+
+
+def test_checkpoints_of_something_else_are_refused(data, tmp_path):
+    X, y = data
+    path, other = write_pairs(tmp_path / "pairs.csv", X, y), write_pairs(tmp_path / "other.csv", X[::-1], y[::-1])
+    store, kept = Checkpoint(tmp_path / "c.bm"), (tmp_path / "c.bm")
+    run_stream(MatrixExponentiatedGradient(D), PairFile(path), checkpoint=store)
+    before = kept.read_bytes()
+    prior = np.diag(np.arange(1.0, D + 1)) / np.arange(1.0, D + 1).sum()
+    for learner, stream, options, message in (
+        (MatrixExponentiatedGradient(D, eta=0.5), PairFile(path), {}, "eta='bound', this run has 0.5"),
+        (MatrixExponentiatedGradient(D + 1), PairFile(path), {}, "dim=12, this run has 13"),
+        (MatrixExponentiatedGradient(D, prior=prior), PairFile(path), {}, r"None, this run has an array of shape \(12"),
+        (MatrixExponentiatedGradient(D), PairFile(other), {}, "written with first_example="),
+        (MatrixExponentiatedGradient(D), PairFile(path), {"every": 10}, "every=1000, this run has 10"),
+        (MatrixExponentiatedGradient(D), PairFile(path), {"drift": FixedShare(0.1)}, "drift=None, this run has"),
+        (OnlineLogDet(), PairFile(path), {}, "learner='MatrixExponentiatedGradient', this run has 'OnlineLogDet'"),
+        (
+            MatrixExponentiatedGradient(D),
+            [(X[:100], y[:100])],
+            {},
+            "ends at 100 examples, but the checkpoint is at 2500",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_stream(learner, stream, checkpoint=store, **options)
+    write_pairs(path, X[:1000], y[:1000])
+    with pytest.raises(ValueError, match="1000 rows, but the checkpoint is at 2500"):
+        run_stream(MatrixExponentiatedGradient(D), PairFile(path), checkpoint=store)
+    assert kept.read_bytes() == before
+    run = run_stream(MatrixExponentiatedGradient(D, eta=0.5), [(X, y)], checkpoint=store, resume=False)
+    assert run.resumed_at == 0 and load(kept).eta_ == 0.5
+
+
+def test_a_run_may_go_on_with_the_learner_it_has(data, tmp_path):
+    """After Ctrl-C in a notebook the same call is made again."""
+    store, learner = Checkpoint(tmp_path / "c.bm"), MatrixExponentiatedGradient(D)
+    run_stream(learner, [data], every=500, checkpoint=store, callback=stop_at(1000))
+    run = run_stream(learner, [data], every=500, checkpoint=store)
+    assert run.resumed_at == 1000 and run.learner.n_seen_ == 2500
+
+
+def test_files_that_are_no_checkpoints(data, tmp_path):
+    save(tmp_path / "m.bm", MatrixExponentiatedGradient(D))
+    with pytest.raises(ValueError, match=r"m\.bm: a model, but no checkpoint of a stream"):
+        Checkpoint(tmp_path / "m.bm").load()
+    (tmp_path / "m.bm").write_bytes(b"nothing")
+    with pytest.raises(ModelFileError):
+        run_stream(MatrixExponentiatedGradient(D), [data], checkpoint=Checkpoint(tmp_path / "m.bm"))
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        Checkpoint(tmp_path / "absent" / "c.bm")
+
+
+# ---------------------------------------------------------------------------------------------- targets that move
+def test_fixed_share_follows_a_target_that_moves(rng):
+    """After a long stay at one target the learner is slow to leave it; a share keeps it quick. No bound is claimed."""
+    first, second = (examples(rng, 4000, kernel(rng)) for _ in range(2))
+    second = second[0], second[1].copy()
+    learner, shared = MatrixExponentiatedGradient(D, eta=2.0), MatrixExponentiatedGradient(D, eta=2.0)
+    drift = FixedShare(0.02, 50)
+    still = run_stream(learner, [first, second], every=500)
+    moving = run_stream(shared, [first, second], every=500, drift=drift)
+
+    def later(run):
+        return run.loss - next(r.loss for r in run.records if r.position == 4000)
+
+    assert later(moving) < later(still)
+    assert np.isfinite(still.bound) and np.isinf(moving.bound)
+    assert np.linalg.eigvalsh(moving.learner.matrix())[0] > 0.5 * 0.02 / D
+
+
+def test_fixed_share_is_a_mixture_and_resumes_to_the_same_bits(data, tmp_path):
+    X, y = data[0][:600], data[1][:600]
+    drift, store = FixedShare(0.1, 150), Checkpoint(tmp_path / "c.bm")
+    whole = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 70), every=100, drift=drift)
+    before = MatrixExponentiatedGradient(D).partial_fit(X[:150], y[:150])
+    after = run_stream(MatrixExponentiatedGradient(D), [(X[:150], y[:150])], drift=drift).learner
+    assert_allclose(after.matrix(), 0.9 * before.matrix() + 0.1 * np.eye(D) / D, rtol=0, atol=1e-14)
+    run_stream(
+        MatrixExponentiatedGradient(D),
+        chunks(X, y, 70),
+        every=100,
+        drift=drift,
+        checkpoint=store,
+        callback=stop_at(300),
+    )
+    resumed = run_stream(MatrixExponentiatedGradient(D), chunks(X, y, 70), every=100, drift=drift, checkpoint=store)
+    assert resumed.resumed_at == 300 and bits(resumed.learner) == bits(whole.learner)
+
+
+# ---------------------------------------------------------------------------------------------- files of pairs
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_files_hold_what_was_written(data, tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr("bregmat.io.streams.CHUNK", 400)
+    X, y = data
+    stream = PairFile(write_pairs(tmp_path / f"pairs{suffix}", X, y))
+    for row in (0, 399, 400, 401, 2500):
+        parts = list(stream.from_row(row))
+        assert_array_equal(np.concatenate([np.zeros((0, 2), int), *(p for p, _ in parts)]), X[row:])
+        assert_array_equal(np.concatenate([np.zeros(0), *(t for _, t in parts)]), y[row:])
+    assert [len(t) for _, t in stream.from_row(399)][:2] == [1, 400]
+    halves = PairFile(stream.path, squared=True)
+    assert_array_equal(np.concatenate([t for _, t in halves]), 0.5 * y)
+    assert stream.first_example == [*map(float, X[0]), y[0]]
+    assert halves.first_example != stream.first_example
+
+
+def test_parquet_in_row_groups(data, tmp_path, monkeypatch):
+    import pyarrow
+    import pyarrow.parquet
+
+    monkeypatch.setattr("bregmat.io.streams.CHUNK", 300)
+    X, y = data
+    table = pyarrow.table({"note": ["x"] * 2500, "y": y, "b": X[:, 1].astype(np.int32), "a": X[:, 0].astype(float)})
+    pyarrow.parquet.write_table(table, tmp_path / "pairs.parquet", row_group_size=700)
+    parts = list(PairFile(tmp_path / "pairs.parquet").from_row(1250))
+    assert [len(t) for _, t in parts[:3]] == [50, 100, 300]
+    assert_array_equal(np.concatenate([p for p, _ in parts]), X[1250:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y;x;b;a\n0.5;z;1;0\n\n0.25;z;2;1\n",
+        "0\t1\t0.5\n1\t2\t0.25",
+        '\ufeffa,b,y\n"0","1","0.5"\r\n1, 2, 2.5e-1\r\n  \r\n',
+    ],
+)
+def test_csv_in_other_clothes(tmp_path, text):
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
+    ((pairs, y),) = PairFile(tmp_path / "pairs.csv")
+    assert pairs.tolist() == [[0, 1], [1, 2]] and y.tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "pairs.csv: the file is empty"),
+        ("a,b,y\n", "pairs.csv: no rows"),
+        ("a,c,y\n0,1,2\n", "pairs.csv: no column 'b'; the columns are 'a', 'c', 'y'"),
+        ("0,1\n1,2\n", "pairs.csv: 2 cells in the first line; without a header they must be a, b, y"),
+        ("a,b,y\n0,1,0.5\n\n1,oops,0.5\n", "pairs.csv, line 4, column 'b': 'oops' is not a number"),
+        ("a,b,y\n0,1,0.5\n1,2,\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
+        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but the first line has 3"),
+        ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
+        ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
+        ("a,b,y\n0,1,0.5\n1,1,0\n", r"pairs.csv, line 3: X must hold pairs of different points; got \(1, 1\)"),
+        ("a,b,y\n0,1,0.5\n\n\n1,99,0\n", r"pairs.csv, line 5: X must hold point numbers from 0 to 11; got \(1, 99\)"),
+        ("a,b,y\n0,1,0.5\n1,2,inf\n", "pairs.csv, line 3: y must be finite; got inf"),
+    ],
+)
+def test_bad_rows_of_a_csv_are_named_with_their_line(tmp_path, text, message):
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        run_stream(MatrixExponentiatedGradient(D), PairFile(tmp_path / "pairs.csv"))
+
+
+def test_bad_rows_of_a_parquet_file(data, tmp_path):
+    X, y = data[0].astype(float), data[1].copy()
+    X[77, 1], y[78] = np.nan, np.nan
+    path = write_pairs(tmp_path / "pairs.parquet", X, y)
+    with pytest.raises(ValueError, match=r"pairs\.parquet, row 77, column 'b': nan is no point number"):
+        run_stream(MatrixExponentiatedGradient(D), PairFile(path))
+    X[77, 1] = (X[77, 0] + 1) % D
+    write_pairs(path, X, y)
+    with pytest.raises(ValueError, match=r"pairs\.parquet, row 78: y must be finite"):
+        run_stream(MatrixExponentiatedGradient(D), PairFile(path))
+
+
+def test_files_of_another_kind(tmp_path, monkeypatch):
+    for name, content, message in (
+        ("pairs.txt", b"", "cannot read pairs from .txt; use .csv or .parquet"),
+        ("pairs.parquet", b"PAR1 not", "not a parquet file"),
+        ("pairs.csv", b"a,b,y\n0,1,\xff\n", "not a text file in UTF-8"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            PairFile(tmp_path / name)
+    with (tmp_path / "no.parquet").open("wb") as handle:
+        write_parquet(handle, {"a": [0], "y": [0.1]})
+    with pytest.raises(ValueError, match="no column 'b'; the columns are 'a', 'y'"):
+        PairFile(tmp_path / "no.parquet")
+    with (tmp_path / "words.parquet").open("wb") as handle:
+        write_parquet(handle, {"a": ["x"], "b": [1], "y": [0.1]})
+    with pytest.raises(ValueError, match="column 'a' must hold numbers; it holds string"):
+        PairFile(tmp_path / "words.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r"bregmat\[frames\]"):
+        PairFile(tmp_path / "no.parquet")
