@@ -197,7 +197,10 @@ def test_problems(build, error, message):
     [
         (lambda: CyclicProjection(root_tol=0.0), "CyclicProjection: root_tol must be positive and finite; got 0.0"),
         (lambda: CyclicProjection(root_tol=nan), "CyclicProjection: root_tol must be positive and finite; got nan"),
-        (lambda: CyclicProjection(violation_tol=-1.0), "CyclicProjection: violation_tol must be positive and finite; got -1.0"),
+        (
+            lambda: CyclicProjection(violation_tol=-1.0),
+            "CyclicProjection: violation_tol must be positive and finite; got -1.0",
+        ),
         (lambda: CyclicProjection(movement_tol=0.0), "movement_tol must be positive and finite; got 0.0"),
         (lambda: CyclicProjection(movement_tol=nan), "movement_tol must be positive and finite; got nan"),
         (lambda: CyclicProjection(refresh=0), "CyclicProjection: refresh must be.* at least 1; got 0"),
