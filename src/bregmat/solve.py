@@ -37,6 +37,10 @@ class State:
         """What only this solver records, one array per name."""
         return {}
 
+    def violation(self, problem: NearestMatrix) -> float:
+        """Largest relative violation of a hard row, for the history."""
+        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
+
     def is_finite(self) -> bool:
         """Whether no number has overflowed."""
         return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
@@ -194,7 +198,7 @@ class _Run:
         else:
             known = self.works_on if self.problem.losses.has_hard else "objective"
             values = {"objective": np.nan, "dual_bound": np.nan, known: state.objective}
-            row = Record(iteration, self.seconds(), gap=np.nan, violation=np.nan, **values)
+            row = Record(iteration, self.seconds(), gap=np.nan, violation=state.violation(self.problem), **values)
         self.history.append(row)
         return self.callback is not None and bool(self.callback(row))
 

@@ -42,6 +42,10 @@ class CyclicState(State):
         """The matrix."""
         return self.iterate.chart()
 
+    def violation(self, problem: NearestMatrix) -> float:
+        """The largest one that the last sweep met, each row at its turn."""
+        return self.sweeps[-1]["violation"] if self.sweeps and problem.losses.has_hard else np.nan
+
     def is_finite(self) -> bool:
         """Whether no number has overflowed; the values are left for the certificate."""
         return bool(np.isfinite(self.objective) and np.isfinite(self.dual).all())
@@ -113,7 +117,13 @@ class CyclicProjection:
         check_count(self, "refresh")
 
     def check(self, problem: NearestMatrix) -> None:
-        """The divergence needs projections onto one row."""
+        """The divergence needs projections onto one row; without corrections, all rows must be hard."""
+        soft = int((~problem.losses.hard).sum())
+        if soft and not self.corrected:
+            raise TypeError(
+                f"cyclic_projection without dual corrections needs hard rows; {soft} rows have a finite slack_weight. "
+                'Use CyclicProjection(corrected=True) or solver="auto".'
+            )
         if problem.divergence.name not in ITERATES:
             raise TypeError(
                 f"cyclic_projection has projections for {', '.join(ITERATES)}; got the divergence "

@@ -37,6 +37,7 @@ class BoostState(State):
     signal: float = np.inf
     stalled: bool = False
     finished: bool = False
+    worst: float = np.nan  # largest relative violation met last
     idle: int = 0  # blocks in a row that raised the bound by no more than rounding
     series: list[np.ndarray] = field(default_factory=list)
 
@@ -46,6 +47,10 @@ class BoostState(State):
         it = self.iterate
         t = it.lam - np.log(np.exp(it.lam).sum() / self.cone.total)
         return VonNeumannIterate(it.divergence, it.t0, t, it.Vt).chart()
+
+    def violation(self, problem: NearestMatrix) -> float:
+        """The largest one that the last step met."""
+        return self.worst
 
     def is_finite(self) -> bool:
         """Whether no number has overflowed; the values are left for the certificate."""
@@ -228,7 +233,7 @@ class DefiniteBoost:
         )
         state.series.append(series[:done])
         new = _placed(problem, iterate, level, mu, state.rows, state.bounds, cone)
-        new.series = state.series
+        new.series, new.worst = state.series, worst
         new.finished = not self.corrected and worst <= self.violation_tol
         gained = new.objective - state.objective > 1e-15 * max(1.0, abs(new.objective))
         new.idle = 0 if gained or not self.corrected else state.idle + 1
