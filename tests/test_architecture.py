@@ -36,7 +36,7 @@ coordinates
 charts
 binding
 operators
-constraints divergences losses sampling
+constraints divergences losses sampling lowrank
 columns _html linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
@@ -48,9 +48,10 @@ PUBLIC = {
     "losses": {"Squared", "SquaredHinge", "RelativeSlack"},
     "nearness problems": {"nearest_kernel", "nearest_metric", "Factor", "widen_range"},
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
-    "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"},
+    "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
+    | {"nearest_correlation", "CorrelationResult", "balanced_cut", "CutResult"},
     "results": {"Result", "Status", "ExitReason", "Record", "SolverError", "check"},
-    "estimators": {"MetricLearner"},
+    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

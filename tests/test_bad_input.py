@@ -135,7 +135,8 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: kernel(np.diag([1.0, -2, 1, 1]), PAIR), ValueError, "smallest eigenvalue is -2"),
         (lambda: kernel([["a", "b"], ["c", "d"]], PAIR), TypeError, "prior must be a numeric"),
         (lambda: kernel(0 * EYE, PAIR), ValueError, "prior is zero"),
-        (lambda: kernel(Factor(nan_at(X, 3)), PAIR), ValueError, "prior factor G0 has NaN.* row 3"),
+        (lambda: kernel(Factor(nan_at(X, 1)), PAIR), ValueError, "the data has NaN or infinite entries in row 1"),
+        (lambda: kernel(Factor(nan_at(X, 3)), PAIR, divergence="vonneumann"), ValueError, "G0 has NaN.* row 3"),
         (lambda: kernel(Factor([1.0, 2.0]), PAIR), ValueError, r"G0 must be a 2-dimensional array.*\(2,\)"),
         (lambda: metric(nan_at(X, 1), PAIR), ValueError, "X has NaN or infinite entries in row 1"),
         (lambda: metric(sp.csr_array(nan_at(X, 1)), PAIR), ValueError, "X has NaN or infinite entries"),
@@ -159,7 +160,21 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: metric(X, PAIR, slack_weight="heavy"), TypeError, "slack_weight must be a number.*'heavy'"),
         (lambda: metric(X, PAIR, divergence="burg"), ValueError, "divergence must be one of logdet.*'burg'"),
         (lambda: metric(X, PAIR, divergence=LogDet), TypeError, "divergence must be.*such as LogDet"),
-        (lambda: metric(X, PAIR, loss="hinge", slack_weight=1), TypeError, r"loss must be None.*'hinge'"),
+        (lambda: metric(X, PAIR, loss="hinge", slack_weight=1), ValueError, r"loss must be None.*'hinge'"),
+        (lambda: metric(X, PAIR, loss=1.0, slack_weight=1), TypeError, r"loss must be None.*got 1.0"),
+        (lambda: metric(X, PAIR, solver=DefiniteBoost), TypeError, r"such as DefiniteBoost\(\); got the class"),
+        (lambda: kernel(1e140 * EYE, PAIR, divergence="vonneumann"), ValueError, "prior has eigenvalues.*Scale"),
+        (
+            lambda: kernel(
+                EYE,
+                Constraints.sq_distance(0, 1, 1e-160, "<="),
+                divergence="frobenius",
+                slack_weight=1.0,
+                loss="relative_slack",
+            ),
+            ValueError,
+            "weight of.*over its bound overflows",
+        ),
         (lambda: metric(X, PAIR, loss=SquaredHinge, slack_weight=1), TypeError, "loss must be None"),
         (lambda: metric(X, PAIR, solver="simplex"), ValueError, "solver must be 'auto' or one of.*'simplex'"),
         (lambda: metric(X, PAIR, solver=3), TypeError, "solver must be a string or an object.*got 3"),
@@ -237,10 +252,10 @@ TRACE = Constraints.trace(1.0)
     ("rows", "given", "message"),
     [
         (PAIR, {"solver": "cyclic_projection", "divergence": "frobenius"}, "for logdet, vonneumann; got.*'frobenius'.*dual"),
-        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "logdet"}, "is.*'vonneumann'; got 'logdet'.*cyclic"),
-        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "frobenius"}, "is.*'vonneumann'; got 'frobenius'"),
-        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": 1.0}, "needs hard rows; 2 rows have a finite.*cyclic"),
-        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": [1.0, inf]}, "needs hard rows; 1 rows"),
+        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "logdet"}, "needs.*'vonneumann' .got 'logdet'.*cyclic"),
+        (PAIR + TRACE, {"solver": "definite_boost", "divergence": "frobenius"}, "needs.*'vonneumann' .got 'frobenius'"),
+        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": 1.0}, "needs hard rows .2 rows have a finite.*and the trace.*cyclic"),
+        (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": [1.0, inf]}, "needs hard rows .1 rows"),
         (PAIR, {"solver": "definite_boost"}, "needs the trace.*hard equality.*Constraints.trace.*cyclic_projection"),
         (PAIR + Constraints.trace(0.0), {"solver": "definite_boost"}, "needs the trace"),
         (PAIR + Constraints.linear([EYE], 1.0, "<="), {"solver": "definite_boost"}, "needs the trace"),
@@ -259,7 +274,7 @@ def test_refusals_of_the_papers_solvers(rows, given, message):
 
 
 def test_trace_of_the_kernel_is_not_that_of_a_metric():
-    with raises(TypeError, "definite_boost needs the trace.*nearest_metric, a trace row is about the kernel"):
+    with raises(TypeError, "definite_boost needs the trace.*nearest_metric a trace row is about the kernel"):
         nearest_metric(X, PAIR + TRACE, divergence="vonneumann", solver="definite_boost")
     # data that are orthonormal make it one
     assert nearest_metric(np.eye(4), PAIR + TRACE, divergence="vonneumann", solver="definite_boost").status == "OPTIMAL"

@@ -247,7 +247,7 @@ def test_altered_state(model):
         (edit_manifest(format_version="1"), "format_version='1'"),
         (
             edit_manifest(**{"class": "Popen"}),
-            "unknown class 'Popen'; this bregmat knows DistributionResult, MatrixExponentiatedGradient, MetricLearner",
+            "unknown class .Popen.; this bregmat knows BoostResult, CorrelationResult, CutResult, Distri",
         ),
         (edit_manifest(**{"class": ["Toy"]}), "unknown class"),
         (edit_manifest(state=[]), "lacks info, state or arrays"),

@@ -9,9 +9,9 @@ from scipy.special import logsumexp, xlogy
 
 from bregmat._kernels.simplex import balance, log_side
 from bregmat.applications import nearest_distribution
-from bregmat.applications.proofs import mended, proves
-from bregmat.applications.rows import build, newton_direction
-from bregmat.applications.steppers import step_to_row
+from bregmat.applications.simplex.proofs import mended, proves
+from bregmat.applications.simplex.rows import build, newton_direction
+from bregmat.applications.simplex.steppers import step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
 from bregmat.solvers.cyclic_projection import CyclicProjection

@@ -117,13 +117,15 @@ class Coordinates:
         return np.linalg.svd(chart.F, compute_uv=False)[::-1] ** 2
 
     def write_factor(self, path: str | Path, chart: Chart, rows: int = 65536) -> None:
-        """Stream the factor to a .npy file block by block."""
+        """Stream the factor to a .npy file block by block; plain writes, since the pages of a mapped file would stay in memory."""
         n = self.base.shape[0]
         k = self.transform(self.base[:1], chart).shape[1]
-        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(n, k))
-        for start in range(0, n, rows):
-            out[start : start + rows] = self.transform(self.base[start : start + rows], chart)
-        out.flush()
+        header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
+        with open(path, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for start in range(0, n, rows):
+                block = self.transform(self.base[start : start + rows], chart)
+                file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles and copies leave out data that was handed in, as files do."""
@@ -300,8 +302,8 @@ def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.nd
     return np.maximum(values, 0.0), Q
 
 
-def check_points(name: str, X: Any) -> Any:
-    """A 2-D float array, memmap or sparse matrix, finite where it is small enough to look at."""
+def check_points(name: str, X: Any, *, look: bool = True) -> Any:
+    """A 2-D float array, memmap or sparse matrix, finite; a memory-mapped one, and any with ``look=False``, is not read for that."""
     if scipy.sparse.issparse(X):
         X = scipy.sparse.csr_array(X, dtype=float)
         if not np.isfinite(X.data).all():
@@ -314,7 +316,7 @@ def check_points(name: str, X: Any) -> Any:
             raise TypeError(f"{name} must be numeric; got {type(X).__name__}.") from error
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"{name} must be a 2-dimensional array with at least one row and column; got shape {X.shape}.")
-    if not isinstance(X, np.memmap):
+    if look and not isinstance(X, np.memmap):
         bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
         if len(bad):
             raise ValueError(
@@ -327,10 +329,15 @@ def check_points(name: str, X: Any) -> Any:
 def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
     """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
     if isinstance(prior, Factor):
-        G0 = check_points("prior factor G0", prior.G0)
+        G0 = check_points(
+            "prior factor G0", prior.G0, look=False
+        )  # touched rows are looked at when constraints are bound
         if divergence.is_congruence_invariant:
             return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
         gram = G0.T @ G0
+        gram = gram.toarray() if scipy.sparse.issparse(gram) else np.asarray(gram)
+        if not np.isfinite(gram).all():
+            check_points("prior factor G0", G0 if scipy.sparse.issparse(G0) else np.asarray(G0))  # names the rows
         values, Q = _eigen("prior G0'G0", gram, divergence)
         keep = values > RANK_TOL * values[-1]
         values, Q = values[keep], Q[:, keep]

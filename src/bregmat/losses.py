@@ -49,6 +49,23 @@ class RelativeSlack:
     name: ClassVar[str] = "relative_slack"
 
 
+LOSSES: dict[str, type] = {cls.name: cls for cls in (RelativeSlack, Squared, SquaredHinge)}
+
+
+def as_loss(loss: Any) -> Any:
+    """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
+    if loss is None or isinstance(loss, tuple(LOSSES.values())):
+        return loss
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(f"loss must be None, {', '.join(map(repr, LOSSES))} or an object; got {loss!r}.")
+        return LOSSES[loss]()
+    raise TypeError(
+        "loss must be None (the divergence's own slack), RelativeSlack(), Squared() or SquaredHinge(), or the name of one; "
+        f"got {loss!r}."
+    )
+
+
 class ItakuraSaito:
     """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22)."""
 

@@ -57,7 +57,7 @@ def nearest_kernel(
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
-    loss : None, RelativeSlack(), Squared() or SquaredHinge()
+    loss : None, RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
         What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` that slack of
         value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft row an equality.
     slack_weight : float or array-like, shape (c,)
@@ -240,6 +240,8 @@ def _check_positive(name: str, value: Any) -> None:
 
 def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tuple[Solver, int]]:
     """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all."""
+    if isinstance(solver, type):
+        raise TypeError(f"solver must be a string or an object such as {solver.__name__}(); got the class itself.")
     if not isinstance(solver, str):
         if not all(hasattr(solver, name) for name in ("name", "works_on", "max_iter", "check", "init", "step")):
             raise TypeError(

@@ -23,7 +23,7 @@ from bregmat.constraints import (
     among,
 )
 from bregmat.divergences import Divergence
-from bregmat.losses import FAMILIES, RelativeSlack, RowLosses, Squared, SquaredHinge
+from bregmat.losses import FAMILIES, RelativeSlack, RowLosses, SquaredHinge, as_loss
 from bregmat.operators import Operator
 
 
@@ -161,6 +161,11 @@ def build_problem(
         For a loss that is not None, RelativeSlack(), Squared() or SquaredHinge().
     """
     gamma = _slack_weights(slack_weight, constraints)
+    if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all():
+        raise ValueError(
+            f"the prior has eigenvalues up to {np.abs(divergence.inverse_link(t0)).max():.3g}, which {divergence.name} cannot compute "
+            "with. Scale the data and the bounds."
+        )
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
     hard = np.isinf(gamma)
     if met is not None:
@@ -170,7 +175,7 @@ def build_problem(
     if len(zero):
         size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
-    own = divergence.own_slack
+    loss, own = as_loss(loss), divergence.own_slack
     family = np.full(len(bound), own, dtype="U16")
     scale = unit.copy()
     if loss is None or isinstance(loss, RelativeSlack):
@@ -179,16 +184,18 @@ def build_problem(
         if own == "quadratic":
             scale[~awkward] = 1.0
         if loss is not None:  # gamma d(p / b, 1) = gamma / b^degree d(p, b)
-            gamma[~awkward] /= bound[~awkward] ** FAMILIES[own].degree
+            with np.errstate(over="ignore", divide="ignore"):
+                gamma[~awkward] /= bound[~awkward] ** FAMILIES[own].degree
+            bad = np.flatnonzero(np.isinf(gamma) & ~hard)
+            if len(bad):
+                raise ValueError(
+                    f"constraint {rows_text(bad)}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
+                    "data and the bounds."
+                )
     elif isinstance(loss, SquaredHinge):
         family[:] = "quadratic"
-    elif isinstance(loss, Squared):
+    else:  # Squared
         family[:], sense = "quadratic", np.where(hard, sense, 0).astype(np.int8)
-    else:
-        raise TypeError(
-            "loss must be None (the divergence's own slack), RelativeSlack(), Squared() or SquaredHinge(); "
-            f"got {loss!r}."
-        )
     family[hard] = "hard"
     _check_reachable(operator, bound, sense, family, constraints)
     gamma = np.where(hard, 1.0, gamma)
@@ -208,11 +215,11 @@ def _check_reachable(
 ) -> None:
     """Rows whose value is 0 for every matrix but must be positive."""
     size = np.abs(operator.values_diagonal(None))
-    bad = np.flatnonzero(~(size < 1e150))
+    bad = np.flatnonzero(~((size < 1e150) & ((size > 1e-150) | (size == 0))))
     if len(bad):
         raise ValueError(
-            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the prior, too large "
-            "to compute with. Scale the data and the bounds."
+            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
+            f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
     psd = ~among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
     stuck = psd & (size <= 0) & (bound > 0) & (sense <= 0)

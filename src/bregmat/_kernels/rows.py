@@ -65,18 +65,6 @@ def relaxed(family, b, gamma, scale, mu):
 
 
 @njit(cache=True, error_model="numpy")
-def conjugate(family, b, gamma, scale, mu):
-    """Conjugate of the row's loss at a sign-feasible mu."""
-    if family == ITAKURA_SAITO:
-        return -gamma * math.log1p(-mu * b / gamma)
-    if family == RELATIVE_ENTROPY:
-        return gamma * b * math.expm1(min(mu / gamma, 700.0))
-    if family == QUADRATIC:
-        return mu * b + 0.5 * (mu * scale) ** 2 / gamma
-    return mu * b
-
-
-@njit(cache=True, error_model="numpy")
 def null_step(family, sense, b, gamma, scale, mu, unit):
     """The step for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
 

@@ -1,7 +1,16 @@
-"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting."""
+"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting, correlation matrices, balanced cuts."""
 
-from bregmat.applications.boosting import BoostResult, boost_hypotheses
-from bregmat.applications.distribution import DistributionResult
-from bregmat.applications.simplex import nearest_distribution
+from bregmat.applications.correlation import CorrelationResult, nearest_correlation
+from bregmat.applications.cut import CutResult, balanced_cut
+from bregmat.applications.simplex import BoostResult, DistributionResult, boost_hypotheses, nearest_distribution
 
-__all__ = ["BoostResult", "DistributionResult", "boost_hypotheses", "nearest_distribution"]
+__all__ = [
+    "BoostResult",
+    "CorrelationResult",
+    "CutResult",
+    "DistributionResult",
+    "balanced_cut",
+    "boost_hypotheses",
+    "nearest_correlation",
+    "nearest_distribution",
+]

@@ -1,5 +1,7 @@
 """scikit-learn estimators."""
 
+from bregmat.estimators.cluster import KernelKMeans
+from bregmat.estimators.kernel import KernelLearner
 from bregmat.estimators.metric import MetricLearner
 
-__all__ = ["MetricLearner"]
+__all__ = ["KernelKMeans", "KernelLearner", "MetricLearner"]

@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.losses import RelativeSlack, Squared, SquaredHinge
-
-LOSSES = {cls.name: cls for cls in (RelativeSlack, Squared, SquaredHinge)}
-
 
 def check_integer(name: str, value: Any, lowest: int) -> None:
     """Raise unless ``value`` is None or an integer of at least ``lowest``."""
@@ -28,12 +24,3 @@ def check_positive(name: str, value: Any, *, finite: bool = False) -> None:
         raise TypeError(f"{name} must be a number; got {value!r}.")
     if not float(value) > 0 or (finite and not np.isfinite(float(value))):
         raise ValueError(f"{name} must be positive{' and finite' if finite else ''}; got {value!r}.")
-
-
-def as_loss(loss: Any) -> Any:
-    """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
-    if not isinstance(loss, str):
-        return loss
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be None, {', '.join(map(repr, LOSSES))} or an object; got {loss!r}.")
-    return LOSSES[loss]()

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence
-from bregmat.estimators.checks import as_loss, check_integer, check_positive
+from bregmat.estimators.checks import check_integer, check_positive
 from bregmat.estimators.components import principal_components
 from bregmat.estimators.distance import MahalanobisDistance, pair_distances
 from bregmat.estimators.priors import inverse_covariance
@@ -224,7 +224,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             rows,
             prior=prior,
             divergence=self.divergence,
-            loss=as_loss(self.loss),
+            loss=self.loss,
             slack_weight=float(self.slack_weight),
             solver=self.solver,
             tol=self.tol,

@@ -32,7 +32,12 @@ FORMAT_VERSION = 1
 
 # Class name in the file -> module it is imported from when such a file is read.
 SAVABLE = {
-    "DistributionResult": "bregmat.applications.distribution",
+    "BoostResult": "bregmat.applications.simplex.boosting",
+    "CorrelationResult": "bregmat.applications.correlation.result",
+    "CutResult": "bregmat.applications.cut.result",
+    "DistributionResult": "bregmat.applications.simplex.result",
+    "KernelKMeans": "bregmat.estimators.cluster",
+    "KernelLearner": "bregmat.estimators.kernel",
     "MatrixExponentiatedGradient": "bregmat.online.gradient",
     "MetricLearner": "bregmat.estimators.metric",
     "OnlineLogDet": "bregmat.online.logdet",

@@ -117,13 +117,7 @@ class CyclicProjection:
         check_count(self, "refresh")
 
     def check(self, problem: NearestMatrix) -> None:
-        """The divergence needs projections onto one row; without corrections, all rows must be hard."""
-        soft = int((~problem.losses.hard).sum())
-        if soft and not self.corrected:
-            raise TypeError(
-                f"cyclic_projection without dual corrections needs hard rows; {soft} rows have a finite slack_weight. "
-                'Use CyclicProjection(corrected=True) or solver="auto".'
-            )
+        """The divergence needs projections onto one row."""
         if problem.divergence.name not in ITERATES:
             raise TypeError(
                 f"cyclic_projection has projections for {', '.join(ITERATES)}; got the divergence "

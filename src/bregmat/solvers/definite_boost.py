@@ -134,27 +134,24 @@ class DefiniteBoost:
             ends = np.asarray(self.spectrum)
             if ends.shape != (2,) or ends.dtype.kind not in "iuf" or not -np.inf < ends[0] < 0 < ends[1] < np.inf:
                 raise ValueError(f"DefiniteBoost: spectrum must be two numbers around 0; got {self.spectrum!r}.")
+            object.__setattr__(self, "spectrum", (float(ends[0]), float(ends[1])))
         if self.block is not None:
             check_count(self, "block")
 
     def check(self, problem: NearestMatrix) -> None:
         """Von Neumann, hard rows, one of them the trace."""
+        soft, missing = int((~problem.losses.hard).sum()), []
         if problem.divergence.name != "vonneumann":
-            raise TypeError(
-                f"definite_boost is a method for the divergence 'vonneumann'; got {problem.divergence.name!r}. "
-                'Use solver="cyclic_projection" or "auto".'
-            )
-        soft = int((~problem.losses.hard).sum())
+            missing.append(f"the divergence 'vonneumann' (got {problem.divergence.name!r})")
         if soft:
-            raise TypeError(
-                f"definite_boost needs hard rows; {soft} rows have a finite slack_weight. "
-                'Use solver="cyclic_projection" or "auto".'
-            )
+            missing.append(f"hard rows ({soft} rows have a finite slack_weight)")
         if problem.trace_row is None:
-            raise TypeError(
-                "definite_boost needs the trace of the matrix fixed by a hard equality, such as Constraints.trace(1.0); there is none "
-                '(in nearest_metric, a trace row is about the kernel of the data). Use solver="cyclic_projection" or "auto".'
+            missing.append(
+                "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
+                "(in nearest_metric a trace row is about the kernel of the data)"
             )
+        if missing:
+            raise TypeError(f'definite_boost needs {", and ".join(missing)}. Use solver="cyclic_projection" or "auto".')
 
     def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> BoostState:
         """The prior scaled to the trace, or the matrix of the given dual weights."""

@@ -115,6 +115,8 @@ class InteriorPoint:
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
         """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
+        if not state.tau > 0:  # below the smallest number: nothing left to follow
+            return replace(state, stalled=True)
         try:
             return self._step(problem, state)
         except np.linalg.LinAlgError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from bregmat.applications.rows import Point, Rows, newton_direction
+from bregmat.applications.simplex.rows import Point, Rows, newton_direction
 from bregmat.certificates import FEASIBLE
 from bregmat.infeasibility import CLEAR
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.distribution import DistributionResult
-from bregmat.applications.proofs import Certificate, certify, proves, separation
-from bregmat.applications.rows import Point, Rows, build
-from bregmat.applications.steppers import STEPPERS
+from bregmat.applications.simplex.proofs import Certificate, certify, proves, separation
+from bregmat.applications.simplex.result import DistributionResult
+from bregmat.applications.simplex.rows import Point, Rows, build
+from bregmat.applications.simplex.steppers import STEPPERS
 from bregmat.result import ExitReason, Record, Status
 
 SOLVERS: dict[str, Any] = {cls.name: cls for cls in STEPPERS}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import scipy
 
-from bregmat.applications.rows import build, floats
-from bregmat.applications.steppers import Booster
+from bregmat.applications.simplex.rows import build, floats
+from bregmat.applications.simplex.steppers import Booster
 from bregmat.columns import rows_text
 from bregmat.solvers.definite_boost import DefiniteBoost
 
@@ -131,6 +131,15 @@ class BoostResult:
     def predict(self, H: Any) -> np.ndarray:
         """Labels -1 or 1, shape (d,); a tied vote is 1."""
         return np.where(self.decision_function(H) >= 0, 1, -1)
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`."""
+        return {}, {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> BoostResult:
+        """Inverse of :meth:`to_state`."""
+        return cls(**{f.name: arrays[f.name] for f in fields(cls)})
 
     def __repr__(self) -> str:
         loss = f"{self.loss[-1]:.3g}" if len(self.loss) else "1"

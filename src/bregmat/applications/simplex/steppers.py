@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat._kernels.boost import approximate_step, log_step_bound
 from bregmat._kernels.simplex import balance
-from bregmat.applications.rows import Point, Rows, log_sum, newton_direction
+from bregmat.applications.simplex.rows import Point, Rows, log_sum, newton_direction
 from bregmat.certificates import FEASIBLE
 from bregmat.columns import rows_text
 from bregmat.solvers.cyclic_projection import CyclicProjection

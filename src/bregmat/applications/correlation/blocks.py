@@ -1,0 +1,80 @@
+"""Blocks of fixed entries: where all entries among a few variables are fixed, they contradict, or force a null space.
+
+A fixed block B (with its unit diagonal) that has a negative eigenvalue proves that there is no such matrix. A null vector v of B
+is one of X, because ``v' X v = v' B v = 0``: Newton's multipliers for it would grow without end, so it is taken out first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat.applications.correlation.newton import Entries
+
+NULL = 1e-10  # eigenvalue of a fixed block below which it counts as 0: entries that were rounded to ten digits
+
+
+@dataclass(frozen=True, eq=False)
+class FixedBlocks:
+    """What the fixed blocks of a matrix imply.
+
+    Attributes
+    ----------
+    proof : ndarray, shape (c,), or None
+        Multipliers that prove that no matrix has these entries.
+    basis : ndarray, shape (n, r), or None
+        Orthonormal basis of what is orthogonal to the null vectors; None where there are none.
+    """
+
+    proof: np.ndarray | None = None
+    basis: np.ndarray | None = None
+
+
+def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
+    """Look at blocks of the matrix B, which has the prescribed diagonal and fixed entries."""
+    vectors = []
+    for block in _cliques(entries):
+        t, U = np.linalg.eigh(B[np.ix_(block, block)])
+        if t[0] < -NULL:
+            return FixedBlocks(proof=_proof(entries, block, U[:, 0]))
+        for v in U[:, t < NULL].T:
+            vectors.append(np.zeros(entries.n))
+            vectors[-1][block] = v
+    if not vectors:
+        return FixedBlocks()
+    U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=True)
+    rank = int((sigma > 1e-8).sum())
+    return FixedBlocks(basis=U[:, rank:]) if rank < entries.n else FixedBlocks()
+
+
+def _cliques(entries: Entries) -> list[np.ndarray]:
+    """Sets of variables with all entries among them fixed, grown greedily from each variable that is in none yet.
+
+    Finding all of them is hard; pairs that no set covers are added as they are.
+    """
+    n = entries.n
+    mask = np.zeros((n, n), dtype=bool)
+    mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
+    degree, covered, found = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
+    for seed in np.argsort(-degree, kind="stable"):
+        while (mask[seed] & ~covered[seed]).any():
+            second = int(np.argmax(np.where(mask[seed] & ~covered[seed], degree, -1)))
+            block, free = [int(seed), second], mask[seed] & mask[second]
+            while free.any():
+                block.append(int(np.argmax(np.where(free, degree, -1))))
+                free &= mask[block[-1]]
+            chosen = np.sort(block)
+            covered[np.ix_(chosen, chosen)] = True
+            found.append(chosen)
+    return found
+
+
+def _proof(entries: Entries, block: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """``Y = v v'``: ``<Y, X> = v' B v < 0`` for a matrix X >= 0."""
+    n = entries.n
+    w, y = np.zeros(n), np.zeros(n + len(entries.i))
+    w[block] = np.where(np.abs(v) > 1e-14, v, 0.0)
+    y[:n] = w * w
+    y[n:] = 2.0 * w[entries.i] * w[entries.j]
+    return y

@@ -1,0 +1,224 @@
+"""The nearest correlation matrix with its proof, and how the run went."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from bregmat._html import STATUS_TEXT, certificate_rows, escape, number
+from bregmat.result import ExitReason, Record, Status
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was changed on the input before the problem was posed.
+
+    Attributes
+    ----------
+    kind : str
+        "clip": eigenvalues below ``floor`` were raised to it.
+    n_eigenvalues : int
+        How many.
+    size : float
+        Frobenius norm of the change.
+    floor : float
+        In units of the input's eigenvalues, whose mean is 1.
+    """
+
+    kind: str
+    n_eigenvalues: int
+    size: float
+    floor: float
+
+
+@dataclass(eq=False)
+class CorrelationResult:
+    """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
+
+    Attributes
+    ----------
+    X : ndarray, shape (n, n)
+        Symmetric, with a diagonal of exact ones; for INFEASIBLE and UNKNOWN the last iterate, which is none.
+    labels : tuple of two lists, or None
+        Index and columns of the DataFrame that was handed in.
+    status, exit_reason
+        What is proven about X, and why the run stopped. With ``rank`` the search is a heuristic: FEASIBLE, with the lower bound
+        that the problem without the rank proves.
+    objective, dual_bound : float
+        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius, and its proven lower bound.
+    gap : float
+        ``(objective - dual_bound) / max(1, |objective|)``; inf where nothing is proven.
+    max_violation : float
+        Largest amount by which a unit diagonal or a fixed entry is missed.
+    residual : float
+        ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``); R's nearPD calls it normF.
+    divergence : str
+    min_eig : float
+        Asked for; no eigenvalue of X is below it, but for rounding.
+    rank : int or None
+        Asked for.
+    factor : ndarray, shape (n, k), or None
+        ``X = factor factor'``, rows of length one, for ``rank`` and for a Factor as input.
+    repaired : Repair or None
+    rows : ndarray of int, shape (c, 2)
+        Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j.
+    dual : ndarray, shape (c,)
+        Their multipliers. With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
+        :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative.
+    conflict : ndarray of int, shape (k, 2), or None
+        Entries that carry the proof of infeasibility.
+    tol : float
+    n_iter : int
+        Newton steps, with ``rank`` also those of the search.
+    seconds : float
+    history : list of Record
+    solver : str
+    """
+
+    X: np.ndarray
+    status: Status
+    exit_reason: ExitReason
+    objective: float
+    dual_bound: float
+    gap: float
+    max_violation: float
+    residual: float
+    divergence: str
+    rows: np.ndarray
+    dual: np.ndarray
+    tol: float
+    min_eig: float = 0.0
+    rank: int | None = None
+    n_iter: int = 0
+    seconds: float = 0.0
+    solver: str = ""
+    repaired: Repair | None = None
+    factor: np.ndarray | None = None
+    conflict: np.ndarray | None = None
+    labels: tuple[list[Any], list[Any]] | None = None
+    history: list[Record] = field(default_factory=list)
+
+    @property
+    def matrix(self) -> Any:
+        """X, as a DataFrame with the labels of the input where that was one."""
+        if self.labels is None:
+            return self.X
+        import pandas as pd
+
+        return pd.DataFrame(self.X, index=self.labels[0], columns=self.labels[1])
+
+    @property
+    def converged(self) -> bool:
+        """Whether X is a correlation matrix at which the method's own stopping rule is met."""
+        return self.status in (Status.OPTIMAL, Status.FEASIBLE) and self.exit_reason is ExitReason.TOLERANCE
+
+    @property
+    def advice(self) -> str:
+        """What to change, in words."""
+        if self.status is not Status.INFEASIBLE:
+            if self.exit_reason is ExitReason.STALLED:
+                return "No step improves the matrix: loosen tol, or free some of the fixed entries."
+            return self.exit_reason.advice
+        if self.factor is not None:
+            return (
+                "The range of the low-rank input carries no unit diagonal: (a) widen_range(C, eps) opens its null space, "
+                "(b) nearest_kernel with Constraints.diagonal and a finite slack_weight comes near one, (c) use more columns."
+            )
+        return "The fixed entries contradict each other: free one of result.conflict, or lower min_eig."
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`."""
+        meta: dict[str, Any] = {"status": self.status.value, "exit_reason": self.exit_reason.value}
+        meta |= {name: _plain(getattr(self, name)) for name in _PLAIN}
+        meta["repaired"] = None if self.repaired is None else list(astuple(self.repaired))
+        meta["labels"] = None if self.labels is None else [[_label(x) for x in names] for names in self.labels]
+        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
+        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> CorrelationResult:
+        """Inverse of :meth:`to_state`; labels that are neither numbers nor text have become text."""
+        plain: dict[str, Any] = {
+            name: float(x) if isinstance(x, str) and name in _NUMBERS else x for name, x in meta.items()
+        }
+        return cls(
+            status=Status(meta["status"]),
+            exit_reason=ExitReason(meta["exit_reason"]),
+            repaired=None if meta["repaired"] is None else Repair(*meta["repaired"]),
+            labels=None if meta["labels"] is None else (meta["labels"][0], meta["labels"][1]),
+            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
+            **{name: plain[name] for name in _PLAIN} | {name: arrays.get(name) for name in _ARRAYS},
+        )
+
+    def __repr__(self) -> str:
+        more = f", rank={self.rank}" if self.rank is not None else ""
+        more += f", repaired={self.repaired}" if self.repaired is not None else ""
+        return (
+            f"CorrelationResult(n={len(self.X)}, divergence={self.divergence!r}, status={self.status}, "
+            f"exit_reason={self.exit_reason}, residual={self.residual:.8g}, objective={self.objective:.8g}, "
+            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, min_eig={self.min_eig:g}{more}, n_iter={self.n_iter}, "
+            f"seconds={self.seconds:.3g}, solver={self.solver!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        left = "text-align:left;padding:1px 14px 1px 0"
+        rows = certificate_rows(self, advice=self.advice)
+        rows.insert(2, ("Frobenius distance to the input", number(self.residual, 7)))
+        if self.repaired is not None:
+            what = f"{self.repaired.n_eigenvalues} eigenvalues raised to {number(self.repaired.floor)}"
+            rows.append(("repaired", f"{what}, a change of {number(self.repaired.size)} in Frobenius norm"))
+        cells = "".join(
+            f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
+            f'<td style="{left}">{escape(value)}</td></tr>'
+            for name, value in rows
+        )
+        return (
+            f'<div class="bregmat-result" style="max-width:46em"><strong>CorrelationResult: '
+            f"{escape(STATUS_TEXT[self.status.value])}</strong>"
+            f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{cells}</table>'
+            f'<div style="opacity:.85">{escape(self._proof())}</div></div>'
+        )
+
+    def _proof(self) -> str:
+        """What is proven, as a plain sentence."""
+        if self.status is Status.INFEASIBLE:
+            pairs = [] if self.conflict is None else self.conflict.tolist()
+            named = ", ".join(f"({self._name(0, i)}, {self._name(1, j)})" for i, j in pairs[:8])
+            more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""
+            return f"No correlation matrix has the prescribed entries {named}{more}: this is proven. {self.advice}"
+        if self.status is Status.UNKNOWN:
+            return (
+                f"The search stopped with entries missed by up to {number(self.max_violation, 2)}; nothing is proven."
+            )
+        bound = (
+            f"every matrix allowed here is at least {number(self.dual_bound, 7)} away"
+            if self.rank is None
+            else f"every correlation matrix of any rank is at least {number(self.dual_bound, 7)} away"
+        )
+        return f"The matrix is at {number(self.objective, 7)} (in the divergence), and {bound}."
+
+    def _name(self, axis: int, k: int) -> str:
+        return str(k if self.labels is None else self.labels[axis][k])
+
+
+_PLAIN = (
+    *("objective", "dual_bound", "gap", "max_violation", "residual", "divergence", "tol", "min_eig", "rank"),
+    *("n_iter", "seconds", "solver"),
+)
+_NUMBERS = ("objective", "dual_bound", "gap", "max_violation", "residual")
+_ARRAYS = ("X", "rows", "dual", "factor", "conflict")
+
+
+def _plain(x: Any) -> Any:
+    """A number that JSON can hold: infinities and NaN as text."""
+    return str(x) if isinstance(x, float) and not np.isfinite(x) else x
+
+
+def _label(x: Any) -> Any:
+    """A label that JSON can hold."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    return x if isinstance(x, str | int | float | bool) else str(x)

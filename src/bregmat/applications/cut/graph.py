@@ -1,0 +1,163 @@
+"""A graph as users give it, checked and brought to one form: an even number of vertices, weights scaled by a power of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.columns import rows_text
+
+ASYMMETRY = 1e-12  # of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Weights ``A`` of ``size`` vertices, an even number: an isolated dummy vertex is last where the graph has an odd number.
+
+    With it every balanced cut of the graph, sizes apart by one, is a cut into equal halves: ``e'x = 0`` holds exactly,
+    which the printed relaxation (Kulis 2009, 6.4) needs and an odd graph does not give.
+
+    Attributes
+    ----------
+    n : int
+        Vertices of the caller.
+    A : csr_array, shape (size, size)
+        Weights over ``scale``, symmetric, >= 0, zero diagonal; the largest is in [1, 2).
+    degree : ndarray, shape (size,)
+        Row sums of A.
+    scale : float
+        A power of two, so that scaling is exact.
+    step, offset : float
+        Every balanced cut is ``offset`` plus a multiple of ``step``, in the caller's units; 0 where nothing is known.
+    """
+
+    n: int
+    A: Any
+    degree: np.ndarray
+    scale: float
+    step: float
+    offset: float
+
+    @property
+    def size(self) -> int:
+        """Vertices with the dummy: even."""
+        return self.A.shape[0]
+
+    def cut(self, x: np.ndarray) -> float:
+        """Weight between the two sides of ``x`` (size,), entries +-1, in the caller's units."""
+        apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
+        return float(self.A.data[apart].sum()) * (0.5 * self.scale)
+
+    def laplacian_times(self, X: np.ndarray) -> np.ndarray:
+        """``L X``."""
+        return (self.degree * X.T).T - self.A @ X
+
+    @cached_property
+    def dense(self) -> np.ndarray:
+        """Laplacian as an array, shape (size, size)."""
+        L = -self.A.toarray()
+        L[np.diag_indices_from(L)] = self.degree
+        return L
+
+    def round_up(self, bound: float) -> float:
+        """The smallest weight that a balanced cut can have if it is at least ``bound``."""
+        if self.step == 0:
+            return bound
+        return self.offset + self.step * np.ceil((bound - self.offset) / self.step - 1e-9)
+
+
+def read_graph(graph: Any) -> Graph:
+    """Check a graph and bring it to one form; rows and columns are in node order for networkx graphs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming what is wrong with it and the first rows where it is.
+    """
+    A = _matrix(graph)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"graph must be a square matrix of weights; got shape {A.shape}.")
+    n = A.shape[0]
+    if n < 2:
+        raise ValueError(f"graph must have at least 2 vertices; got {n}.")
+    A.sum_duplicates()
+    _refuse(A, ~np.isfinite(A.data), "finite weights")
+    _refuse(A, A.data < 0, "weights of at least 0")
+    loops = np.flatnonzero(A.diagonal())
+    if len(loops):
+        raise ValueError(
+            f"graph must have no self loops, which no cut can touch; got some in {rows_text(loops)}: set the diagonal to 0."
+        )
+    A.eliminate_zeros()
+    largest = float(A.data.max(initial=0.0))
+    apart = (A - A.T).tocoo()
+    wrong = np.abs(apart.data) > ASYMMETRY * largest
+    if wrong.any():
+        i, j = int(apart.row[wrong][0]), int(apart.col[wrong][0])
+        raise ValueError(
+            f"graph must be symmetric (undirected); got {A[i, j]} at ({i}, {j}) and {A[j, i]} at ({j}, {i}). "
+            "For a directed graph hand over A + A.T."
+        )
+    if apart.nnz:
+        A = scipy.sparse.csr_array(A + A.T)
+        A.data *= 0.5
+    if largest > 1e300 / max(1, A.nnz):
+        raise ValueError(f"graph: the sum of the weights must be below 1e300; the largest is {largest}.")
+    step, offset = _steps(A, n)
+    scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    A.data /= scale
+    if n % 2:
+        A.resize((n + 1, n + 1))
+    A.sort_indices()
+    return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, step, offset)
+
+
+def _matrix(graph: Any) -> Any:
+    """A csr_array of floats that is our own."""
+    if hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
+        if graph.is_directed():
+            raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
+        if graph.number_of_nodes() < 2:
+            raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
+        import networkx
+
+        graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr")
+    if isinstance(graph, str | bytes) or graph is None:
+        raise TypeError(
+            f"graph must be a square array, scipy.sparse matrix or networkx graph; got {type(graph).__name__}."
+        )
+    array = graph if scipy.sparse.issparse(graph) else np.asarray(graph)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"graph must hold real weights; got dtype {array.dtype}.")
+    if array.ndim != 2:
+        raise ValueError(f"graph must be a square matrix of weights; got shape {array.shape}.")
+    return scipy.sparse.csr_array(array, dtype=float, copy=True)
+
+
+def _refuse(A: Any, wrong: np.ndarray, wanted: str) -> None:
+    at = np.flatnonzero(wrong)
+    if len(at):
+        rows = np.searchsorted(A.indptr, at, side="right") - 1
+        raise ValueError(f"graph must have {wanted}; got {A.data[at[0]]} in {rows_text(np.unique(rows))}.")
+
+
+def _steps(A: Any, n: int) -> tuple[float, float]:
+    """``step`` and ``offset`` for whole weights: their greatest common divisor, and twice that where parities settle more.
+
+    A cut (S, T) has the parity of the degrees in S, since edges inside S count twice there. All degrees even: an even cut.
+    All odd (then n is even and S has n / 2 vertices): a cut of the parity of n / 2.
+    """
+    total = A.data.sum()
+    if not len(A.data) or total >= 2.0**52 or (A.data != np.rint(A.data)).any():
+        return 0.0, 0.0
+    divisor = int(np.gcd.reduce(A.data.astype(np.int64)))
+    odd = (np.asarray(A.sum(axis=1)).ravel() / divisor) % 2
+    if not odd.any():
+        return 2.0 * divisor, 0.0
+    if odd.all():
+        return 2.0 * divisor, float(divisor * ((n // 2) % 2))
+    return float(divisor), 0.0

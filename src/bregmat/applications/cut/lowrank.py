@@ -1,0 +1,202 @@
+"""The relaxation of a balanced cut in factor form, for graphs too large for an inverse: a Riemannian Newton method."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from bregmat.applications.cut.graph import Graph
+from bregmat.applications.cut.proof import is_above
+
+FIRST_RANK = 30  # solutions of large sparse graphs had ranks of 3 to 14
+LARGE = 3000  # vertices above which a factorisation is kept for the end
+CG_STEPS = 100
+FIRST_BOUND = 0.03  # residual below which the multipliers are worth a factorisation
+SMALLEST = 1e-10
+PATIENCE = 80  # steps at one rank; 20 are many
+
+
+class LowRank:
+    """``minimize tr(R'LR) / 2`` over R (n x k) with rows of length one and ``e'R = 0``: ``X = RR'`` (Burer-Monteiro).
+
+    A rank above ``sqrt(2 n)`` has no local minima that are not global for nearly all L (Boumal, Voroninski, Bandeira 2016); the
+    rank starts lower and doubles up to there if the method stops short of the bound. The multipliers prove what they prove
+    whatever the rank. A step is one of Newton's, by conjugate gradients that stop at
+    negative curvature or the edge of a trust region; a product with L costs k times the number of edges.
+
+    Attributes
+    ----------
+    y : ndarray, shape (n,)
+        Multipliers: the least-squares ones of the rows of unit length.
+    value : float
+        ``tr(LX)``: an upper bound of the relaxation's value, in scaled units.
+    stalled : bool
+    coarse : float
+        Multiple of the tolerance to which the relaxation is solved: proofs are dear where the graph is large.
+    is_new : bool
+        Whether the gradient has fallen tenfold since this was last true: time for a bound and for rounding.
+    """
+
+    name = "low rank"
+    proves_every_step = False
+
+    def __init__(self, graph: Graph, rng: np.random.Generator, rank: int = FIRST_RANK) -> None:
+        self.graph = graph
+        n = graph.size
+        self.coarse = 1.0 if n <= LARGE else 100.0
+        self.most = min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n)
+        self.R = self._retract(rng.normal(size=(n, min(self.most, rank))))
+        self.radius = np.sqrt(n) / 4.0
+        self.rng, self.stalled, self.is_new = rng, False, False
+        self._due, self._proofs, self.n_steps = FIRST_BOUND, 0, 0
+        self._derivatives()
+
+    def _derivatives(self) -> None:
+        self.LR = self.graph.laplacian_times(self.R)
+        # a point far from balance has no say: its value would not bound the relaxation. Near rank one the last digits of
+        # balance cannot be had, and only the stopping rule depends on them
+        is_balanced = np.abs(self.R.sum(axis=0)).max() <= 1e-5 * len(self.R)
+        self.value = float(np.vdot(self.R, self.LR)) if is_balanced else np.inf
+        n, k = self.R.shape
+        gram = n * np.eye(k) - self.R.T @ self.R
+        self.inner = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+        self.gradient, a = self._tangent(self.LR)
+        self.y = -a
+
+    def _tangent(self, U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Projection ``U - a R - e b'`` onto the tangent space, and a (n,)."""
+        along = np.einsum("ij,ij->i", U, self.R)
+        b = (U.sum(axis=0) - along @ self.R) @ self.inner
+        a = along - self.R @ b
+        return U - a[:, None] * self.R - b, a
+
+    @staticmethod
+    def _retract(R: np.ndarray) -> np.ndarray:
+        """Rows to length one and the sum of all rows to zero, by Newton's method on the two."""
+        n, k = R.shape
+        for _ in range(10):
+            R = R / np.linalg.norm(R, axis=1, keepdims=True)
+            s = R.sum(axis=0)
+            if np.abs(s).max() <= 1e-13 * n:
+                break
+            b = np.linalg.pinv(n * np.eye(k) - R.T @ R, rcond=1e-8, hermitian=True) @ s
+            R = R - b
+        return R / np.linalg.norm(R, axis=1, keepdims=True)
+
+    @property
+    def residual(self) -> float:
+        """Norm of the gradient over that of LR."""
+        return float(np.linalg.norm(self.gradient)) / max(float(np.linalg.norm(self.LR)), 1e-300)
+
+    def step(self) -> None:
+        """One step of the trust region."""
+        self._trust()
+        self.n_steps += 1
+        self.stalled = self.stalled or self.residual < SMALLEST or self.n_steps >= PATIENCE
+        self.is_new = self.stalled or self.residual < self._due
+        if self.is_new:
+            self._due = 0.1 * self.residual
+
+    def _trust(self) -> None:
+        move, model, edge = self._newton()
+        if not model < 0:
+            self.stalled = True
+            return
+        before = (self.R, self.LR, self.value, self.inner, self.gradient, self.y)
+        self.R = self._retract(self.R + move)
+        self._derivatives()
+        fall = 0.5 * (self.value - before[2]) if before[2] < np.inf else -np.inf
+        noise = 1e-14 * abs(before[2]) if before[2] < np.inf else 0.0
+        ratio = (fall - noise) / (model - noise)
+        if ratio < 0.25:
+            self.radius *= 0.25
+        elif ratio > 0.75 and edge:
+            self.radius = min(2.0 * self.radius, np.sqrt(len(self.R)))
+        if ratio < 0.05:
+            self.R, self.LR, self.value, self.inner, self.gradient, self.y = before
+            self.stalled = self.radius < 1e-10
+
+    def _newton(self) -> tuple[np.ndarray, float, bool]:
+        """Steihaug's conjugate gradients: step, model change, whether it ends on the edge."""
+        g = self.gradient
+        move, r = np.zeros_like(g), -g
+        d, rr, model = r.copy(), float(np.vdot(g, g)), 0.0
+        stop = rr * min(0.1, self.residual) ** 2
+        size = 0.0
+        for _ in range(CG_STEPS if rr > 0 else 0):
+            Hd = self._tangent(self.graph.laplacian_times(d) + self.y[:, None] * d)[0]
+            curvature = float(np.vdot(d, Hd))
+            dd, dm = float(np.vdot(d, d)), float(np.vdot(d, move))
+            alpha = rr / curvature if curvature > 1e-14 * dd else 0.0
+            if alpha == 0.0 or size + 2.0 * alpha * dm + alpha**2 * dd >= self.radius**2:
+                t = (-dm + np.sqrt(dm**2 + dd * (self.radius**2 - size))) / dd
+                return move + t * d, model - t * rr + 0.5 * t * t * curvature, True
+            move += alpha * d
+            model -= 0.5 * alpha * rr
+            size = float(np.vdot(move, move))
+            r -= alpha * Hd
+            new = float(np.vdot(r, r))
+            if new <= stop:
+                break
+            d *= new / rr
+            d += r
+            rr = new
+        return move, model, False
+
+    def widen(self) -> bool:
+        """Double the rank, to leave a saddle point; False if it is as large as it need be."""
+        n, k = self.R.shape
+        more = min(2 * k, self.most) - k
+        if more <= 0:
+            return False
+        self.R = self._retract(np.hstack([self.R, 1e-2 * self.rng.normal(size=(n, more)) / np.sqrt(more)]))
+        self.radius, self.stalled, self._due, self.n_steps = np.sqrt(n) / 4.0, False, FIRST_BOUND, 0
+        self._derivatives()
+        return True
+
+    def level(self, loss: float, is_last: bool) -> float:
+        """A proven lower bound of the smallest eigenvalue: an estimate less ``loss`` over n, or more if need be; or -inf."""
+        n = len(self.y)
+        lam = min(smallest(self.graph, self.y, self.rng), 0.0)
+        estimate = self.value - n * lam + float(self.y.sum())
+        if n > LARGE and self._proofs and not is_last and estimate > 50.0 * loss:
+            return -np.inf
+        self._proofs += 1
+        for times in (1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4):
+            proven = is_above(self.graph, self.y, lam - times * loss / n)
+            if proven > -np.inf:
+                return proven
+        return -np.inf
+
+    def sample(self, rng: np.random.Generator) -> np.ndarray:
+        """Projections of the rows on a random direction."""
+        return self.R @ rng.normal(size=self.R.shape[1])
+
+
+def smallest(graph: Graph, y: np.ndarray, rng: np.random.Generator) -> float:
+    """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
+    anything but that the eigenvalue is no larger. inf if there is none."""
+    n = graph.size
+    top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = np.ravel(v)
+        v = v - v.mean()
+        v = top * v - graph.laplacian_times(v) - y * v
+        return v - v.mean()
+
+    flipped = scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=float)
+    try:
+        ritz = scipy.sparse.linalg.eigsh(
+            flipped,
+            k=1,
+            which="LA",
+            v0=rng.normal(size=n),
+            tol=1e-5,
+            maxiter=50,
+            ncv=min(n, 40),
+            return_eigenvectors=False,
+        )
+    except scipy.sparse.linalg.ArpackNoConvergence as error:
+        ritz = error.eigenvalues
+    return top - float(ritz[0]) if len(ritz) else np.inf

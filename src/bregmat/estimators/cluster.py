@@ -1,0 +1,307 @@
+"""KernelKMeans: k-means in the space of a kernel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bregmat.estimators.checks import check_integer
+from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel
+from bregmat.estimators.learned import points_restored, points_state
+from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus
+from bregmat.estimators.state import parameters_restored, parameters_state
+from bregmat.lowrank import Pivots, incomplete_cholesky
+
+_FITTED = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
+
+
+class KernelKMeans(ClusterMixin, BaseEstimator):
+    """Clusters of least squared distance to their means in the space of a kernel.
+
+        minimize over labels:   sum_i w_i |phi(x_i) - m_label(i)|^2,    m_c the weighted mean of cluster c
+
+    Use it on a learned kernel: ``kernel="linear"`` on ``learner.transform(X)`` or ``result.factor``, which costs O(n r k)
+    an iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, O(n^2 k). Both minimise the same thing.
+
+    Parameters
+    ----------
+    n_clusters : int
+        At least 1, at most the number of points.
+    kernel : str or callable
+        "linear": X are features, and scikit-learn's :class:`sklearn.cluster.KMeans` iterates on them. "precomputed": X is
+        the kernel (n, n), positive semidefinite. Else a name of scikit-learn's pairwise kernels, or a function of (X, Y)
+        that returns the (n, m) array of values.
+    gamma, degree, coef0, kernel_params
+        As in :class:`bregmat.KernelLearner`.
+    rank : int, optional
+        Replace the kernel by features from that many of its columns (pivoted incomplete Cholesky): for large n. At most n.
+    n_init : int
+        Starts from different k-means++ seeds; the best is kept.
+    max_iter : int
+        Most iterations of a start.
+    tol : float
+        Where a start ends before labels stop changing; at least 0. With features the tolerance of ``KMeans``; with a kernel the
+        relative fall of the inertia in an iteration.
+    random_state : int, RandomState or None
+        Seed of the seeds.
+
+    Attributes
+    ----------
+    labels_ : ndarray of int, shape (n,)
+    inertia_ : float
+        The objective: weighted sum of squared distances to the means, in units of the kernel.
+    n_iter_ : int
+        Iterations of the best start.
+    cluster_centers_ : ndarray, shape (n_clusters, r)
+        Means, with features only.
+    dual_coef_ : ndarray, shape (n, n_clusters)
+        Means as weights of the training points, with a kernel only.
+    captured_trace_ : float
+        Share of the trace of the kernel that its approximation of rank ``rank`` holds; 1 without ``rank``.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Dhillon, Guan and Kulis 2004; the clustering of Kulis 2009, section 7. A sample of weight 2 counts as the same sample
+    twice, in the draws of the seeds too. An empty cluster gets the point farthest from its centre. Fewer different points
+    than clusters give one ``ConvergenceWarning``. ``predict`` on the training data returns ``labels_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat.estimators import KernelKMeans
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> KernelKMeans(3, kernel="rbf", gamma=0.1, random_state=0).fit_predict(X).shape
+    (150,)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        rank: int | None = None,
+        n_init: int = 10,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.rank = rank
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        named = isinstance(self.kernel, str)
+        tags.input_tags.pairwise = named and self.kernel == "precomputed"
+        tags.input_tags.positive_only = named and self.kernel in POSITIVE_ONLY
+        tags.input_tags.sparse = BaseKernel(self.kernel).takes_sparse
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
+        """Find the clusters.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d)
+            Points; kernel values (n, n) with "precomputed".
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            Nonnegative, dimensionless; not all 0.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Bad parameter or input, named in the message.
+        """
+        base = self._check_parameters()
+        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit")]:
+            delattr(self, name)
+        X = validate_data(
+            self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=[np.float64, np.float32], order="C"
+        )
+        n = X.shape[0]
+        for name in ("n_clusters", "rank"):
+            if (getattr(self, name) or 0) > n:
+                raise ValueError(
+                    f"{name} must be at most n_samples={n}, the number of points; got {getattr(self, name)}."
+                )
+        if base.is_precomputed:
+            base.check_square(X)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.sum() > 0:
+            raise ValueError("sample_weight must not be 0 for every point.")
+        rng = check_random_state(self.random_state)
+        self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
+        if self.rank is not None:
+            X = X.astype(np.float64, copy=False)
+            G, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(self.rank))
+            self._fit_points, self._fit_pivots = base.points(X, pivots.rows), pivots
+            self.captured_trace_ = pivots.captured
+            n_found = self._fit_features(G, weights, rng)
+        elif base.kernel == "linear":
+            n_found = self._fit_features(X, weights, rng)
+        else:
+            K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
+            n_found = self._fit_kernel(K, weights, rng)
+            if not base.is_precomputed:
+                self._fit_points = X
+        if n_found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
+                "to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _fit_features(self, X: Any, weights: np.ndarray, rng: np.random.RandomState) -> int:
+        """scikit-learn's Lloyd iteration from seeds of ours; the number of different clusters."""
+        size = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
+        mean = np.asarray(X.T @ (weights / weights.sum())).ravel()
+        order = np.argsort(size - 2.0 * (X @ mean), kind="stable")
+
+        def rows_of(rows: np.ndarray) -> np.ndarray:
+            return X[rows].toarray() if sp.issparse(X) else X[rows]
+
+        def sq_distances(rows: np.ndarray) -> np.ndarray:
+            return np.maximum(size[:, None] - 2.0 * np.asarray(X @ rows_of(rows).T) + size[rows], 0.0)
+
+        runs = []
+        for _ in range(self.n_init):
+            seeds = plus_plus(sq_distances, order, weights, self.n_clusters, rng)
+            one = KMeans(
+                self.n_clusters, init=rows_of(seeds), n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0
+            )
+            with warnings.catch_warnings():  # too few different points: said once, by fit
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                runs.append(one.fit(X, sample_weight=weights))
+        best = runs[best_of([run.inertia_ for run in runs])]
+        self.labels_, self.inertia_, self.n_iter_ = best.labels_, float(best.inertia_), best.n_iter_
+        self.cluster_centers_ = best.cluster_centers_
+        return len(np.unique(best.labels_))
+
+    def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
+        diagonal = np.diag(K)
+        order = np.argsort(diagonal - 2.0 * (K @ (weights / weights.sum())), kind="stable")
+
+        def sq_distances(rows: np.ndarray) -> np.ndarray:
+            return np.maximum(diagonal[:, None] - 2.0 * K[rows].T + diagonal[rows], 0.0)
+
+        seeds = np.stack([plus_plus(sq_distances, order, weights, self.n_clusters, rng) for _ in range(self.n_init)])
+        found, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
+        self.labels_ = found.labels.astype(np.int32)
+        self.inertia_, self.n_iter_ = found.inertia[-1], found.n_iter
+        self.dual_coef_, self.sq_norms_ = found.weights, found.sq_norms
+        return self.n_clusters - n_empty
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Nearest mean of each point.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+            Points; with "precomputed" kernel values between them and all training points, shape (m, n).
+
+        Returns
+        -------
+        ndarray of int, shape (m,)
+        """
+        check_is_fitted(self)
+        base = self._check_parameters()
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr" if base.takes_sparse else False,
+            dtype=[np.float64, np.float32],
+            order="C",
+            reset=False,
+        )
+        if self._fit_pivots is not None:
+            X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
+        if hasattr(self, "cluster_centers_"):
+            centres = self.cluster_centers_.astype(X.dtype, copy=False)
+            return pairwise_distances_argmin(X, centres).astype(np.int32)
+        K = X if base.is_precomputed else base(X, self._fit_points)
+        D = self.sq_norms_ - 2.0 * (np.asarray(K, dtype=np.float64) @ self.dual_coef_)
+        D[:, ~self.dual_coef_.any(axis=0)] = np.inf
+        return D.argmin(axis=1).astype(np.int32)
+
+    def _check_parameters(self) -> BaseKernel:
+        for name in ("n_clusters", "n_init", "max_iter"):
+            if getattr(self, name) is None:
+                raise TypeError(f"{name} must be an integer; got None.")
+            check_integer(name, getattr(self, name), 1)
+        check_integer("rank", self.rank, 1)
+        if isinstance(self.tol, bool | np.bool_) or not isinstance(self.tol, int | float | np.integer | np.floating):
+            raise TypeError(f"tol must be a number; got {self.tol!r}.")
+        if not (self.tol >= 0 and np.isfinite(self.tol)):
+            raise ValueError(f"tol must be at least 0 and finite; got {self.tol!r}.")
+        return BaseKernel.of(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+
+    # ------------------------------------------------------------------ files
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays that :meth:`from_state` makes the fitted estimator from; for :func:`bregmat.save`."""
+        check_is_fitted(self)
+        if callable(self.kernel):
+            raise TypeError("a KernelKMeans whose kernel is a function cannot be saved: files hold no code.")
+        params, arrays = parameters_state(self.get_params(deep=False))
+        arrays |= {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
+        if self._fit_points is not None:
+            arrays |= points_state("points", self._fit_points)
+        if self._fit_pivots is not None:
+            arrays |= {"pivots.rows": self._fit_pivots.rows, "pivots.L": self._fit_pivots.L}
+        names = getattr(self, "feature_names_in_", None)
+        meta = {
+            "params": params,
+            "inertia": self.inertia_,
+            "n_iter": int(self.n_iter_),
+            "n_features_in": self.n_features_in_,
+            "captured_trace": self.captured_trace_,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+        }
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelKMeans:
+        """The fitted estimator."""
+        model = cls(**parameters_restored(meta["params"], arrays))
+        for name in _FITTED:
+            if name in arrays:
+                setattr(model, name, arrays[name])
+        model.inertia_, model.n_iter_ = float(meta["inertia"]), int(meta["n_iter"])
+        model.n_features_in_, model.captured_trace_ = int(meta["n_features_in"]), float(meta["captured_trace"])
+        if meta["feature_names_in"] is not None:
+            model.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+        model._fit_points = points_restored("points", arrays)
+        model._fit_pivots = None
+        if "pivots.L" in arrays:
+            model._fit_pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], model.captured_trace_)
+        return model

@@ -1,0 +1,86 @@
+"""The three forms in which a kernel is learned, and which of them suits the data. See :class:`KernelLearner`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.constraints import LINEAR, TRACE, Constraints, among
+from bregmat.coordinates import Factor
+from bregmat.divergences import Divergence
+from bregmat.estimators.kernels import BaseKernel
+from bregmat.estimators.learned import FactorMap, LowRankMap, SpanMap
+from bregmat.labels import constraints_from_labels
+from bregmat.lowrank import PIVOT_TOL, incomplete_cholesky, pivots_of
+from bregmat.nearest import nearest_kernel, nearest_metric
+from bregmat.result import Result
+
+Draw = Callable[[Callable[..., Constraints]], Constraints]  # all rows of a fit, given what draws pairs from labels
+Solve = Callable[[Callable[..., Result], Any, Constraints], Result]  # nearest_..., prior, rows
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Result, kernel on any points, rows used, captured share of the trace, points to keep."""
+
+    result: Result
+    map: FactorMap
+    rows: Constraints
+    captured: float = 1.0
+    points: Any = None
+
+
+def form_of(X: Any, base: BaseKernel, rank: int | None, divergence: Divergence) -> Callable[..., Learned]:
+    """``learn(X, base, draw, solve)`` for these data."""
+    n, d = X.shape
+    if rank is not None:
+        if rank > n:
+            raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
+        return partial(learn_low_rank, rank=int(rank))
+    if base.kernel != "linear":
+        return learn_in_span
+    if (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
+        return partial(learn_low_rank, rank=min(n, d))  # nothing of size d x d is formed
+    return learn_factor
+
+
+def learn_factor(X: Any, base: BaseKernel, draw: Draw, solve: Solve) -> Learned:
+    """X is the factor of the prior."""
+    rows = draw(partial(constraints_from_labels, X))
+    result = solve(nearest_kernel, Factor(X), rows)
+    return Learned(result, FactorMap(result, X.shape[1]), rows)
+
+
+def learn_low_rank(X: Any, base: BaseKernel, draw: Draw, solve: Solve, *, rank: int) -> Learned:
+    """The factor of the prior is computed from ``rank`` columns of it."""
+    tol = max(PIVOT_TOL, base.rounding)
+    G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), rank, tol=tol)
+    rows = draw(partial(constraints_from_labels, G0))
+    result = solve(nearest_kernel, Factor(G0), rows)
+    points = base.points(X, pivots.rows)
+    return Learned(result, LowRankMap(result, len(pivots.rows), base, points, pivots), rows, pivots.captured)
+
+
+def learn_in_span(X: Any, base: BaseKernel, draw: Draw, solve: Solve) -> Learned:
+    """The prior stays as it is outside the span of the touched points."""
+    rows = draw(partial(base.constraints_from_labels, X))
+    touched = _touched(rows, X.shape[0])
+    K = base.block(X, touched, touched)
+    pivots = pivots_of(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
+    located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
+    assert located is not None  # every point in constraints is among the touched
+    result = solve(nearest_metric, pivots.coordinates(K[:, pivots.rows]), located)
+    points = base.points(X, touched[pivots.rows])
+    return Learned(result, SpanMap(result, len(pivots.rows), base, points, pivots), rows, points=X)
+
+
+def _touched(rows: Constraints, n: int) -> np.ndarray:
+    """Ascending numbers of the points in constraints; all of them for trace and linear rows."""
+    if among(rows.relation, (TRACE, LINEAR)).any():
+        return np.arange(n)
+    return np.unique(rows.index[rows.index >= 0])

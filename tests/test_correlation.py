@@ -1,0 +1,624 @@
+"""Nearest correlation matrices: stored optima, certificates computed again, fixed entries, ranks, repairs, bad input."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.linalg
+import scipy.sparse
+from numpy.testing import assert_allclose
+
+from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_correlation, nearest_kernel, widen_range
+from bregmat.applications.correlation.blocks import fixed_blocks
+from bregmat.applications.correlation.newton import Curvature, Entries
+from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.plots import ConvergenceDisplay
+from drawing import in_memory
+
+ORACLES = json.loads((Path(__file__).parent / "oracles" / "correlation.json").read_text(encoding="utf-8"))
+NAMES = ["frobenius", "logdet", "vonneumann"]
+EPS = np.finfo(float).eps
+
+
+def broken(rng, n, noise=0.3):
+    """An indefinite "correlation" matrix: a factor model plus noise."""
+    F = rng.normal(size=(n, 3))
+    S = F @ F.T + np.diag(rng.random(n))
+    d = 1 / np.sqrt(np.diag(S))
+    E = noise * rng.normal(size=(n, n))
+    C = np.clip(d[:, None] * S * d + (E + E.T) / 2, -1, 1)
+    np.fill_diagonal(C, 1.0)
+    return C
+
+
+def definite(rng, n):
+    X = rng.normal(size=(n, 2 * n))
+    return X @ X.T / (2 * n)
+
+
+def pairwise(rng, n=25, days=30, missing=0.4):
+    """What a table of returns with gaps gives: each correlation from the days that both assets have."""
+    table = pd.DataFrame(rng.normal(size=(days, 1)) + rng.normal(size=(days, n)))
+    return table.mask(pd.DataFrame(rng.random((days, n)) < missing)).corr(min_periods=3)
+
+
+def correlations(rng, n, days):
+    C = np.corrcoef(rng.normal(size=(n, days)))
+    C = (C + C.T) / 2
+    np.fill_diagonal(C, 1.0)
+    return C
+
+
+def mask_of(n, pairs):
+    mask = np.zeros((n, n), dtype=bool)
+    for i, j in pairs:
+        mask[i, j] = mask[j, i] = True
+    return mask
+
+
+def multiplier_matrix(result):
+    Y = np.zeros(result.X.shape)
+    for (i, j), y in zip(result.rows, result.dual, strict=True):
+        Y[i, j] += y / 2
+        Y[j, i] += y / 2
+    return Y
+
+
+def assert_certified(result, C, *, tol=1e-8, min_eig=0.0, fixed=None, low=1e-13):
+    """Everything that a result claims, from the matrix and the multipliers alone; ``low``: rounding of an eigenvalue."""
+    X, n = result.X, len(C)
+    assert (result.status, result.exit_reason, result.converged) == ("OPTIMAL", "TOLERANCE", True)
+    assert (np.diag(X) == 1).all() and (X == X.T).all()
+    x = np.linalg.eigvalsh(X)
+    assert x[0] >= min_eig - low * max(1, x[-1])
+    if fixed is not None:
+        assert (X[fixed] == C[fixed]).all()
+    assert result.residual == pytest.approx(np.linalg.norm(X - C), rel=1e-12, abs=1e-13)
+    i, j = result.rows.T
+    Y, b = multiplier_matrix(result), np.where(i == j, 1 - min_eig, C[i, j])
+    if result.divergence == "frobenius":
+        T0 = C - min_eig * np.eye(n)
+        t = np.linalg.eigvalsh(T0 - Y)
+        bound = ((T0**2).sum() - (np.maximum(t, 0) ** 2).sum()) / 2 - result.dual @ b
+        objective = ((X - C) ** 2).sum() / 2
+    elif result.divergence == "logdet":
+        inverse = np.linalg.inv(C)
+        bound = np.linalg.slogdet(inverse + Y)[1] + np.linalg.slogdet(C)[1] - result.dual @ b
+        objective = LogDet()(X, C)
+    else:
+        bound = np.trace(C) - np.trace(scipy.linalg.expm(scipy.linalg.logm(C) - Y)) - result.dual @ b
+        objective = VonNeumann()(X, C)
+    size = max(1.0, (C**2).sum())  # what is subtracted
+    assert result.objective == pytest.approx(objective, rel=1e-9, abs=1e-13 * size)
+    assert result.dual_bound == pytest.approx(bound, rel=1e-9, abs=1e-13 * size)
+    assert result.gap == pytest.approx((objective - bound) / max(1, objective), abs=1e-12 * size)
+    assert abs(result.gap) <= tol
+
+
+# ---------------------------------------------------------------- against stored optima
+@pytest.mark.parametrize("k", range(len(ORACLES)))
+def test_oracle(k):
+    """Twenty problems solved by CVXPY with Clarabel, and by SciPy's BFGS on the von Neumann dual."""
+    problem = ORACLES[k]
+    C = np.array(problem["C"])
+    mask = mask_of(len(C), problem["fixed"]) if "fixed" in problem else None
+    low = problem.get("min_eig", 0.0)
+    result = nearest_correlation(C, divergence=problem["divergence"], fixed=mask, min_eig=low, tol=1e-12)
+    assert_certified(result, C, tol=1e-12, min_eig=low, fixed=mask)
+    assert result.objective == pytest.approx(problem["objective"], rel=1e-6, abs=1e-8)
+    # the stored matrices are as good as their solver's gap of about 1e-11 .. 1e-9, a square root worse
+    assert_allclose(result.X, problem["X"], atol=3e-5)
+
+
+def test_there_are_twenty_oracles():
+    assert len(ORACLES) == 20
+
+
+# ---------------------------------------------------------------- certificates
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 40])
+def test_certificate(rng, divergence, n):
+    C = broken(rng, n, 0.5) if divergence == "frobenius" else definite(rng, n)
+    assert_certified(nearest_correlation(C, divergence=divergence), C)
+
+
+def test_quick_start_is_frobenius(rng):
+    C = broken(rng, 20)
+    result = nearest_correlation(C)
+    assert result.divergence == "frobenius"
+    assert np.linalg.eigvalsh(C)[0] < -0.1
+    assert np.linalg.eigvalsh(result.X)[0] >= 0  # not even rounding makes it negative
+
+
+@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann(), Frobenius()])
+def test_divergence_objects(rng, divergence):
+    C = definite(rng, 6)
+    result = nearest_correlation(C, divergence=divergence, scale=False)
+    assert result.divergence == divergence.name
+    assert result.objective == pytest.approx(divergence(result.X, C), rel=1e-9)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_agrees_with_the_general_method(rng, divergence):
+    C = definite(rng, 12)
+    general = nearest_kernel(C, Constraints.diagonal(np.ones(12)), divergence=divergence, tol=1e-12)
+    assert_allclose(nearest_correlation(C, divergence=divergence, tol=1e-12).X, general.kernel(), atol=1e-8)
+
+
+def test_what_is_one_comes_back(rng):
+    C = correlations(rng, 8, 20)
+    result = nearest_correlation(C)
+    assert (result.X == C).all()
+    assert (result.objective, result.gap, result.n_iter) == (0, 0, 0)
+    for divergence in ("logdet", "vonneumann"):
+        assert_allclose(nearest_correlation(C, divergence=divergence).X, C, atol=1e-12)
+
+
+def test_repeated_rows(rng):
+    C = np.kron(np.ones((2, 2)), broken(rng, 10))
+    result = nearest_correlation(C)
+    assert_certified(result, C)
+    assert_allclose(np.diag(result.X[:10, 10:]), 1.0, atol=1e-6)
+    assert_certified(nearest_correlation(np.ones((6, 6))), np.ones((6, 6)))
+
+
+def test_pairwise_returns(rng):
+    C = pairwise(rng)
+    assert np.linalg.eigvalsh(C)[0] < -0.05
+    result = nearest_correlation(C, min_eig=1e-3)
+    assert_certified(result, C.to_numpy(), min_eig=1e-3)
+
+
+def test_odd_sizes_of_entries(rng):
+    """Entries far above 1, all -1, and a diagonal that is not 1."""
+    C = broken(rng, 15)
+    for A in (50 * C - 49 * np.eye(15), 2 * np.eye(15) - np.ones((15, 15)), C - 0.95 * np.eye(15), C + 30 * np.eye(15)):
+        assert_certified(nearest_correlation(A, scale=False), A)
+
+
+def test_scale(rng):
+    C = broken(rng, 7)
+    d = 10.0 ** rng.uniform(-3, 3, 7)
+    S = d[:, None] * C * d
+    with pytest.raises(ValueError, match=r"scale=True"):
+        nearest_correlation(S)
+    assert_allclose(nearest_correlation(S, scale=True).X, nearest_correlation(C).X, atol=1e-10)
+    assert nearest_correlation(S, scale=False).residual > 1.0
+    with pytest.raises(ValueError, match=r"scale=True divides"):
+        nearest_correlation([[1.0, 5e-8], [5e-8, 1e-14]], divergence="vonneumann")
+
+
+def test_logdet_does_not_care_for_scale_of_a_diagonal_prior():
+    result = nearest_correlation(np.diag([1e-6, 1.0, 1e6]), divergence="logdet")
+    assert_allclose(result.X, np.eye(3), atol=1e-12)
+    assert result.status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- smallest eigenvalue
+@pytest.mark.parametrize("low", [1e-6, 0.1, 0.9, 0.999])
+def test_min_eig(rng, low):
+    C = broken(rng, 20, 0.5)
+    result = nearest_correlation(C, min_eig=low)
+    assert_certified(result, C, min_eig=low)
+    assert result.min_eig == low
+    assert result.residual >= nearest_correlation(C).residual
+
+
+# ---------------------------------------------------------------- fixed entries
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.8])
+@pytest.mark.parametrize("low", [0.0, 0.05])
+def test_fixed(rng, share, low):
+    n = 24
+    truth = correlations(rng, n, 3 * n)
+    mask = np.triu(rng.random((n, n)) < share, 1)
+    mask |= mask.T
+    C = np.where(mask, truth, broken(rng, n))
+    result = nearest_correlation(C, fixed=mask, min_eig=low)
+    assert_certified(result, C, fixed=mask, min_eig=low, low=1e-11)
+    assert result.max_violation == 0
+    assert result.rows.shape == (n + mask.sum() // 2, 2)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_fixed_keeps_definite(rng, divergence):
+    truth = correlations(rng, 9, 40)
+    C = 1.2 * truth - 0.1 * np.eye(9)
+    mask = mask_of(9, [(0, 1), (2, 5), (7, 8)])
+    result = nearest_correlation(C, divergence=divergence, fixed=mask)
+    assert_certified(result, C, fixed=mask)
+
+
+def assert_impossible(result, C, min_eig=0.0):
+    """``Y >= 0`` and ``<Y, X> = dual . b < 0`` for every X that is allowed."""
+    Y, (i, j) = multiplier_matrix(result), result.rows.T
+    b = np.where(i == j, 1 - min_eig, C[i, j])
+    assert (result.status, result.exit_reason, result.converged) == ("INFEASIBLE", "CERTIFICATE", False)
+    assert np.linalg.eigvalsh(Y)[0] >= -1e-13 * np.abs(Y).sum()
+    assert result.dual @ b < -1e-9 * np.abs(result.dual) @ np.abs(b)
+    assert {tuple(r) for r in result.conflict} == {tuple(r) for r in result.rows[result.dual != 0]}
+    assert "free one of" in result.advice
+    assert "proven" in result._repr_html_()
+
+
+def test_contradiction_in_a_block():
+    C = np.eye(5)
+    C[0, 1] = C[1, 0] = C[1, 2] = C[2, 1] = 0.9
+    C[0, 2] = C[2, 0] = -0.9
+    mask = (C != 0) & ~np.eye(5, dtype=bool)
+    result = nearest_correlation(C, fixed=mask)
+    assert_impossible(result, C)
+    assert set(result.conflict.ravel()) == {0, 1, 2}
+    for low in (0.3, 0.0):
+        B = np.eye(5)
+        B[0, 1] = B[1, 0] = 0.8 if low else 1.2
+        assert_impossible(nearest_correlation(B, fixed=mask_of(5, [(0, 1)]), min_eig=low), B, low)
+
+
+def test_contradiction_without_a_block():
+    """A cycle of four: no three of its variables have all entries fixed."""
+    C = np.eye(6)
+    for i, j, c in ((0, 1, 0.9), (1, 2, 0.9), (2, 3, 0.9), (0, 3, -0.9)):
+        C[i, j] = C[j, i] = c
+    mask = (C != 0) & ~np.eye(6, dtype=bool)
+    result = nearest_correlation(C, fixed=mask)
+    assert_impossible(result, C)
+    assert result.conflict.max() == 3
+
+
+def test_singular_blocks(rng):
+    """Fixed entries that leave no interior: a one, and a block with a null space."""
+    C = broken(rng, 12)
+    C[0, 1] = C[1, 0] = 1.0
+    mask = mask_of(12, [(0, 1)])
+    result = nearest_correlation(C, fixed=mask)
+    assert result.status == "OPTIMAL"
+    assert_allclose(result.X[0], result.X[1], atol=1e-12)
+    C = broken(rng, 12)
+    C[:5, :5] = correlations(rng, 5, 3)
+    mask = np.zeros((12, 12), dtype=bool)
+    mask[:5, :5] = ~np.eye(5, dtype=bool)
+    result = nearest_correlation(C, fixed=mask)
+    assert result.status == "OPTIMAL"
+    assert (result.X[mask] == C[mask]).all()
+    assert np.linalg.eigvalsh(result.X)[0] > -1e-12
+    assert result.objective == pytest.approx(((result.X - C) ** 2).sum() / 2, rel=1e-9)
+
+
+def test_all_entries_fixed(rng):
+    mask = ~np.eye(6, dtype=bool)
+    good = correlations(rng, 6, 9)
+    assert_allclose(nearest_correlation(good, fixed=mask).X, good, atol=1e-15)
+    bad = broken(rng, 6, 1.5)
+    assert_impossible(nearest_correlation(bad, fixed=mask), bad)
+
+
+def test_fixed_blocks_cover_every_pair(rng):
+    mask = np.triu(rng.random((15, 15)) < 0.4, 1)
+    i, j = np.nonzero(mask)
+    assert fixed_blocks(Entries(15, i, j), np.eye(15)).proof is None
+    B = np.eye(15)
+    for a, b in zip(i, j, strict=True):  # whichever pair is impossible, some block has it
+        B[a, b] = B[b, a] = 1.5
+        assert fixed_blocks(Entries(15, i, j), B).proof is not None
+        B[a, b] = B[b, a] = 0.0
+
+
+@pytest.mark.parametrize("divergence", [Frobenius(), VonNeumann()])
+@pytest.mark.parametrize("shift", [-1.5, 0.0, 1.5])
+@pytest.mark.parametrize("pairs", [0, 3, 40])
+def test_curvature_is_the_derivative(rng, divergence, shift, pairs):
+    """Hessian times v against a difference of values, on both sides of the spectrum and with few and many pairs."""
+    n = 10
+    T = broken(rng, n) + shift * np.eye(n)
+    i, j = np.triu_indices(n, 1)
+    pick = rng.permutation(len(i))[:pairs]
+    entries = Entries(n, i[pick], j[pick])
+
+    def values(mu):
+        t, U = np.linalg.eigh(T - entries.adjoint(mu))
+        X = (U * divergence.inverse_link(t)) @ U.T
+        return np.concatenate([np.diag(X), X[entries.i, entries.j]])
+
+    v = rng.normal(size=n + pairs)
+    h = 1e-6
+    numeric = (values(-h * v) - values(h * v)) / (2 * h)
+    H = Curvature.of(divergence, entries, *np.linalg.eigh(T))
+    assert_allclose(H.product(v), numeric, atol=1e-7 * np.abs(numeric).max())
+    exact = [H.product(e)[k] for k, e in enumerate(np.eye(n + pairs)[:n])]
+    assert_allclose(H.diagonal()[:n], exact, atol=1e-8)
+
+
+# ---------------------------------------------------------------- rank
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_rank(rng, rank):
+    C = broken(rng, 15)
+    result = nearest_correlation(C, rank=rank)
+    V = result.factor
+    assert (result.status, result.rank, result.converged) == ("FEASIBLE", rank, True)
+    assert V.shape == (15, rank)
+    assert_allclose((V**2).sum(axis=1), 1.0, rtol=1e-14)
+    assert_allclose(V @ V.T, result.X, atol=1e-14)
+    assert (np.diag(result.X) == 1).all()
+    assert result.objective == pytest.approx(((result.X - C) ** 2).sum() / 2, rel=1e-12)
+    full = nearest_correlation(C)
+    assert result.dual_bound == full.dual_bound <= full.objective <= result.objective
+    assert 0 < result.gap < np.inf
+    assert "any rank" in result._repr_html_()
+
+
+def test_rank_one_is_best_among_flips(rng):
+    C = broken(rng, 9)
+    v = nearest_correlation(C, rank=1).factor[:, 0]
+    assert set(np.abs(v)) == {1.0}
+    best = v @ C @ v
+    for k in range(9):
+        w = v.copy()
+        w[k] = -w[k]
+        assert w @ C @ w <= best + 1e-12
+
+
+def test_rank_that_does_not_bind_is_optimal(rng):
+    C = broken(rng, 12)
+    full = nearest_correlation(C)
+    for rank in (int((np.linalg.eigvalsh(full.X) > 1e-8).sum()), 12):
+        result = nearest_correlation(C, rank=rank)
+        assert result.status == "OPTIMAL"
+        assert_allclose(result.X, full.X, atol=1e-3)  # a gap of 1e-8 is a distance of 1e-4
+        assert result.factor.shape == (12, rank)
+
+
+def test_rank_finds_what_was_planted(rng):
+    V = rng.normal(size=(20, 3))
+    V /= np.linalg.norm(V, axis=1)[:, None]
+    C = V @ V.T
+    result = nearest_correlation((C + C.T) / 2, rank=3)
+    assert result.objective < 1e-12
+
+
+# ---------------------------------------------------------------- repairs, singular priors, factors
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_repair(rng, divergence):
+    C = broken(rng, 14)
+    t, U = np.linalg.eigh(C)
+    with pytest.raises(ValueError, match=r"smallest eigenvalue is -.*repair=\"clip\""):
+        nearest_correlation(C, divergence=divergence)
+    result = nearest_correlation(C, divergence=divergence, repair="clip", floor=1e-3)
+    prior = (U * np.maximum(t, 1e-3)) @ U.T
+    assert result.repaired.kind == "clip"
+    assert result.repaired.n_eigenvalues == (t < 1e-3).sum()
+    assert result.repaired.size == pytest.approx(np.linalg.norm(prior - C), rel=1e-10)
+    assert result.repaired.floor == 1e-3
+    assert result.residual == pytest.approx(np.linalg.norm(result.X - C), rel=1e-12)
+    plain = nearest_correlation((prior + prior.T) / 2, divergence=divergence, scale=False)
+    assert_allclose(result.X, plain.X, atol=1e-7)
+    assert "eigenvalues raised" in result._repr_html_()
+    assert "Repair" in repr(result)
+    untouched = nearest_correlation(definite(rng, 5) + np.eye(5), divergence=divergence, repair="clip")
+    assert untouched.repaired is None
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_singular_prior_keeps_its_range(rng, divergence):
+    G = rng.normal(size=(8, 6))
+    result = nearest_correlation(G @ G.T / 6, divergence=divergence)
+    assert (result.status, result.factor) == ("OPTIMAL", None)
+    x = np.linalg.eigvalsh(result.X)
+    assert x[1] < 1e-10 < x[2]
+    assert_allclose(np.diag(result.X), 1.0, rtol=0)
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_factor(rng, divergence):
+    G = rng.normal(size=(10, 8)) / 3
+    result = nearest_correlation(Factor(G), divergence=divergence)
+    assert result.status == "OPTIMAL"
+    assert_allclose(result.factor @ result.factor.T, result.X, atol=1e-13)
+    assert (np.diag(result.X) == 1).all()
+    assert np.linalg.matrix_rank(np.hstack([G, result.factor]), tol=1e-8) == 8
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_factor_that_carries_no_unit_diagonal(rng, divergence):
+    """Ellipsoid fitting: 40 points in 4 dimensions lie on no common ellipsoid."""
+    G = rng.normal(size=(40, 4))
+    result = nearest_correlation(Factor(G), divergence=divergence)
+    assert result.status == "INFEASIBLE"
+    i, j = result.rows.T
+    assert (i == j).all()
+    A = (G.T * result.dual) @ G  # y . diag(G M G') >= 0 for every M, and y . 1 < 0
+    assert np.linalg.eigvalsh(A)[0] >= -1e-9 * np.linalg.norm(A)
+    assert result.dual.sum() < 0
+    assert "widen_range" in result.advice and "slack_weight" in result.advice
+    assert "widen_range" in result._repr_html_()
+    if divergence != "frobenius":  # the way out that the advice names
+        assert nearest_correlation(widen_range(Factor(G), 0.1), divergence=divergence).status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- frames, files, limits
+def test_frames(rng):
+    names = ["equity", "bonds", "gold", "oil"]
+    C = pd.DataFrame(broken(rng, 4, 1.0), index=names, columns=names)
+    result = nearest_correlation(C)
+    assert isinstance(result.matrix, pd.DataFrame)
+    assert list(result.matrix.index) == list(result.matrix.columns) == names
+    assert (result.matrix.to_numpy() == result.X).all()
+    assert isinstance(nearest_correlation(C.to_numpy()).matrix, np.ndarray)
+    C.iloc[0, 1] = C.iloc[1, 0] = 1.5
+    mask = pd.DataFrame(mask_of(4, [(0, 1)]), index=names, columns=names)
+    assert "(equity, bonds)" in nearest_correlation(C, fixed=mask)._repr_html_()
+    with pytest.raises(ValueError, match="must have the columns of C"):
+        nearest_correlation(C, fixed=mask[names[::-1]])
+    with pytest.raises(ValueError, match="another order"):
+        nearest_correlation(C[names[::-1]])
+
+
+@pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}])
+def test_state(rng, settings):
+    C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=range(6))
+    result = nearest_correlation(C, **settings)
+    meta, arrays = result.to_state()
+    back = CorrelationResult.from_state(json.loads(json.dumps(meta, allow_nan=False)), arrays)
+    assert repr(back) == repr(result)
+    assert back.matrix.equals(result.matrix)
+    assert back.repaired == result.repaired
+    assert [r.iteration for r in back.history] == [r.iteration for r in result.history]
+    impossible = nearest_correlation(2 * np.ones((2, 2)) - np.eye(2), fixed=~np.eye(2, dtype=bool))
+    meta, arrays = impossible.to_state()
+    back = CorrelationResult.from_state(json.loads(json.dumps(meta, allow_nan=False)), arrays)
+    assert (back.gap, back.conflict.tolist()) == (np.inf, impossible.conflict.tolist())
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_limits(rng, divergence):
+    C = broken(rng, 20) if divergence == "frobenius" else definite(rng, 20)
+    stopped = nearest_correlation(C, divergence=divergence, max_iter=0)
+    assert (stopped.status, stopped.exit_reason, stopped.n_iter) == ("FEASIBLE", "MAX_ITER", 0)
+    assert not stopped.converged
+    assert (np.diag(stopped.X) == 1).all() and np.linalg.eigvalsh(stopped.X)[0] > -1e-13
+    seen = []
+    watched = nearest_correlation(
+        C, divergence=divergence, callback=lambda record: seen.append(record) or len(seen) == 2
+    )
+    assert watched.exit_reason == "INTERRUPTED"
+    assert len(seen) == len(watched.history) == 2
+    assert nearest_correlation(C, divergence=divergence, max_seconds=1e-9).exit_reason == "TIME"
+
+
+def test_rank_limits(rng):
+    C = broken(rng, 20)
+    assert nearest_correlation(C, rank=4, max_iter=8).exit_reason == "MAX_ITER"
+    seen = []
+    result = nearest_correlation(C, rank=4, callback=lambda record: seen.append(record) or len(seen) == 12)
+    assert (result.status, result.exit_reason) == ("FEASIBLE", "INTERRUPTED")
+    assert_allclose((result.factor**2).sum(axis=1), 1.0)
+
+    def interrupt(record):
+        if len(record_of) == 1:
+            raise KeyboardInterrupt
+        record_of.append(record)
+
+    record_of = []
+    result = nearest_correlation(C, callback=interrupt)
+    assert (result.status, result.exit_reason) == ("FEASIBLE", "INTERRUPTED")
+
+
+def test_nothing_is_changed(rng):
+    C = broken(rng, 10)
+    mask = mask_of(10, [(0, 1)])
+    copy = C.copy()
+    for settings in ({}, {"fixed": mask}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}):
+        result = nearest_correlation(C, **settings)
+        assert (copy == C).all()
+        assert not np.shares_memory(result.X, C)
+
+
+def test_history_is_drawn(rng):
+    result = nearest_correlation(broken(rng, 30))
+    for _ in in_memory():
+        assert ConvergenceDisplay.from_result(result).lines_
+    bounds = [r.dual_bound for r in result.history]
+    assert bounds == sorted(bounds)
+
+
+# ---------------------------------------------------------------- bad input
+EYE = np.eye(3)
+
+
+def changed(i, j, value, both=True):
+    C = np.eye(3)
+    C[i, j] = value
+    if both:
+        C[j, i] = value
+    return C
+
+
+@pytest.mark.parametrize(
+    ("C", "error", "match"),
+    [
+        (changed(0, 1, 0.5, both=False), ValueError, r"symmetric.*0\.5 at \[0, 1\].*0 at \[1, 0\]"),
+        (EYE + 1j, TypeError, "must be real"),
+        (EYE.astype(complex), TypeError, "must be real"),
+        (np.zeros((0, 0)), ValueError, r"at least one row; got shape \(0, 0\)"),
+        (np.ones((2, 3)), ValueError, r"square matrix.*\(2, 3\)"),
+        (np.ones(3), ValueError, r"square matrix.*\(3,\)"),
+        (np.ones((2, 2, 2)), ValueError, r"square matrix"),
+        (1.0, ValueError, r"square matrix"),
+        (changed(1, 1, 0.0), ValueError, r"positive diagonal; got 0 at \[1, 1\]"),
+        (changed(2, 2, -1.0), ValueError, r"positive diagonal; got -1 at \[2, 2\]"),
+        (changed(0, 2, np.nan), ValueError, r"finite; got nan at \[0, 2\], and 1 more"),
+        (changed(0, 0, np.inf), ValueError, r"finite; got inf at \[0, 0\]"),
+        (changed(0, 1, 1e200), ValueError, r"scaled towards 1; got 1e\+200 at \[0, 1\]"),
+        ("matrix", TypeError, "matrix of numbers"),
+        ([["1", "0"], ["0", "1"]], TypeError, "matrix of numbers"),
+        ([[1.0, "a"], ["a", 1.0]], TypeError, "matrix of numbers"),
+        ([[1.0, 0.0], [1.0]], (TypeError, ValueError), "inhomogeneous|matrix of numbers"),
+        (None, TypeError, "matrix of numbers|float"),
+        (4 * EYE, ValueError, r"4 at \[0, 0\].*scale=True"),
+        (Factor(np.ones((3, 1)) * np.nan), ValueError, "NaN"),
+    ],
+)
+def test_bad_matrices(C, error, match):
+    with pytest.raises(error, match=match):
+        nearest_correlation(C)
+
+
+def test_labels_are_named():
+    C = pd.DataFrame(changed(0, 2, np.nan), index=list("abc"), columns=list("abc"))
+    with pytest.raises(ValueError, match=r"\[0, 2\] \('a', 'c'\)"):
+        nearest_correlation(C)
+
+
+def test_good_kinds_of_matrices():
+    C = [[1, 1], [1, 1]]
+    for given in (
+        C,
+        np.array(C, dtype=np.int8),
+        np.array(C, dtype=object),
+        scipy.sparse.csr_array(C),
+        np.array(C, bool),
+    ):
+        assert_allclose(nearest_correlation(given).X, C, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "match"),
+    [
+        ({"fixed": np.zeros((2, 2), bool)}, ValueError, r"shape of C, \(3, 3\); got \(2, 2\)"),
+        ({"fixed": np.zeros((3, 3))}, TypeError, "boolean mask; got dtype float64"),
+        ({"fixed": np.triu(np.ones((3, 3), bool), 1)}, ValueError, r"symmetric; it is True at \[0, 1\] and False"),
+        ({"fixed": np.eye(3, dtype=bool)}, ValueError, r"False on the diagonal.*\[0, 0\]"),
+        ({"rank": 0}, ValueError, "rank must be at least 1; got 0"),
+        ({"rank": 4}, ValueError, "rank must be between 1 and n = 3; got 4"),
+        ({"rank": 1.5}, TypeError, "rank must be None or an integer; got 1.5"),
+        ({"rank": True}, TypeError, "rank"),
+        ({"rank": 2, "min_eig": 0.1}, ValueError, "rank does not go with"),
+        ({"rank": 2, "divergence": "logdet"}, ValueError, 'rank needs divergence="frobenius"'),
+        ({"min_eig": -0.1}, ValueError, r"min_eig must be in \[0, 1\).*-0.1"),
+        ({"min_eig": 1.0}, ValueError, r"min_eig must be in \[0, 1\)"),
+        ({"min_eig": np.nan}, ValueError, "min_eig"),
+        ({"min_eig": "0"}, TypeError, "min_eig must be a number"),
+        ({"min_eig": 0.1, "divergence": "vonneumann"}, ValueError, "min_eig needs"),
+        ({"repair": "clip"}, ValueError, "is for LogDet and von Neumann"),
+        ({"repair": "shrink", "divergence": "logdet"}, ValueError, r'None or "clip"; got \'shrink\''),
+        ({"floor": 0.0}, ValueError, r"floor must be in \(0, 1\)"),
+        ({"scale": 1.0}, TypeError, "scale must be None, True or False"),
+        ({"divergence": "euclid"}, ValueError, "divergence must be one of"),
+        ({"divergence": LogDet}, TypeError, "divergence"),
+        ({"tol": 0.0}, ValueError, "tol must be positive"),
+        ({"tol": None}, TypeError, "tol must be a number"),
+        ({"max_iter": -1}, ValueError, "max_iter"),
+        ({"max_iter": 1.5}, ValueError, "max_iter"),
+        ({"max_seconds": np.inf}, ValueError, "max_seconds"),
+        ({"callback": 3}, TypeError, "callback must be callable"),
+    ],
+)
+def test_bad_settings(settings, error, match):
+    with pytest.raises(error, match=match):
+        nearest_correlation(EYE, **settings)
+
+
+def test_factor_goes_without_the_rest():
+    with pytest.raises(ValueError, match="need a matrix"):
+        nearest_correlation(Factor(np.eye(3)), min_eig=0.1)

@@ -1,0 +1,433 @@
+"""Balanced cuts: brute force and a conic solver as oracles, bounds recomputed from the multipliers, proofs, bad input."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bregmat import balanced_cut
+from bregmat._kernels.cut import refine_inplace, swap_gains
+from bregmat.applications.cut import balanced as cut
+from bregmat.applications.cut import lowrank as cut_lowrank
+from bregmat.applications.cut import proof as cut_proof
+from bregmat.applications.cut.graph import read_graph
+from bregmat.applications.cut.lowrank import LowRank, smallest
+from bregmat.applications.cut.path import CentralPath
+from bregmat.applications.cut.proof import bound_of, is_above, projected
+from bregmat.applications.cut.result import CutResult
+from bregmat.applications.cut.rounding import BestCut, balanced, certifying, fiedler
+from bregmat.plots import ConvergenceDisplay
+from drawing import in_memory
+
+nan, inf = np.nan, np.inf
+METHODS = ["central_path", "low_rank"]
+
+
+def cycle(n):
+    return nx.to_numpy_array(nx.cycle_graph(n))
+
+
+def grid(a, b):
+    return nx.to_numpy_array(nx.grid_2d_graph(a, b))
+
+
+def join(A, B):
+    return np.block([[A, np.zeros((len(A), len(B)))], [np.zeros((len(B), len(A))), B]])
+
+
+def distances(n):
+    i = np.arange(n)
+    W = np.triu(1.0 / (1.0 + ((i[:, None] * 7 - i * 7) % n)), 1)
+    return W + W.T
+
+
+def karate():
+    graph = nx.Graph(nx.karate_club_graph())
+    nx.set_edge_attributes(graph, 1, "weight")
+    return graph
+
+
+def two_blocks(n, inside, across, seed=0):
+    """Mean numbers of neighbours in the own block and in the other."""
+    p, q = 2 * inside / n, 2 * across / n
+    return nx.stochastic_block_model([n // 2, n - n // 2], [[p, q], [q, p]], seed=seed)
+
+
+# values of tr(LX) / 4 from a conic solver (CVXPY 1.9, Clarabel, tolerances 1e-11), dummy vertex for odd n
+RELAXED = {
+    "cycle 9": (cycle(9), 1.039802475),
+    "cycle 12": (cycle(12), 0.803847577),
+    "grid 4 x 5": (grid(4, 5), 3.463433449),
+    "grid 3 x 5": (grid(3, 5), 2.998160776),
+    "cycles 5 and 9": (join(cycle(5), cycle(9)), 0.727861733),
+    "cycles 4 and 7": (join(cycle(4), cycle(7)), 0.645446054),
+    "weighted 10": (distances(10), 4.209757692),
+    "weighted 13": (distances(13), 5.321159634),
+}
+
+
+def brute_force(A):
+    n = len(A)
+    sides = np.array([np.isin(np.arange(n), side) for side in itertools.combinations(range(n), n // 2)])
+    return np.einsum("ki,ij,kj->k", sides, A, ~sides).min()
+
+
+def random_graph(rng, n, kind):
+    A = np.triu(rng.random((n, n)) < rng.choice([0.2, 0.4, 0.7]), 1) * 1.0
+    if kind == "weighted":
+        A *= rng.integers(1, 4, (n, n))
+    elif kind == "real":
+        A *= rng.random((n, n))
+    elif kind == "multiples":
+        A *= 3.0
+    return A + A.T
+
+
+def assert_certified(result, A, tol=1e-6):
+    """Everything a result claims, from its labels and multipliers alone."""
+    A = np.asarray(A.todense() if sp.issparse(A) else A, dtype=float)
+    n = len(A)
+    x = result.labels
+    assert x.shape == (n,)
+    assert x[0] == 0
+    assert set(x) <= {0, 1}
+    assert result.imbalance == abs(n - 2 * x.sum()) == n % 2
+    assert result.cut == pytest.approx(A[x == 0][:, x == 1].sum(), rel=1e-12)
+    even = n + n % 2
+    A = np.pad(A, (0, even - n))
+    assert result.dual.shape == (even,)
+    V = np.linalg.svd(np.ones((even, 1)))[0][:, 1:]
+    M = np.diag(A.sum(axis=1) + result.dual) - A
+    lowest = np.linalg.eigvalsh(V.T @ M @ V)[0]
+    assert lowest >= -1e-13 * even * max(1.0, np.abs(M).max())  # rounding of the eigenvalue routine used here
+    assert result.relaxation_bound == pytest.approx(-result.dual.sum() / 4, rel=1e-9, abs=1e-12 * even)
+    assert result.relaxation_bound <= result.lower_bound + 1e-9 * max(1.0, result.cut)
+    assert result.lower_bound <= result.cut
+    assert result.gap == ((result.cut - result.lower_bound) / result.cut if result.cut else 0)
+    assert result.is_optimal == (result.status == "OPTIMAL") == (result.gap <= tol)
+
+
+# ---------------------------------------------------------------- oracles
+@pytest.mark.parametrize("kind", ["plain", "weighted", "real", "multiples"])
+@pytest.mark.parametrize("solver", METHODS)
+def test_brute_force(rng, kind, solver):
+    """Up to 12 vertices, odd and even, connected or not: bound <= optimum <= cut, and equal where that is claimed."""
+    proven = 0
+    for trial in range(25):
+        n = int(rng.integers(2, 13))
+        A = random_graph(rng, n, kind)
+        best = brute_force(A)
+        result = balanced_cut(A, solver=solver, random_state=trial)
+        assert_certified(result, A)
+        assert result.exit_reason == "TOLERANCE"
+        assert result.lower_bound <= best * (1 + 1e-12)
+        assert best <= result.cut * (1 + 1e-12)
+        if result.is_optimal:
+            proven += 1
+            assert result.cut == pytest.approx(best, rel=1e-6)  # the tolerance
+    assert proven >= 10  # most small graphs are proven; none is a sign that the bound is not what it should be
+
+
+@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("name", RELAXED)
+def test_relaxation_is_that_of_a_conic_solver(name, solver):
+    """The method alone, without the shortcuts of whole weights; odd and disconnected graphs are among them."""
+    A, value = RELAXED[name]
+    graph = read_graph(A)
+    rng = np.random.default_rng(0)
+    method = CentralPath(graph) if solver == "central_path" else LowRank(graph, rng)
+    while not method.stalled and (solver == "low_rank" or method.value * graph.scale / 4 - value > 1e-8):
+        method.step()
+    bound, dual = bound_of(graph, method.y, method.level(1e-7, True))
+    assert_allclose(method.value * graph.scale / 4, value, atol=2e-7)  # the oracle's own accuracy
+    assert value - 2e-6 <= bound <= value + 1e-8
+    assert_allclose(bound, -dual.sum() / 4, rtol=1e-12)
+
+
+def test_kulis_6_4_gap_of_the_central_path():
+    """On the path, X = eps S with unit diagonal, the gap is eps (n - 1) exactly."""
+    graph = read_graph(grid(4, 5))
+    method = CentralPath(graph)
+    for _ in range(8):
+        method.step()
+    eps = method.eps
+    for _ in range(30):  # centre at this eps
+        V = np.linalg.svd(np.ones((graph.size, 1)))[0][:, 1:]
+        S = V @ np.linalg.inv(V.T @ (graph.dense + np.diag(method.y)) @ V) @ V.T
+        dy = np.linalg.solve(S * S, np.diag(S) - 1 / eps)
+        method.y = method.y + dy / (1 + np.sqrt(max(dy @ (S * S) @ dy, 0)))
+    X = eps * S
+    assert_allclose(np.diag(X), 1, atol=1e-8)
+    assert np.trace(graph.dense @ X) + method.y.sum() == pytest.approx(eps * (graph.size - 1), rel=1e-7)
+
+
+# ---------------------------------------------------------------- what the issue asks for
+@pytest.mark.parametrize("solver", METHODS)
+def test_karate_club_is_proven(solver):
+    result = balanced_cut(karate(), solver=solver, random_state=0)
+    assert (result.cut, result.lower_bound, result.status, result.exit_reason) == (10, 10, "OPTIMAL", "TOLERANCE")
+    assert_certified(result, nx.to_numpy_array(karate()))
+    assert result.is_optimal
+
+
+@pytest.mark.parametrize("n", [200, 201])
+def test_two_blocks_prove_themselves(n):
+    """Clear communities: one factorisation, no relaxation."""
+    graph = two_blocks(n, 20, 5)
+    result = balanced_cut(graph, random_state=0)
+    assert result.is_optimal
+    assert result.n_iter == 0
+    assert_certified(result, nx.to_numpy_array(graph))
+    assert result.cut <= 5 * n / 2 + 60  # planted, up to noise
+
+
+def test_low_rank_above_the_size_of_the_path():
+    graph = two_blocks(600, 10, 3)
+    result = balanced_cut(graph, random_state=0, n_roundings=16)
+    assert result.solver == "low rank"
+    assert_certified(result, nx.to_numpy_array(graph))
+    assert 0.9 * result.cut < result.lower_bound <= result.cut
+    assert result.relaxation_bound > result.lower_bound - 1
+
+
+def test_disconnected():
+    three = nx.random_regular_graph(3, 20, seed=1)
+    result = balanced_cut(nx.disjoint_union(three, three))
+    assert (result.cut, result.lower_bound, result.is_optimal) == (0, 0, True)
+    empty = balanced_cut(np.zeros((5, 5)))
+    assert (empty.cut, empty.imbalance, empty.is_optimal) == (0, 1, True)
+    uneven = join(grid(4, 4), grid(2, 5))
+    result = balanced_cut(uneven, random_state=0)
+    assert_certified(result, uneven)
+    assert result.lower_bound > 0  # the range of L would not have seen that
+
+
+def test_weights_scale():
+    """Bounds and cuts scale with the weights; whole weights are rounded up to what a cut can weigh."""
+    A = distances(13)
+    one, big, small = (balanced_cut(A * s, random_state=0) for s in (1.0, 2.0**600, 2.0**-600))
+    for other, factor in ((big, 2.0**600), (small, 2.0**-600)):
+        assert_array_equal(other.labels, one.labels)
+        assert (other.cut, other.relaxation_bound, other.gap) == (
+            one.cut * factor,
+            one.relaxation_bound * factor,
+            one.gap,
+        )
+    assert read_graph(cycle(6) * 6).step == 12  # all degrees even: a multiple of 2 * 6
+    assert read_graph(nx.petersen_graph()).step == 2  # all odd, 5 on a side: odd cuts only
+    assert read_graph(nx.petersen_graph()).round_up(3.2) == 5
+    assert read_graph(nx.path_graph(4)).round_up(1.2) == 2
+    assert read_graph(A).round_up(1.2) == 1.2
+
+
+def test_parity_holds(rng):
+    for _ in range(20):
+        d, n = int(rng.integers(2, 5)), 10
+        graph = nx.random_regular_graph(d, n, seed=int(rng.integers(1000)))
+        work = read_graph(graph)
+        for _ in range(20):
+            cut = work.cut(balanced(rng.normal(size=n)))
+            assert (cut - work.offset) % work.step == 0
+
+
+# ---------------------------------------------------------------- proofs
+@pytest.mark.parametrize("n", [12, 13, 40])
+def test_proofs_are_below_the_eigenvalue_and_close_to_it(rng, n):
+    """Dense and sparse; a level above the eigenvalue is never proven."""
+    for _ in range(10):
+        graph = read_graph(random_graph(rng, n, "real"))
+        y = -graph.degree * rng.random(graph.size)
+        V = np.linalg.svd(np.ones((graph.size, 1)))[0][:, 1:]
+        lam = np.linalg.eigvalsh(V.T @ (graph.dense + np.diag(y)) @ V)[0]
+        assert smallest(graph, y, rng) == pytest.approx(lam, abs=1e-4)
+        for sparse in (False, True):
+            for below in (1e-7, 1e-2, 1.0):
+                proven = is_above(graph, y, lam - below, sparse=sparse)
+                if not sparse or proven > -inf:  # the sparse one may lack pivots of the right sign where M has a zero
+                    assert lam - below - 1e-6 <= proven <= lam  # the errors of small pivots
+            assert is_above(graph, y, lam + 1e-9, sparse=sparse) == -inf
+
+
+def test_sparse_proofs_are_found(rng):
+    graph = read_graph(nx.grid_2d_graph(15, 15))
+    method = LowRank(graph, rng)
+    while not method.stalled:
+        method.step()
+    assert is_above(graph, method.y, -1e-6, sparse=True) >= -1.1e-6
+    assert is_above(graph, method.y, 1e-6, sparse=True) == -inf
+    assert is_above(graph, np.full(graph.size, nan), 0.0) == -inf
+
+
+def test_projected(rng):
+    graph = read_graph(random_graph(rng, 9, "real"))
+    y = rng.normal(size=graph.size)
+    B, c = projected(graph, y)
+    P = np.eye(graph.size) - 1 / graph.size
+    assert_allclose(B, P @ (graph.dense + np.diag(y)) @ P + c / graph.size, atol=1e-13)
+    assert c == pytest.approx(np.trace(P @ (graph.dense + np.diag(y)) @ P) / (graph.size - 1))
+
+
+def test_certifying_multipliers(rng):
+    """The cut is a null vector up to a multiple of e, and the bound would be the cut."""
+    graph = read_graph(karate())
+    x = balanced(rng.normal(size=graph.size))
+    y = certifying(graph, x)
+    image = graph.laplacian_times(x) + y * x
+    assert_allclose(image, image.mean(), atol=1e-12)
+    assert -y.sum() / 4 * graph.scale == pytest.approx(graph.cut(x))
+
+
+# ---------------------------------------------------------------- methods
+def test_low_rank_leaves_a_saddle(rng):
+    """At rank 2 there are local minima; widening the factor reaches the relaxation."""
+    A, value = RELAXED["grid 4 x 5"]
+    graph = read_graph(A)
+    method = LowRank(graph, rng, rank=2)
+    for _ in range(300):
+        method.step()
+        if method.stalled and not method.widen():
+            break
+    assert method.R.shape[1] == method.most
+    assert method.value * graph.scale / 4 == pytest.approx(value, abs=1e-6)
+    assert_allclose(np.linalg.norm(method.R, axis=1), 1, rtol=1e-12)
+    assert_allclose(method.R.sum(axis=0), 0, atol=1e-10)
+
+
+def test_large_graphs(monkeypatch):
+    """Few and sparse proofs, a coarser end: the sizes from which that is so are lowered here."""
+    monkeypatch.setattr(cut_lowrank, "LARGE", 50)
+    monkeypatch.setattr(cut_proof, "DENSE", 50)
+    levels = []
+    monkeypatch.setattr(cut_lowrank, "is_above", lambda *args: levels.append(is_above(*args)) or levels[-1])
+    A = grid(8, 12) * np.sqrt(2.0)
+    result = balanced_cut(A, solver="low_rank", random_state=0)
+    assert_certified(result, A)
+    assert result.exit_reason == "TOLERANCE"
+    assert len(levels) <= 4
+    exact = balanced_cut(A, solver="central_path", random_state=0)
+    assert result.cut == exact.cut == pytest.approx(8 * np.sqrt(2.0))
+    assert_allclose(result.lower_bound, exact.lower_bound, rtol=1e-3)  # 100 times the tolerance, of the cut
+
+
+def test_central_path_takes_over(monkeypatch):
+    monkeypatch.setattr(cut_lowrank, "PATIENCE", 2)
+    A = distances(13)
+    result = balanced_cut(A, solver="low_rank", random_state=0)
+    assert result.solver == "low rank + central path"
+    assert result.exit_reason == "TOLERANCE"
+    assert_certified(result, A)
+    monkeypatch.setattr(cut, "FALLBACK", 5)
+    result = balanced_cut(A, solver="low_rank", random_state=0)
+    assert (result.solver, result.exit_reason, result.status) == ("low rank", "STALLED", "FEASIBLE")
+    assert_certified(result, A)
+
+
+def twin_refined(x, W):
+    """One swap after the other, best pair of all first: what the passes must at least reach locally."""
+    x = x.copy()
+    while True:
+        gain = np.where(x[:, None] != x, W, -W).sum(axis=1)
+        pair = gain[:, None] + gain - 2 * W
+        pair[x[:, None] == x] = -inf
+        i, j = np.unravel_index(pair.argmax(), pair.shape)
+        if pair[i, j] <= 1e-12:
+            return x
+        x[i], x[j] = x[j], x[i]
+
+
+def test_kernighan_lin(rng):
+    """Balanced, never worse, what it says it gained; no single exchange of two vertices improves its result."""
+    ours = greedy = 0.0
+    for trial in range(30):
+        graph = read_graph(random_graph(rng, 16, "real" if trial % 2 else "weighted"))
+        W = graph.A.toarray()
+        x = balanced(rng.normal(size=graph.size))
+        assert_allclose(
+            swap_gains(x, graph.A.indptr, graph.A.indices, graph.A.data),
+            np.where(x[:, None] != x, W, -W).sum(axis=1),
+            atol=1e-12,
+        )
+        before, new = graph.cut(x), x.copy()
+        gained = refine_inplace(new, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50)
+        assert new.sum() == 0
+        assert before - graph.cut(new) == pytest.approx(gained * graph.scale, abs=1e-10)
+        assert gained >= 0
+        ours, greedy = ours + graph.cut(new), greedy + graph.cut(twin_refined(x, W))
+    assert ours <= greedy
+
+
+def test_refine():
+    graph = nx.random_regular_graph(3, 60, seed=2)
+    rough = balanced_cut(graph, refine=False, random_state=0, n_roundings=8)
+    fine = balanced_cut(graph, refine=True, random_state=0, n_roundings=8)
+    assert fine.cut <= rough.cut
+    assert rough.lower_bound == fine.lower_bound
+
+
+def test_large_fiedler_vector(rng):
+    """By Lanczos above 400 vertices: it finds planted blocks."""
+    graph = read_graph(two_blocks(600, 20, 2))
+    best = BestCut(graph, False)
+    best.offer(fiedler(graph, rng))
+    assert best.value <= 1.2 * graph.cut(np.repeat([1.0, -1.0], 300))
+
+
+# ---------------------------------------------------------------- results
+def test_repeatable_and_saved():
+    graph = nx.random_regular_graph(3, 40, seed=3)
+    one, two = balanced_cut(graph, random_state=7), balanced_cut(graph, random_state=7)
+    assert_array_equal(one.labels, two.labels)
+    assert_array_equal(one.dual, two.dual)
+    back = CutResult.from_state(*one.to_state())
+    assert repr(back) == repr(one)
+    assert back.history == one.history
+    assert_array_equal(back.dual, one.dual)
+
+
+def test_repr():
+    proven, open_ = balanced_cut(karate()), balanced_cut(grid(9, 9), random_state=0)
+    assert "OPTIMAL" in repr(proven)
+    assert "lower_bound=10" in repr(proven)
+    assert "proven optimal" in proven._repr_html_()
+    assert "Every cut allowed in this problem has at least 10" in proven._repr_html_()
+    assert "relaxation is solved" in open_._repr_html_()
+    assert "40 and 41" in open_._repr_html_() or "41 and 40" in open_._repr_html_()
+
+
+def test_history_and_limits():
+    seen = []
+    graph = nx.random_regular_graph(3, 60, seed=2)
+    result = balanced_cut(graph, random_state=0, callback=seen.append)
+    assert seen == result.history
+    assert [r.iteration for r in seen] == list(range(result.n_iter + 1))
+    assert (np.diff([r.dual_bound for r in seen]) >= 0).all()
+    assert (np.diff([r.objective for r in seen]) <= 0).all()
+    stopped = balanced_cut(graph, random_state=0, callback=lambda r: r.iteration == 3)
+    assert (stopped.exit_reason, stopped.n_iter) == ("INTERRUPTED", 3)
+    for most in (0, 2):
+        short = balanced_cut(graph, random_state=0, max_iter=most)
+        assert (short.exit_reason, short.n_iter, short.status) == ("MAX_ITER", most, "FEASIBLE")
+        assert_certified(short, nx.to_numpy_array(graph))
+    late = balanced_cut(graph, random_state=0, max_seconds=1e-9, solver="low_rank")
+    assert (late.exit_reason, late.n_iter) == ("TIME", 1)
+    assert_certified(late, nx.to_numpy_array(graph))
+
+    def break_off(record):
+        if record.iteration == 2:
+            raise KeyboardInterrupt
+
+    assert balanced_cut(graph, random_state=0, callback=break_off).exit_reason == "INTERRUPTED"
+
+
+@pytest.fixture
+def _memory():
+    yield from in_memory()
+
+
+@pytest.mark.usefixtures("_memory")
+def test_display():
+    display = ConvergenceDisplay.from_result(balanced_cut(nx.random_regular_graph(3, 40, seed=3), random_state=0))
+    assert display.lines_["dual_bound"] is not None

@@ -1,0 +1,89 @@
+"""Balanced cuts: every kind of graph, and what is no graph."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+
+from bregmat import balanced_cut
+from bregmat.applications.cut.graph import read_graph
+from test_cut import cycle, distances, karate
+
+nan, inf = np.nan, np.inf
+
+
+def test_kinds_of_graphs():
+    """The same graph in every form; labels of networkx graphs in node order."""
+    A = nx.to_numpy_array(karate())
+    frames = [A, A.astype(int), A > 0, sp.csr_array(A), sp.coo_matrix(A), sp.csc_array(A), karate(), A.tolist()]
+    first = balanced_cut(frames[0], random_state=0)
+    for graph in frames[1:]:
+        assert_array_equal(balanced_cut(graph, random_state=0).labels, first.labels)
+    names = nx.Graph([("d", "c"), ("a", "b")])
+    assert_array_equal(balanced_cut(names).labels, [0, 0, 1, 1])
+    several = nx.MultiGraph([(0, 1), (0, 1), (1, 2), (2, 3)])
+    assert read_graph(several).cut(np.array([1.0, -1, -1, 1])) == 3
+    given = A.copy()
+    balanced_cut(given)
+    assert_array_equal(given, A)
+
+
+def changed(i, j, value):
+    A = cycle(6)
+    A[i, j] = value
+    return A
+
+
+BAD = {
+    "asymmetric": (changed(0, 1, 2.0), ValueError, r"symmetric.*\(0, 1\)"),
+    "negative": (changed(0, 1, -1.0) * (cycle(6) > 0), ValueError, "at least 0; got -1.0 in row 0"),
+    "self loop": (changed(2, 2, 1.0), ValueError, "self loops.*row 2"),
+    "nan": (changed(1, 2, nan), ValueError, "finite weights; got nan in row 1"),
+    "infinite": (changed(1, 2, inf), ValueError, "finite weights; got inf in row 1"),
+    "overflow": (cycle(6) * 1.7e308, ValueError, "sum of the weights"),
+    "complex": (cycle(6) * 1j, TypeError, "real weights; got dtype complex128"),
+    "objects": (np.array([["a", "b"], ["c", "d"]]), TypeError, "real weights"),
+    "not square": (np.zeros((3, 4)), ValueError, r"square.*\(3, 4\)"),
+    "vector": (np.zeros(4), ValueError, r"square.*\(4,\)"),
+    "empty": (np.zeros((0, 0)), ValueError, "at least 2 vertices; got 0"),
+    "one vertex": (np.zeros((1, 1)), ValueError, "at least 2 vertices; got 1"),
+    "no nodes": (nx.Graph(), ValueError, "at least 2 vertices; got 0"),
+    "directed": (nx.DiGraph([(0, 1), (1, 2)]), ValueError, "undirected"),
+    "complex edges": (nx.Graph([(0, 1, {"weight": 1j})]), TypeError, "real weights"),
+    "text": ("karate", TypeError, "got str"),
+    "none": (None, TypeError, "got NoneType"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_graphs(name):
+    graph, error, text = BAD[name]
+    with pytest.raises(error, match=text):
+        balanced_cut(graph)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"refine": 1}, TypeError, "refine"),
+        ({"solver": "metis"}, ValueError, "solver must be one of"),
+        ({"n_roundings": -1}, ValueError, "n_roundings"),
+        ({"n_roundings": 1.5}, ValueError, "n_roundings"),
+        ({"max_iter": True}, ValueError, "max_iter"),
+        ({"tol": 0.0}, ValueError, "tol must be positive"),
+        ({"tol": "small"}, TypeError, "tol must be a number"),
+        ({"max_seconds": nan}, ValueError, "max_seconds"),
+        ({"random_state": "x"}, TypeError, "random_state"),
+    ],
+)
+def test_bad_options(options, error, text):
+    with pytest.raises(error, match=text):
+        balanced_cut(cycle(6), **options)
+
+
+def test_rounding_noise_is_not_asymmetry(rng):
+    A = distances(8)
+    noise = A * (1 + 1e-15 * rng.normal(size=A.shape))
+    np.fill_diagonal(noise, 0)
+    assert balanced_cut(noise, random_state=0).cut == pytest.approx(balanced_cut(A, random_state=0).cut, rel=1e-12)
