@@ -14,7 +14,8 @@ The setting of Figure 2 of the paper, with a kernel of the same size and make as
 # The stream
 # ----------
 # A target kernel of trace one, and 200,000 random pairs with *half* their squared distance, which is what
-# ``instances="pairs"`` means by a label. A file would do as well: ``bregmat.io.PairFile("pairs.parquet")``.
+# ``instances="pairs"`` means by a label. A file would do as well: ``bregmat.io.PairFile("pairs.parquet")``. Distances on another
+# scale need another trace, or nothing fits them: ``MatrixExponentiatedGradient(d, trace=(d - 1) * half.mean())``.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -6,6 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 
 from bregmat._kernels import krylov, lanczos
 from bregmat.online import (
@@ -20,6 +21,8 @@ from bregmat.online.bounds import relative_entropy
 
 EXACT = 1e-12  # modes run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
 MODES = ("lanczos", "rank_one", "eigh")
+# noise takes labels beyond what the target's trace can predict; the warning has a test of its own
+pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
 
 
 def function(A, f):
@@ -54,7 +57,8 @@ def stream(rng, kind, d, T, *, is_complex=False, noise=0.05):
         X = X / np.linalg.norm(X, axis=1)[:, None] if kind == "vectors" else X + np.conj(np.swapaxes(X, 1, 2))
         if kind == "matrices":
             X /= np.ptp(np.linalg.eigvalsh(X), axis=1)[:, None, None]
-    return U, X, measured(U, X) + noise * rng.normal(size=T)
+    y = measured(U, X) + noise * rng.normal(size=T)
+    return U, X, np.maximum(y, 0.0) if kind == "pairs" else y
 
 
 # ---------------------------------------------------------------- the equations of the paper
@@ -366,7 +370,7 @@ def test_always_positive_definite_of_the_promised_trace(rng, settings):
 def test_one_point_and_two(rng):
     two = MatrixExponentiatedGradient(2).partial_fit([[0, 1]] * 50, [0.7] * 50)
     assert two.predict_one((1, 0)) == pytest.approx(0.7, abs=1e-6)
-    one = MatrixExponentiatedGradient(1, instances="vectors").partial_fit([[1.0], [0.0]], [3.0, 0.0])
+    one = MatrixExponentiatedGradient(1, instances="vectors").partial_fit([[1.0], [0.0]], [1.0, 0.0])
     assert one.matrix() == pytest.approx(np.ones((1, 1)))
     assert one.loss_bound() == pytest.approx(0.0)
 
@@ -486,6 +490,7 @@ WRONG = {
     "names": ("pairs", [("a", "b")], [0.1], TypeError, "pairs of point numbers"),
     "NaN label": ("pairs", [(0, 1), (1, 2)], [0.1, np.nan], ValueError, "y must be finite; got nan in row 1"),
     "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
+    "negative label": ("pairs", [(0, 1), (1, 2)], [0.1, -0.2], ValueError, "at least 0: .*; got -0.2 in row 1. Clip"),
     "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
     "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must hold real numbers"),
     "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
@@ -517,6 +522,28 @@ def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
     after = learner.to_state()
     assert before[0] == after[0]
     assert all((before[1][name] == after[1][name]).all() for name in before[1])
+
+
+def test_labels_of_pairs_that_are_not_distances():
+    """Classes may be negative, and zeros may be off by rounding."""
+    MatrixExponentiatedGradient(3, loss="logistic", eta=0.1).learn_one((0, 1), -1.0)
+    assert MatrixExponentiatedGradient(3).learn_one((0, 1), -1e-16).void_ is None
+
+
+def test_parameters_as_scikit_learn_wants_them(rng):
+    prior, loss = density(rng, 4), LogisticLoss(0.3)
+    learner = MatrixExponentiatedGradient(prior=prior, loss=loss, eta=0.2).learn_one((0, 1), 1.0)
+    assert learner.get_params()["prior"] is prior and learner.get_params()["dim"] is None
+    twin = clone(learner)
+    assert twin.n_seen_ == 0 and repr(twin.get_params()) == repr(learner.get_params())
+    assert twin.set_params(eta=0.3) is twin and twin.eta_ == 0.3 and twin.dim == 4
+    with pytest.raises(ValueError, match="no argument 'rate'"):
+        twin.set_params(rate=1.0)
+    with pytest.raises(ValueError, match="eta must be"):
+        twin.set_params(eta=-1.0)
+    assert twin.eta_ == 0.3
+    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
+    assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim == 4
 
 
 def test_labels_must_suit_the_loss():

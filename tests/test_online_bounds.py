@@ -1,12 +1,17 @@
 """Tsuda 2004, Lemmas 3.1, 3.2 and A.1 and the Golden-Thompson inequality, as numbers; the bound that a learner reports."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from bregmat.divergences import VonNeumann
-from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, bounds
+from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning, bounds
+from bregmat.online.instances import INSTANCES
 
 ROUNDING = 1e-11  # both sides of an inequality are sums of a few d x d products of numbers of order 1
+# noise takes labels beyond what the target's trace can predict; the warning has a test of its own
+pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
 
 
 def hermitian(rng, d, *, is_complex=False):
@@ -114,6 +119,7 @@ def noisy_stream(rng, k):
         X = np.array([instance(rng, d, 1.0, is_complex=is_complex) for _ in range(T)])
         clean = np.einsum("tij,ij->t", X.conj(), U).real
     y = clean + rng.choice([0.0, 0.01, 0.3]) * rng.normal(size=T)
+    y = np.maximum(y, 0.0) if kind == "pairs" else y
     return d, kind, trace, U, X, y, float(((clean - y) ** 2).sum())
 
 
@@ -125,7 +131,6 @@ def test_lemma_32_on_200_streams(rng, part):
         budget = float(stream.choice([0.0, 0.5, 2.0])) * loss_of_U
         learner = MatrixExponentiatedGradient(d, instances=kind, trace=trace, loss_budget=budget).partial_fit(X, y)
         bound = learner.loss_bound(U, loss_of_U)
-        assert learner.void_ is None
         assert learner.cumulative_loss_ <= bound * (1 + ROUNDING)
         assert bound <= learner.loss_bound(loss_of_U=loss_of_U) * (1 + ROUNDING)
         if budget > 0:
@@ -199,7 +204,8 @@ def distance_stream(rng, d, T, noise=0.0):
     K /= np.trace(K)
     a = rng.integers(0, d, T)
     b = (a + rng.integers(1, d, T)) % d
-    return K, np.column_stack([a, b]), 0.5 * (K[a, a] + K[b, b] - 2 * K[a, b]) + noise * rng.normal(size=T)
+    y = 0.5 * (K[a, a] + K[b, b] - 2 * K[a, b]) + noise * rng.normal(size=T)
+    return K, np.column_stack([a, b]), np.maximum(y, 0.0)
 
 
 def test_bound_over_loss_on_a_realizable_stream_of_distances(rng):
@@ -231,6 +237,87 @@ def test_spread_of_matrices_is_exact(rng):
     assert learner.void_ is None
     with pytest.warns(SpectralSpreadWarning):
         learner.learn_one(1.001 * signs, 0.1)
+
+
+# ---------------------------------------------------------------- streams that no matrix of the trace fits
+def test_a_loss_above_the_bound_is_a_proof(rng):
+    """Distances of a kernel of trace 4 at trace 1, each of them within reach."""
+    K, X, y = distance_stream(rng, 10, 3000)
+    y *= 4.0
+    assert y.max() < 1.0
+    learner = MatrixExponentiatedGradient(10).partial_fit(X, y)
+    assert learner.cumulative_loss_ > learner.loss_bound(loss_of_U=0.0)  # what follows from a false assumption
+    assert learner.loss_bound() == np.inf
+    assert "no matrix of trace 1 fits this stream exactly" in learner.void_
+    assert "raise trace" in learner.void_ and "or loss_budget" in learner.void_
+    assert learner.cumulative_loss_ <= learner.loss_bound(loss_of_U=1e9)
+    fits = MatrixExponentiatedGradient(10, trace=4.0).partial_fit(X, y)
+    assert fits.void_ is None and fits.cumulative_loss_ <= fits.loss_bound() < np.inf
+    # what the docstring promises: the trace of the centred kernel, from the mean of all pairs
+    J = np.eye(10) - 0.1
+    i, j = np.triu_indices(10, 1)
+    mean = np.mean(K[i, i] + K[j, j] - 2.0 * K[i, j]) / 2.0
+    assert np.trace(J @ K @ J) == pytest.approx(9 * mean, rel=1e-12)
+
+
+def test_a_loss_budget_is_what_the_bound_assumes(rng):
+    K, X, y = distance_stream(rng, 10, 2000, noise=0.02)
+    probe = MatrixExponentiatedGradient(10).partial_fit(X, y)
+    budget = 1.01 * probe.loss_of(K)
+    learner = MatrixExponentiatedGradient(10, loss_budget=budget).partial_fit(X, y)
+    assert learner.void_ is None
+    assert learner.cumulative_loss_ <= learner.loss_bound() == learner.loss_bound(loss_of_U=budget) < np.inf
+    assert learner.loss_bound(K) == learner.loss_bound(K, learner.loss_of(K)) < learner.loss_bound()
+    low = MatrixExponentiatedGradient(10, loss_budget=1e-3, eta=0.5).partial_fit(4 * [*X], 4 * [*(6 * y)])
+    assert "no matrix of trace 1 has a total loss of at most 0.001 on this stream" in low.void_
+
+
+def eigenvalues_reach(x, y):
+    low, high = np.linalg.eigvalsh(x)[[0, -1]]
+    return max(low - y, y - high, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_a_label_out_of_reach_is_a_proof(rng, kind):
+    d, trace = 4, 2.0
+    x = {"pairs": (0, 1), "vectors": 0.7 * np.eye(d)[1], "matrices": np.diag([0.5, -0.1, 0.2, 0.4]) + 0.05}[kind]
+    high = {"pairs": 1.0, "vectors": 0.49, "matrices": np.linalg.eigvalsh(np.diag([0.5, -0.1, 0.2, 0.4]) + 0.05)[-1]}[
+        kind
+    ]
+    learner = MatrixExponentiatedGradient(d, instances=kind, trace=trace).learn_one(x, trace * high)
+    assert learner.void_ is None
+    with pytest.warns(UnreachableLabelWarning, match="the label 3 of example 2 is beyond what one of that trace can"):
+        learner.partial_fit([x, x], [trace * high, 3.0])
+    assert learner.void_.startswith("no matrix of trace 2 fits this stream exactly") and learner.loss_bound() == np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.learn_one(x, 3.0)  # said once
+    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
+    assert again.void_ == learner.void_ and again.n_seen_ == 4
+
+
+def test_labels_out_of_reach_within_the_budget():
+    """Each costs every matrix at least 0.25: three are within a budget of 0.8, four are not."""
+    learner = MatrixExponentiatedGradient(3, loss_budget=0.8).partial_fit([(0, 1)] * 3, [1.5] * 3)
+    assert np.isfinite(learner.loss_bound())
+    with pytest.warns(UnreachableLabelWarning, match="at most 0.8 on this stream: the label 1.5 of example 3"):
+        learner.learn_one((0, 1), 1.5)
+    with pytest.raises(ValueError, match="at least 0"):
+        learner.learn_one((0, 1), -0.1)
+    assert learner.n_seen_ == 4
+
+
+def test_how_far_labels_are_beyond_matrices(rng):
+    kind = INSTANCES["matrices"]()
+    dense = [hermitian(rng, 5, is_complex=k % 2 == 1) for k in range(20)]
+    narrow = np.zeros((5, 5))
+    narrow[1:3, 1:3] = [[2.0, 1.0], [1.0, 3.0]]
+    X = [*dense, narrow, np.zeros((5, 5))]
+    for p in rng.normal(size=(20, 22)) * 3:
+        found = kind.beyond(kind.read(X, 5), 5, p)
+        expected = [eigenvalues_reach(x, label) for x, label in zip(X, p, strict=True)]
+        assert np.abs(found) == pytest.approx(expected, abs=1e-12)
+        assert (found[found != 0.0] * p[found != 0.0] > 0).any()
 
 
 def test_no_bound_where_none_is_proven(rng):

@@ -10,9 +10,14 @@ from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import online as kernels
 from bregmat.divergences import LogDet
-from bregmat.online.logdet import OnlineLogDet
+from bregmat.online.logdet import OnlineLogDet as Plain
 
 SENSES = ("==", "<=", ">=")
+
+
+def OnlineLogDet(*arguments, **settings):
+    """Most tests show differences."""
+    return Plain(*arguments, differences=True, **settings)
 
 
 def definite(d, rng):
@@ -279,7 +284,7 @@ def test_calls_of_any_length_give_the_same_bits(rng, eta):
 def test_pairs_and_differences(rng):
     X, Y, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 4)), rng.exponential(size=30)
     pairs = np.stack([X, Y], axis=1)
-    a, b, c = OnlineLogDet(), OnlineLogDet(), OnlineLogDet()
+    a, b, c = Plain(), OnlineLogDet(), Plain()
     a.partial_fit(pairs, y)
     b.partial_fit(X - Y, y)
     for x, x2, label in zip(X, Y, y, strict=True):
@@ -306,6 +311,19 @@ def test_before_the_first_example(rng):
         _ = fresh.components_
     with pytest.raises(NotFittedError):
         fresh.loss_bound(A)
+    assert OnlineLogDet(keep_examples=True).loss_of(A) == 0.0
+
+
+def test_rows_are_not_taken_for_differences(rng):
+    """What a pipeline hands over: rows and classes."""
+    X = rng.normal(size=(20, 3))
+    for learn in (Plain().fit, Plain().partial_fit):
+        with pytest.raises(ValueError, match=r"\(n, 2, d\) pairs of points .*differences=True\); got \(20, 3\)"):
+            learn(X, rng.integers(0, 2, 20))
+    with pytest.raises(ValueError, match=r"\(n, d\) differences; got \(20, 2, 3\)"):
+        OnlineLogDet().fit(np.stack([X, X], axis=1), np.ones(20))
+    with pytest.raises(ValueError, match="differences=True"):
+        Plain(3).predict_one(X[0])
 
 
 def test_fit_forgets(rng):
@@ -325,17 +343,17 @@ def test_checkpoint_continues_to_the_same_bits(rng, prior, keep, eta):
     Z, y, A = stream(60, 5, rng, noise=0.2)
     learner = OnlineLogDet(eta=eta, prior=None if prior is None else A, keep_examples=keep).partial_fit(Z[:30], y[:30])
     meta, arrays = learner.to_state()
-    copy = OnlineLogDet.from_state(meta, {name: a.copy() for name, a in arrays.items()})
+    copy = Plain.from_state(meta, {name: a.copy() for name, a in arrays.items()})
     for other in (copy, pickle.loads(pickle.dumps(learner))):
         other.partial_fit(Z[30:], y[30:])
     learner.partial_fit(Z[30:], y[30:])
     assert (copy.components_ == learner.components_).all()
     assert copy.cumulative_loss_ == learner.cumulative_loss_
     assert (copy.n_features_in_, copy.eta, copy.eta_) == (5, eta, learner.eta_)
-    assert copy.loss_bound(A) == learner.loss_bound(A)
+    assert copy.loss_bound(A, 1.0) == learner.loss_bound(A, 1.0)
     if keep:
         assert copy.loss_of(A) == pytest.approx(learner.loss_of(A))
-    fresh = OnlineLogDet.from_state(*OnlineLogDet(4, eta=0.5).to_state())
+    fresh = Plain.from_state(*OnlineLogDet(4, eta=0.5).to_state())
     assert (fresh.dim, fresh.eta, hasattr(fresh, "n_features_in_")) == (4, 0.5, False)
 
 
@@ -347,7 +365,7 @@ BAD = {
     "label nan": (Z2, [1.0, np.nan], "==", ValueError, "y must be finite"),
     "label text": (Z2, ["a", "b"], "==", TypeError, "y must hold real numbers"),
     "nan": ([[1.0, 2.0], [np.nan, 0.0]], [1.0, 1.0], "==", ValueError, "NaN or infinity in row 1"),
-    "identical points": (np.zeros((2, 2, 2)), [1.0, 1.0], "==", ValueError, "identical points in rows 0, 1"),
+    "identical points": (np.zeros((2, 2)), [1.0, 1.0], "==", ValueError, "identical points in rows 0, 1"),
     "identical far apart": ([[0.0, 0.0]], [1.0], ">=", ValueError, "identical points in row 0"),
     "features": (np.ones((2, 3)), [1.0, 1.0], "==", ValueError, "2 features; got 3"),
     "shape": (np.ones((2, 3, 2)), [1.0, 1.0], "==", ValueError, "X must have shape"),
@@ -382,9 +400,9 @@ def test_identical_points_that_a_metric_can_have(rng):
     learner = OnlineLogDet(2).partial_fit(np.zeros((3, 2)), [0.0, 1.0, 0.0], sense=["==", "<=", ">="])
     assert (learner.components_ == np.eye(2)).all()
     assert (learner.n_seen_, learner.n_updates_, learner.cumulative_loss_) == (3, 0, 0.0)
-    assert learner.loss_bound(np.diag([1.0, 0.0])) == 0.0
+    assert learner.loss_bound(np.diag([1.0, 0.0]), 0.0) == 0.0
     fixed = OnlineLogDet(2, eta=0.1).partial_fit(np.zeros((1, 2)), [0.0])
-    assert fixed.loss_bound(np.diag([1.0, 0.0])) == np.inf
+    assert fixed.loss_bound(np.diag([1.0, 0.0]), 0.0) == np.inf
     # their labels do not count in the mean
     alone = OnlineLogDet(2).learn_one([1.0, 0.0], 0.5, sense="<=")
     assert (learner.learn_one([1.0, 0.0], 0.5, sense="<=").components_ == alone.components_).all()
@@ -416,8 +434,11 @@ def test_bad_parameters(arguments, error, message):
 
 def test_bad_comparisons():
     learner = OnlineLogDet().partial_fit(Z2, [1.0, 2.0])
-    with pytest.raises(ValueError, match="stream was not kept"):
-        learner.regret(np.eye(2))
+    for ask in (learner.regret, learner.loss_bound):  # neither takes a matrix to be perfect
+        with pytest.raises(ValueError, match="stream was not kept: .*keep_examples=True, or give loss_of_A"):
+            ask(np.eye(2))
+    kept = OnlineLogDet(keep_examples=True).partial_fit(Z2, [1.0, 2.0])
+    assert kept.loss_bound(np.eye(2)) == learner.loss_bound(np.eye(2), kept.loss_of(np.eye(2)))
     with pytest.raises(ValueError, match="A must be positive semidefinite"):
         learner.loss_bound(-np.eye(2))
     with pytest.raises(ValueError, match="A must have shape"):

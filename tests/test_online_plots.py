@@ -16,7 +16,7 @@ from bregmat.io.points import write_csv
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.online.stream import StreamRecord, bound_against, run_stream
 from bregmat.plots import OnlineLossDisplay
-from drawing import in_memory, legend_texts, texts
+from drawing import in_memory, legend_texts
 
 D, N = 12, 2000
 inf, nan = float("inf"), float("nan")
@@ -35,6 +35,11 @@ def data(rng):
     a = rng.integers(0, D, N)
     b = (a + rng.integers(1, D, N)) % D
     return U, np.column_stack([a, b]), 0.5 * (U[a, a] + U[b, b] - 2.0 * U[a, b])
+
+
+def title(display):
+    """The words at the end, as one line."""
+    return " ".join(display.ax_.get_legend().get_title().get_text().split())
 
 
 def records(losses, bounds, step=100):
@@ -59,8 +64,30 @@ def test_the_loss_under_its_bound(data):
 
 def test_the_end_is_told_in_words():
     display = OnlineLossDisplay.from_data(records([0.1, 0.2], [0.5, 0.5]))
-    assert texts(display.ax_) == ["0.2; the bound is 2.5 times that"]
-    assert texts(OnlineLossDisplay.from_data(records([0.1, 0.2], [inf, inf])).ax_) == ["0.2"]
+    assert title(display) == "at the end 0.2; the bound is 2.5 times that"
+    assert title(OnlineLossDisplay.from_data(records([0.1, 0.2], [inf, inf]))) == "at the end 0.2"
+
+
+def test_a_bound_that_is_void_is_told_in_words():
+    kept = [*records([0.1], [0.5]), StreamRecord(200, 0.0, 9.0, inf, "no matrix of trace 1 fits this stream exactly")]
+    assert (
+        title(OnlineLossDisplay.from_data(kept))
+        == "at the end 9; no bound: no matrix of trace 1 fits this stream exactly"
+    )
+    assert "above the bound: nothing fits" in title(OnlineLossDisplay.from_data(records([0.1, 0.9], [0.5, 0.5])))
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0, 6.0])
+@pytest.mark.parametrize("bound", [1.0, 1.5, 30.0])
+def test_words_keep_clear_of_the_lines(power, bound):
+    """Of losses that rise early, steadily, or late, close under the bound or far below it."""
+    losses = np.linspace(0.02, 1.0, 50) ** power
+    display = OnlineLossDisplay.from_data(records(losses, [bound] * 50))
+    display.figure_.canvas.draw()
+    box = display.ax_.get_legend().get_window_extent()
+    for line in display.lines_.values():
+        inside = [box.contains(*point) for point in display.ax_.transData.transform(line.get_xydata())]
+        assert not any(inside)
 
 
 def test_bounds_that_say_nothing_are_left_out():
@@ -159,9 +186,36 @@ def test_stream_with_other_settings(bregmat, pairs):
     assert done.exit_code == 0, done.output
     learner = load("m")
     assert learner.eta_ == 0.5 and abs(np.trace(learner.matrix()) - 2.0) < 1e-12
-    assert "none: mix_with_prior is another algorithm" in done.stdout
+    assert "none: a share of the first matrix was mixed in, for a target that moves" in done.stdout
     done = bregmat("stream", "pairs.csv", "--dim", D, "--eta", 5)
     assert done.exit_code == 0 and "none: this learning rate bounds nothing here" in done.stdout
+
+
+def test_stream_that_nothing_fits(bregmat, tmp_path, data):
+    """Squared distances at another scale: no bound below the loss, but what to change."""
+    _, X, y = data
+    with (tmp_path / "big.csv").open("wb") as handle:
+        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), (1e3 * y).tolist()])
+    done = bregmat("stream", "big.csv", "--dim", D, "--out", "m", "--checkpoint", "c", "--plot", "p.svg")
+    assert done.exit_code == 0, done.output
+    for output in (done.stdout, bregmat("inspect", "m").stdout):
+        said = " ".join(output.split())
+        assert "none: no matrix of trace 1 fits this stream exactly" in said and "bound / loss" not in said
+        assert "raise --trace" in said and "--loss-budget" in said
+    assert (
+        "comparison: any matrix of trace 1,000 that fits"
+        in bregmat("stream", "big.csv", "--dim", D, "--trace", 1000).stdout
+    )
+
+
+def test_stream_of_a_finished_file(bregmat, pairs):
+    """What a second call did, with or without -q, and no speed of having done nothing."""
+    command = ("stream", "pairs.csv", "--dim", D, "--checkpoint", "c.bm")
+    assert "pairs a second" in bregmat(*command).stdout
+    for more in ((), ("-q",)):
+        done = bregmat(*command, *more)
+        assert "2,000 pairs; nothing new to learn" in done.stdout and "a second" not in done.stdout
+        assert "resumed after 2,000 examples, from c.bm" in done.stderr
 
 
 KILLED = """
@@ -212,7 +266,7 @@ def test_stream_with_a_bad_row(bregmat, pairs, tmp_path):
     pairs.write_text("\n".join(lines))
     done = bregmat("stream", "pairs.csv", "--dim", D, "--checkpoint", "c", "--out", "m")
     assert done.exit_code == 2
-    assert "pairs.csv, line 1501: X must hold pairs of different points; got (3, 3)." in done.stderr
+    assert "pairs.csv, line 1501: columns 'a' and 'b' must hold pairs of different points; got (3, 3)." in done.stderr
     assert "what was learned before is in c, mend the file and call again" in done.stderr
     assert load("c").n_seen_ == 1000 and not (tmp_path / "m").exists()
 
@@ -253,13 +307,51 @@ def test_inspect_shows_the_loss_and_its_bound(bregmat, pairs):
         assert done.exit_code == 0, done.output
         for text in ("MatrixExponentiatedGradient", "pairs.csv", "2,000", "total loss", "bound / loss", "eigenvalues"):
             assert text in done.stdout
-    done = bregmat("transform", "m.bm", "pairs.csv", "--out", "new.csv")
-    assert done.exit_code == 2 and "a MatrixExponentiatedGradient, which maps no points" in done.stderr
+
+
+def test_transform_writes_the_coordinates(bregmat, pairs, tmp_path):
+    bregmat("stream", "pairs.csv", "--dim", D, "--out", "m.bm")
+    learner = load("m.bm")
+    done = bregmat("transform", "m.bm", "--out", "all.csv")
+    assert done.exit_code == 0 and "12 points in 12 dimensions written to all.csv" in done.stderr, done.output
+    table = np.loadtxt("all.csv", delimiter=",", skiprows=1)
+    assert_array_equal(table[:, 0], np.arange(D))
+    assert_array_equal(table[:, 1:], learner.transform())
+    (tmp_path / "some.csv").write_text("kind,number\nx,3\ny,0\n")
+    assert bregmat("transform", "m.bm", "some.csv", "--out", "some.npy").exit_code == 0
+    assert_array_equal(np.load("some.npy"), learner.transform([3, 0]))
+    for text, message in (
+        ("number\n3\n12\n", "12 in row 1 is no point number; they go from 0 to 11"),
+        ("number\n0.5\n", "0.5 in row 0 is no point number"),
+        ("a,b\n1,2\n", "2 columns of numbers; the model needs one, of point numbers"),
+    ):
+        (tmp_path / "some.csv").write_text(text)
+        done = bregmat("transform", "m.bm", "some.csv", "--out", "new.csv")
+        assert done.exit_code == 2 and message in done.stderr
+
+
+def test_transform_by_other_online_learners(bregmat, rng):
+    V = rng.standard_normal((5, 3)) / 4
+    np.save("v.npy", V)
+    vectors = MatrixExponentiatedGradient(3, instances="vectors").learn_one(V[0], 0.01)
+    save("v", vectors)
+    assert bregmat("transform", "v", "v.npy", "--out", "new.npy").exit_code == 0
+    assert_array_equal(np.load("new.npy"), vectors.transform(V))
+    save("c", MatrixExponentiatedGradient(3, instances="vectors").learn_one(1j * V[0] + V[1], 0.01))
+    done = bregmat("transform", "c", "--out", "new.npy")
+    assert done.exit_code == 2 and "the coordinates are complex" in done.stderr
+    save("p", OnlinePCA(1).fit(V))
+    done = bregmat("transform", "p", "--out", "new.npy")
+    assert done.exit_code == 2 and "p: give POINTS to map with this OnlinePCA" in done.stderr
 
 
 def test_inspect_other_online_learners(bregmat, rng):
     Z = rng.standard_normal((20, 3))
-    for learner in (OnlineLogDet().fit(Z, np.ones(20)), OnlinePCA(1).fit(Z), MatrixExponentiatedGradient(4)):
+    for learner in (
+        OnlineLogDet(differences=True).fit(Z, np.ones(20)),
+        OnlinePCA(1).fit(Z),
+        MatrixExponentiatedGradient(4),
+    ):
         save("m", learner)
         done = bregmat("inspect", "m")
         assert done.exit_code == 0, done.output

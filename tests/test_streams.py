@@ -8,12 +8,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save
 from bregmat.io.points import write_csv, write_parquet
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
-from bregmat.online.blocks import StreamError, held_interrupts
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
+from bregmat.online.blocks import Block, StreamError, held_interrupts
+from bregmat.online.checksum import Checksum
 from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
 
 D = 12
@@ -41,7 +43,7 @@ def U(rng):
 @pytest.fixture
 def data(rng, U):
     X, y = examples(rng, 2500, U)
-    return X, y + 0.01 * rng.standard_normal(2500)
+    return X, np.maximum(y + 0.01 * rng.standard_normal(2500), 0.0)
 
 
 def write_pairs(path, X, y):
@@ -151,6 +153,31 @@ def test_bound_against_a_known_matrix(rng, U):
     assert 1.0 < run.bound / run.loss < 4.0
 
 
+def test_bound_against_a_matrix_for_other_learners(rng):
+    """Checked before anything is learned."""
+    pairs, y = rng.standard_normal((60, 2, 3)), rng.uniform(1, 2, 60)
+    run = run_stream(OnlineLogDet(keep_examples=True), [(pairs, y)], every=20, bound=bound_against(np.eye(3)))
+    assert all(r.loss <= r.bound < np.inf for r in run.records)
+    for learner, U, kind, message in (
+        (OnlineLogDet(), np.eye(3), ValueError, "make the learner with keep_examples=True"),
+        (OnlineLogDet(3, keep_examples=True), np.eye(2), ValueError, "A must have shape"),
+        (MatrixExponentiatedGradient(3), np.eye(2) / 2, ValueError, "U must have shape"),
+        (MatrixExponentiatedGradient(instances="vectors"), np.eye(3) / 3, ValueError, "keep_examples=True"),
+        (OnlinePCA(2), np.eye(3), TypeError, "bound_against needs a learner with loss_of"),
+    ):
+        with pytest.raises(kind, match=message):
+            run_stream(learner, [(pairs, y)], bound=bound_against(U))
+
+
+def test_a_bound_that_cannot_hold_is_void_in_words(rng, U):
+    """Squared distances as they come, at trace 1: nothing fits, and nobody is shown a bound below the loss."""
+    X, y = examples(rng, 3000, U)
+    with pytest.warns(UnreachableLabelWarning):
+        run = run_stream(MatrixExponentiatedGradient(D), [(X, 100.0 * y)], every=500)
+    assert run.bound == np.inf and run.records[-1].void.startswith("no matrix of trace 1 fits this stream exactly")
+    assert "no matrix of trace 1" in repr(run) and len(repr(run)) < 500 and "6 records" in repr(run)
+
+
 def test_bound_against_a_matrix_that_does_not_fit(data, U):
     learner = MatrixExponentiatedGradient(D, loss_budget=0.5)
     run = run_stream(learner, [data], every=500, bound=bound_against(U))
@@ -160,11 +187,56 @@ def test_bound_against_a_matrix_that_does_not_fit(data, U):
 
 def test_other_learners(rng):
     Z, y = rng.standard_normal((300, 4)), rng.uniform(1, 2, 300)
-    run = run_stream(OnlineLogDet(eta=0.1), chunks(Z, y, 70), every=100)
-    assert_array_equal(run.learner.components_, OnlineLogDet(eta=0.1).fit(Z, y).components_)
+    run = run_stream(OnlineLogDet(eta=0.1, differences=True), chunks(Z, y, 70), every=100)
+    assert_array_equal(run.learner.components_, OnlineLogDet(eta=0.1, differences=True).fit(Z, y).components_)
     assert np.isnan(run.bound) and run.loss == run.learner.cumulative_loss_
-    pca = run_stream(OnlinePCA(2), ((Z[k : k + 70], None) for k in range(0, 300, 70)), every=100)
-    assert pca.learner.n_samples_seen_ == 300 and pca.loss <= pca.bound
+    plain = OnlinePCA(2).fit(Z)
+    for rows in (
+        ((Z[k : k + 70], None) for k in range(0, 300, 70)),
+        (Z[k : k + 70] for k in range(0, 300, 70)),
+        [(z, None) for z in Z],
+        iter(Z),
+        ((z.tolist(), label) for z, label in zip(Z, y)),
+        (tuple(z) for z in Z),
+    ):
+        pca = run_stream(OnlinePCA(2), rows, every=100)
+        assert pca.learner.n_samples_seen_ == 300 and pca.loss <= pca.bound
+        assert_array_equal(pca.learner.components_, plain.components_)
+    two = run_stream(OnlinePCA(1), iter(Z[:, :2]))  # rows of two numbers are no (instance, label)
+    assert two.learner.n_samples_seen_ == 300
+    with pytest.raises(
+        StreamError, match=r"example 1 of the stream: this learner takes rows, .*\(row, None\); got int"
+    ):
+        run_stream(OnlinePCA(2), [Z[0], 7])
+
+
+def test_similar_and_dissimilar_pairs(rng, tmp_path):
+    pairs, y = rng.standard_normal((90, 2, 4)), rng.uniform(1, 2, 90)
+    sense = rng.choice(["==", "<=", ">="], 90)
+    whole = OnlineLogDet().fit(pairs, y, sense=sense)
+    items = [((x, x2), label, s) for (x, x2), label, s in zip(pairs, y, sense.tolist())]
+    for stream in (items, [(pairs[:50], y[:50], sense[:50]), *items[50:]]):
+        assert_array_equal(run_stream(OnlineLogDet(), stream, every=40).learner.components_, whole.components_)
+    once = run_stream(OnlineLogDet(), [(pairs, y, "<=")], every=40)
+    assert_array_equal(once.learner.components_, OnlineLogDet().fit(pairs, y, sense="<=").components_)
+    store = Checkpoint(tmp_path / "c.bm")
+    run_stream(OnlineLogDet(), items, every=40, checkpoint=store, callback=stop_at(40))
+    with pytest.raises(ValueError, match="another stream"):
+        run_stream(OnlineLogDet(), [(pairs, y, "<=")], every=40, checkpoint=store)
+    again = run_stream(OnlineLogDet(), [(pairs, y, sense)], every=40, checkpoint=store)
+    assert again.resumed_at == 40
+    assert_array_equal(again.learner.components_, whole.components_)
+    for learner, item, message in (
+        (OnlineLogDet(), (pairs, y, sense[:5]), "a chunk of 90 instances and 5 senses"),
+        (OnlineLogDet(), (pairs[0], y[0], "<"), "example 0 of the stream: sense must be"),
+        (
+            MatrixExponentiatedGradient(3),
+            ((0, 1), 0.1, "<="),
+            r"takes \(instance, label\) or \(instances, labels\); got",
+        ),
+    ):
+        with pytest.raises(StreamError, match=message):
+            run_stream(learner, [item])
 
 
 # ---------------------------------------------------------------------------------------------- bad examples
@@ -362,12 +434,20 @@ def test_checkpoints_of_something_else_are_refused(data, tmp_path):
     store, kept = Checkpoint(tmp_path / "c.bm"), (tmp_path / "c.bm")
     run_stream(MatrixExponentiatedGradient(D), PairFile(path), checkpoint=store)
     before = kept.read_bytes()
+    another = (
+        "this is another stream: it differs from the checkpoint's within the first 2500 examples; use the same, or"
+    )
+    late, late_X = y.copy(), X.copy()
+    late[-1] += 1e-9
+    late_X[-1] = late_X[-1, ::-1]
     prior = np.diag(np.arange(1.0, D + 1)) / np.arange(1.0, D + 1).sum()
     for learner, stream, options, message in (
         (MatrixExponentiatedGradient(D, eta=0.5), PairFile(path), {}, "eta='bound', this run has 0.5"),
         (MatrixExponentiatedGradient(D + 1), PairFile(path), {}, "dim=12, this run has 13"),
         (MatrixExponentiatedGradient(D, prior=prior), PairFile(path), {}, r"None, this run has an array of shape \(12"),
-        (MatrixExponentiatedGradient(D), PairFile(other), {}, "written with first_example="),
+        (MatrixExponentiatedGradient(D), PairFile(other), {}, another),
+        (MatrixExponentiatedGradient(D), [(X, late)], {}, another),
+        (MatrixExponentiatedGradient(D), [(late_X, y)], {}, another),
         (MatrixExponentiatedGradient(D), PairFile(path), {"every": 10}, "every=1000, this run has 10"),
         (MatrixExponentiatedGradient(D), PairFile(path), {"drift": FixedShare(0.1)}, "drift=None, this run has"),
         (OnlineLogDet(), PairFile(path), {}, "learner='MatrixExponentiatedGradient', this run has 'OnlineLogDet'"),
@@ -380,12 +460,62 @@ def test_checkpoints_of_something_else_are_refused(data, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             run_stream(learner, stream, checkpoint=store, **options)
+        assert learner.n_seen_ == 0
     write_pairs(path, X[:1000], y[:1000])
-    with pytest.raises(ValueError, match="1000 rows, but the checkpoint is at 2500"):
+    with pytest.raises(ValueError, match="the stream ends at 1000 examples, but the checkpoint is at 2500"):
         run_stream(MatrixExponentiatedGradient(D), PairFile(path), checkpoint=store)
     assert kept.read_bytes() == before
     run = run_stream(MatrixExponentiatedGradient(D, eta=0.5), [(X, y)], checkpoint=store, resume=False)
     assert run.resumed_at == 0 and load(kept).eta_ == 0.5
+
+
+def test_a_resumed_run_trains_the_learner_that_it_is_given(data, tmp_path):
+    """So that a callback may close over it."""
+    store, seen = Checkpoint(tmp_path / "c.bm"), []
+    run_stream(MatrixExponentiatedGradient(D), [data], every=500, checkpoint=store, callback=stop_at(1000))
+    learner = MatrixExponentiatedGradient(D)
+    run = run_stream(learner, [data], every=500, checkpoint=store, callback=lambda r: seen.append(learner.n_seen_))
+    assert run.learner is learner and seen == [1500, 2000, 2500]
+    rows, pca = np.asarray(data[0], float), OnlinePCA(1, random_state=np.random.default_rng(0))
+    store, rng = Checkpoint(tmp_path / "p.bm"), pca.random_state
+    run_stream(OnlinePCA(1), [rows], every=500, checkpoint=store, callback=stop_at(1000))
+    run_stream(pca, [rows], every=500, checkpoint=store)
+    assert pca.n_samples_seen_ == 2500 and pca.random_state is rng
+
+
+def test_ctrl_c_while_the_stream_is_read_again(data, tmp_path):
+    store, learner = Checkpoint(tmp_path / "c.bm"), MatrixExponentiatedGradient(D)
+    run_stream(MatrixExponentiatedGradient(D), [data], every=500, checkpoint=store, callback=stop_at(1000))
+    X, y = data
+
+    def live():
+        yield X[:300], y[:300]
+        signal.raise_signal(signal.SIGINT)
+
+    run = run_stream(learner, live(), every=500, checkpoint=store)
+    assert run.exit_reason is StreamExit.INTERRUPTED and run.position == learner.n_seen_ == 1000
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_stream_is_known_again_whatever_its_chunks(rng, sparse):
+    X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < 0.5)
+    X, y = scipy.sparse.csr_array(X) if sparse else X, rng.uniform(size=40)
+    sums = []
+    for size in (40, 7):
+        checksum = Checksum()
+        for k in range(0, 40, size):
+            checksum.add(Block(k, X[k : k + size], y[k : k + size], size))
+        sums.append(checksum.values)
+    if not sparse:
+        assert sums[0] == sums[1]
+        one = Checksum()
+        for k in range(40):
+            one.add(Block(k, X[k].tolist(), float(y[k]), 1, is_one=True))
+        assert one.values == sums[0]
+    matrices, other = Checksum(), Checksum()
+    matrices.add(Block(0, [scipy.sparse.eye_array(3)] * 2, y[:2], 2))
+    other.add(Block(0, [scipy.sparse.eye_array(3), 2 * scipy.sparse.eye_array(3)], y[:2], 2))
+    assert matrices.values != other.values
 
 
 def test_a_run_may_go_on_with_the_learner_it_has(data, tmp_path):
@@ -450,15 +580,12 @@ def test_files_hold_what_was_written(data, tmp_path, suffix, monkeypatch):
     monkeypatch.setattr("bregmat.io.streams.CHUNK", 400)
     X, y = data
     stream = PairFile(write_pairs(tmp_path / f"pairs{suffix}", X, y))
-    for row in (0, 399, 400, 401, 2500):
-        parts = list(stream.from_row(row))
-        assert_array_equal(np.concatenate([np.zeros((0, 2), int), *(p for p, _ in parts)]), X[row:])
-        assert_array_equal(np.concatenate([np.zeros(0), *(t for _, t in parts)]), y[row:])
-    assert [len(t) for _, t in stream.from_row(399)][:2] == [1, 400]
+    parts = list(stream)
+    assert_array_equal(np.concatenate([p for p, _ in parts]), X)
+    assert_array_equal(np.concatenate([t for _, t in parts]), y)
+    assert [len(t) for _, t in parts] == [400] * 6 + [100]
     halves = PairFile(stream.path, squared=True)
     assert_array_equal(np.concatenate([t for _, t in halves]), 0.5 * y)
-    assert stream.first_example == [*map(float, X[0]), y[0]]
-    assert halves.first_example != stream.first_example
 
 
 def test_parquet_in_row_groups(data, tmp_path, monkeypatch):
@@ -469,9 +596,9 @@ def test_parquet_in_row_groups(data, tmp_path, monkeypatch):
     X, y = data
     table = pyarrow.table({"note": ["x"] * 2500, "y": y, "b": X[:, 1].astype(np.int32), "a": X[:, 0].astype(float)})
     pyarrow.parquet.write_table(table, tmp_path / "pairs.parquet", row_group_size=700)
-    parts = list(PairFile(tmp_path / "pairs.parquet").from_row(1250))
-    assert [len(t) for _, t in parts[:3]] == [50, 100, 300]
-    assert_array_equal(np.concatenate([p for p, _ in parts]), X[1250:])
+    parts = list(PairFile(tmp_path / "pairs.parquet"))
+    assert max(len(t) for _, t in parts) <= 300
+    assert_array_equal(np.concatenate([p for p, _ in parts]), X)
 
 
 @pytest.mark.parametrize(
@@ -500,9 +627,16 @@ def test_csv_in_other_clothes(tmp_path, text):
         ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but the first line has 3"),
         ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
         ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
-        ("a,b,y\n0,1,0.5\n1,1,0\n", r"pairs.csv, line 3: X must hold pairs of different points; got \(1, 1\)"),
-        ("a,b,y\n0,1,0.5\n\n\n1,99,0\n", r"pairs.csv, line 5: X must hold point numbers from 0 to 11; got \(1, 99\)"),
-        ("a,b,y\n0,1,0.5\n1,2,inf\n", "pairs.csv, line 3: y must be finite; got inf"),
+        (
+            "a,b,y\n0,1,0.5\n1,1,0\n",
+            r"pairs.csv, line 3: columns 'a' and 'b' must hold pairs of different points; got \(1, 1\)",
+        ),
+        (
+            "a,b,y\n0,1,0.5\n\n\n1,99,0\n",
+            r"pairs.csv, line 5: columns 'a' and 'b' must hold point numbers from 0 to 11; got \(1, 99\)",
+        ),
+        ("a,b,y\n0,1,0.5\n1,2,inf\n", "pairs.csv, line 3: column 'y' must be finite; got inf"),
+        ("a,b,y\n0,1,0.5\n1,2,-1\n", "pairs.csv, line 3: column 'y' must be at least 0: .*; got -1.0. Clip"),
     ],
 )
 def test_bad_rows_of_a_csv_are_named_with_their_line(tmp_path, text, message):
@@ -519,8 +653,10 @@ def test_bad_rows_of_a_parquet_file(data, tmp_path):
         run_stream(MatrixExponentiatedGradient(D), PairFile(path))
     X[77, 1] = (X[77, 0] + 1) % D
     write_pairs(path, X, y)
-    with pytest.raises(ValueError, match=r"pairs\.parquet, row 78: y must be finite"):
+    with pytest.raises(ValueError, match=r"pairs\.parquet, row 78: column 'y' must be finite"):
         run_stream(MatrixExponentiatedGradient(D), PairFile(path))
+    with pytest.raises(ValueError, match=r"got nan \(half of what the column holds\)\.$"):
+        run_stream(MatrixExponentiatedGradient(D), PairFile(path, squared=True))
 
 
 def test_files_of_another_kind(tmp_path, monkeypatch):

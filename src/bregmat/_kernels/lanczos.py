@@ -1,4 +1,4 @@
-"""Trials of the matrix exponentiated gradient learner without eigenvectors (design.md, section 3).
+"""Trials of the matrix exponentiated gradient learner without eigenvectors.
 
 The state is a Hermitian ``H = log W + const``. One Lanczos run (krylov.py) of about ten products with H gives the prediction and,
 from the same space, the new normaliser. Everything that decides how a trial is computed lies in ``state``: a learner that is

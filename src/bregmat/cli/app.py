@@ -150,8 +150,15 @@ _PAIRS_FILE = """
 PAIRS is .csv or .parquet with the columns a, b (numbers of two points, from 0) and y, half their squared distance (with
 --squared: their squared distance). It is read a piece at a time and may be larger than memory.
 
-The learned matrix has a fixed trace (--trace), and the loss of a pair is the squared error of its prediction. With
---checkpoint, a run that was killed goes on where the last checkpoint is, to the same bits.
+The learned matrix has a fixed trace, and the loss of a pair is the squared error of its prediction. The trace has to match
+the scale of y: some matrix fits if --trace is at least the number of points less one, times the mean half squared distance
+of all pairs (the trace of the centred kernel). Where none fits, no bound holds, and the table says so.
+
+The bound is Lemma 3.2 of Tsuda 2004: what the total loss cannot exceed whatever the order of the pairs, if some matrix of
+that trace has a loss within --loss-budget. For n labels with noise of standard deviation s that is about n s^2.
+
+With --checkpoint, a run that was killed goes on where the last checkpoint is, to the same bits. `bregmat transform MODEL
+--out FILE` writes the coordinates of the points.
 """
 
 
@@ -159,11 +166,21 @@ The learned matrix has a fixed trace (--trace), and the loss of a pair is the sq
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
     dim: Annotated[int, typer.Option(help="Number of points.")],
-    eta: Annotated[str, typer.Option(help="Learning rate; bound: that of Lemma 3.2 (Tsuda 2004).")] = "bound",
-    trace: Annotated[float, typer.Option(help="Trace of the matrix.")] = 1.0,
-    loss_budget: Annotated[float, typer.Option(help="Total loss that a good matrix is expected to have.")] = 0.0,
+    eta: Annotated[
+        str, typer.Option(help="Learning rate; bound: the one with the smallest bound on the total loss, see below.")
+    ] = "bound",
+    trace: Annotated[float, typer.Option(help="Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
+    loss_budget: Annotated[
+        float, typer.Option(help="Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
+    ] = 0.0,
     squared: Annotated[bool, typer.Option("--squared", help="y holds squared distances, not half of them.")] = False,
-    mode: Annotated[str, typer.Option(help="auto, lanczos, rank_one, eigh or minibatch.")] = "auto",
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="How a step is computed. auto, lanczos: without eigenvectors, the fastest; rank_one: by updating them; "
+            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound."
+        ),
+    ] = "auto",
     share: Annotated[float, typer.Option(help="Share of the first matrix mixed in again, for moving targets.")] = 0.0,
     share_every: Annotated[int, typer.Option(min=1, help="Pairs between two shares.")] = 1000,
     target: Annotated[
@@ -211,13 +228,30 @@ def stream(
 @app.command()
 def transform(
     model: ModelFile,
-    points: PointsFile,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the new points go: .csv, .parquet or .npy.")],
+    points: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[POINTS]",
+            help="Points: .csv, .parquet or .npy, one per row. For a model of `stream` one column of point numbers; "
+            "left out: all its points.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
+    from bregmat.cli.stream import write_coordinates
+    from bregmat.online import MatrixExponentiatedGradient
+
     with bad_input():
         _check_outputs({"--out": out}, [model, points])
         learner = load(model)
+        if isinstance(learner, MatrixExponentiatedGradient):
+            n, dims = write_coordinates(learner, points, out)
+            note(f"{n:,} points in {dims} dimensions written to {out}")
+            return
+        if points is None:
+            raise ValueError(f"{model}: give POINTS to map with this {type(learner).__name__}")
         if not hasattr(learner, "n_features_in_"):
             raise ValueError(f"{model}: a {type(learner).__name__}, which maps no points; it is for use in Python")
         names = read_manifest(model)["info"].get("feature_names")

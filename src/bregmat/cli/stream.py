@@ -12,12 +12,12 @@ from bregmat._html import number, seconds
 from bregmat.cli import show
 from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note
 from bregmat.cli.words import for_command
-from bregmat.io import Checkpoint, PairFile, atomic_write, load, save
+from bregmat.io import Checkpoint, PairFile, atomic_write, load, read_points, save, write_points
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import FixedShare, StreamExit, StreamRun, bound_against, run_stream
 
-__all__ = ["StreamSettings", "is_online", "learn_stream", "rows_about"]
+__all__ = ["StreamSettings", "is_online", "learn_stream", "rows_about", "write_coordinates"]
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,14 @@ def learn_stream(
     if out is not None:
         with bad_input():
             save(out, run.learner, info={"source": pairs.name, "examples": run.position})
+    void = run.records[-1].void
     for text in texts:
+        if void is not None and text.startswith(void):  # the table says it
+            continue
         note(f"note: {text}", style="yellow")
     code = _say_end(run, pairs, out=out, checkpoint=checkpoint)
     console = show.stdout()
-    console.print(show.name_value_table(_rows(run, known=U is not None), _title(pairs, run)))
+    console.print(show.name_value_table(_rows(run, "" if U is None else "target"), _title(pairs, run)))
     if out is not None:
         console.print(f"model   {out}", soft_wrap=True, markup=False)
     if write_picture is not None:
@@ -112,25 +115,35 @@ def _state(record: Any) -> str:
     return f"{record.position:,} pairs, loss {number(record.loss)}, bound {number(record.bound)}"
 
 
-def _rows(run: StreamRun, *, known: bool) -> list[tuple[str, Any]]:
+def _rows(run: StreamRun, comparison: str) -> list[tuple[str, Any]]:
     """What the table says."""
     learner, elapsed = run.learner, run.records[-1].seconds
-    per = f", {run.position / elapsed:,.0f} pairs a second" if elapsed > 0 and run.position else ""
+    rows: list[tuple[str, Any]] = []
+    if run.resumed_at:
+        new = run.position - run.resumed_at
+        rows.append(("resumed after", f"{run.resumed_at:,} pairs; {f'{new:,} new' if new else 'nothing new to learn'}"))
+    per = f", {run.position / elapsed:,.0f} pairs a second" if elapsed > 0 and run.position > run.resumed_at else ""
     return [
+        *rows,
         ("total loss", f"{run.loss:.10g}"),
-        *_bound_rows(run.loss, run.bound, "target" if known else "any matrix that fits exactly", learner.void_),
+        *_bound_rows(learner, run.loss, run.bound, comparison, run.records[-1].void),
         ("loss of the last tenth", _last_tenth(run)),
         ("learning rate", learner.eta_),
-        ("time", seconds(elapsed) + per),
+        ("time", seconds(elapsed) + (" in all" if run.resumed_at else "") + per),
     ]
 
 
-def _bound_rows(loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
+def _bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
     if math.isfinite(bound):
+        trace, budget = learner.settings.trace, learner.settings.loss_budget
+        fits = f"of loss at most {number(budget)}" if budget else "that fits exactly"
+        words = comparison or f"any matrix of trace {number(trace)} {fits}"
         ratio = [("bound / loss", bound / loss)] if loss > 0 else []
-        return [("bound", f"{number(bound)} (Lemma 3.2; comparison: {comparison})"), *ratio]
+        return [("bound", f"{number(bound)} (Lemma 3.2; comparison: {words})"), *ratio]
     if void is not None:
-        return [("bound", f"none: {void}")]
+        return [
+            ("bound", "none: " + void.replace("raise trace", "raise --trace").replace("loss_budget", "--loss-budget"))
+        ]
     return [("bound", "none: this learning rate bounds nothing here; give --loss-budget, or a smaller --eta")]
 
 
@@ -149,7 +162,7 @@ def _read_target(path: Path, learner: Any) -> np.ndarray:
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
     try:
-        learner.loss_bound(U)
+        learner.loss_of(U)
     except (ValueError, TypeError) as error:
         raise type(error)(f"--target {path}: {error}") from error
     return U
@@ -180,7 +193,36 @@ def _picture_writer(path: Path) -> Callable[[StreamRun], None]:
     return write
 
 
-# ---------------------------------------------------------------- inspect
+# ---------------------------------------------------------------- transform, inspect
+def write_coordinates(learner: MatrixExponentiatedGradient, points: Path | None, out: Path) -> tuple[int, int]:
+    """Rows of the factor: of all points, or of those whose numbers (vectors, if it learned from vectors) a file holds."""
+    columns: dict[str, Any] = {}
+    chosen: Any = None
+    if points is not None:
+        data = read_points(points)
+        chosen, columns = data.X, data.columns
+        if learner.settings.instances == "pairs":
+            chosen = _point_numbers(points, chosen, learner.dim)
+    after = learner.transform(chosen)
+    if np.iscomplexobj(after):
+        raise ValueError("the coordinates are complex; use transform() in Python")
+    if learner.settings.instances == "pairs":
+        columns = {**columns, "point": np.arange(learner.dim) if chosen is None else chosen}
+    write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=columns)
+    return len(after), after.shape[1]
+
+
+def _point_numbers(path: Path, X: np.ndarray, dim: int) -> np.ndarray:
+    """One column of whole numbers below `dim`."""
+    if X.shape[1] != 1:
+        raise ValueError(f"{path}: {X.shape[1]} columns of numbers; the model needs one, of point numbers")
+    numbers = np.asarray(X[:, 0])
+    bad = np.flatnonzero(~((numbers == np.rint(numbers)) & (numbers >= 0) & (numbers < dim)))
+    if len(bad):
+        raise ValueError(f"{path}: {numbers[bad[0]]:g} in row {bad[0]} is no point number; they go from 0 to {dim - 1}")
+    return numbers.astype(np.int64)
+
+
 def is_online(learner: Any) -> bool:
     """Whether a loaded model is an online learner, which has a loss rather than a certificate."""
     return hasattr(type(learner), "cumulative_loss_")
@@ -198,9 +240,7 @@ def rows_about(path: Path, manifest: dict[str, Any]) -> list[tuple[str, Any]]:
     rows += [(name, _word(value)) for name, value in given.items() if value is not None]
     rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
     if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
-        rows += _bound_rows(
-            learner.cumulative_loss_, learner.loss_bound(), "any matrix that fits exactly", learner.void_
-        )
+        rows += _bound_rows(learner, learner.cumulative_loss_, learner.loss_bound(), "", learner.void_)
         eigenvalues = np.linalg.eigvalsh(learner.matrix())[::-1]
         more = ", ..." if len(eigenvalues) > 8 else ""
         rows.append(("eigenvalues", ", ".join(number(v) for v in eigenvalues[:8]) + more))

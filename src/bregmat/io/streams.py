@@ -1,6 +1,7 @@
 """Pairs with labels as a stream from a .csv or .parquet file of any size, and checkpoints of a run over it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -35,8 +36,6 @@ class PairFile:
     ----------
     name : str
         Of the file, without its folder.
-    first_example : list of float
-        The first pair and its label, by which a checkpoint knows its stream again.
 
     Raises
     ------
@@ -57,23 +56,26 @@ class PairFile:
                 f"{self.path}: cannot read pairs from {suffix or 'a file without ending'}; use .csv or .parquet"
             )
         self._rows: _CsvRows | _ParquetRows = (_CsvRows if suffix == ".csv" else _ParquetRows)(self.path)
-        first = next(self._rows.chunks(0, 1), None)
+        first = next(self._rows.chunks(1), None)
         if first is None:
             raise ValueError(f"{self.path}: no rows")
-        pairs, y = self._split(*first)
-        self.first_example = [*map(float, pairs[0]), float(y[0])]
+        self._split(*first)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return self.from_row(0)
-
-    def from_row(self, row: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Chunks (pairs (m, 2), labels (m,)) from a row on; chunks end where they end when read from the start."""
-        for start, table in self._rows.chunks(row, CHUNK):
+        """Chunks (pairs (m, 2), labels (m,))."""
+        for start, table in self._rows.chunks(CHUNK):
             yield self._split(start, table)
 
     def place(self, row: int) -> str:
         """Where a row is, in words: its line in a .csv file."""
         return self._rows.place(row)
+
+    def in_its_words(self, text: str) -> str:
+        """A message of a learner in terms of the columns."""
+        text = re.sub(r"^X must hold (one )?pair", r"columns 'a' and 'b' must hold \1pair", text)
+        text = re.sub(r"^X must hold (?=point|whole)", "columns 'a' and 'b' must hold ", text)
+        halved = " (half of what the column holds)" if self.squared and re.match(r"y must .*; got", text) else ""
+        return re.sub(r"^y must", "column 'y' must", text).removesuffix(".") + halved + "."
 
     def _split(self, start: int, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns a, b, y as pairs and labels."""
@@ -111,18 +113,13 @@ class _CsvRows:
             raise ValueError(f"{path}: {len(cells)} cells in the first line; without a header they must be a, b, y")
         self.columns = [names.index(name) for name in COLUMNS]
 
-    def chunks(self, row: int, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
         at = 0
         with self._open() as handle:
             lines = (line for line in handle if line.strip())
             if self.has_header:
                 next(lines)
-            while at < row:
-                passed = sum(1 for _ in islice(lines, min(size, row - at)))
-                at += passed
-                if not passed:
-                    raise ValueError(f"{self.path}: {at} rows, but the checkpoint is at {row}")
-            while block := list(islice(lines, size - at % size)):
+            while block := list(islice(lines, size)):
                 yield at, self._numbers(at, block)
                 at += len(block)
 
@@ -165,7 +162,7 @@ class _CsvRows:
 
 
 class _ParquetRows:
-    """Rows of a .parquet file as chunks of floats, columns in the order a, b, y; chunks do not span row groups."""
+    """Rows of a .parquet file as chunks of floats, columns in the order a, b, y."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -187,25 +184,15 @@ class _ParquetRows:
             if not (types.is_integer(kind) or types.is_floating(kind)):
                 raise ValueError(f"{path}: column {name!r} must hold numbers; it holds {kind}")
 
-    def chunks(self, row: int, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
         import pyarrow.parquet as parquet
 
         with parquet.ParquetFile(self.path) as file:
-            if row > file.metadata.num_rows:
-                raise ValueError(f"{self.path}: {file.metadata.num_rows} rows, but the checkpoint is at {row}")
             at = 0
-            for group in range(file.metadata.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if at + rows <= row:
-                    at += rows
-                    continue
-                for batch in file.iter_batches(batch_size=size, row_groups=[group], columns=list(COLUMNS)):
-                    passed = min(max(0, row - at), batch.num_rows)
-                    if passed < batch.num_rows:
-                        part = batch.slice(passed)
-                        columns = [part.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
-                        yield at + passed, np.column_stack(columns).astype(np.float64, copy=False)
-                    at += batch.num_rows
+            for batch in file.iter_batches(batch_size=size, columns=list(COLUMNS)):
+                columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
+                yield at, np.column_stack(columns).astype(np.float64, copy=False)
+                at += batch.num_rows
 
     def place(self, row: int) -> str:
         return f"{self.path}, row {row}"

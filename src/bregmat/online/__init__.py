@@ -6,9 +6,10 @@ import importlib
 from typing import Any
 
 from bregmat.online.blocks import StreamError
-from bregmat.online.gradient import MatrixExponentiatedGradient, SpectralSpreadWarning
+from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
+from bregmat.online.reach import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
 
 _LAZY = {"OnlineLogDet": "bregmat.online.logdet", "OnlinePCA": "bregmat.online.pca"}
@@ -28,6 +29,7 @@ __all__ = [
     "StreamExit",
     "StreamRecord",
     "StreamRun",
+    "UnreachableLabelWarning",
     "bound_against",
     "run_stream",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import threading
 from collections.abc import Iterator
@@ -29,37 +30,70 @@ class Block:
     y: Any
     size: int
     is_one: bool = False
+    sense: Any = None
 
     def cut(self, first: int, stop: int) -> Block:
         if self.is_one or (first == 0 and stop == self.size):
             return self
         y = None if self.y is None else self.y[first:stop]
-        return Block(self.start + first, self.X[first:stop], y, stop - first)
+        sense = self.sense if self.sense is None or isinstance(self.sense, str) else self.sense[first:stop]
+        return Block(self.start + first, self.X[first:stop], y, stop - first, sense=sense)
 
     def teach(self, learner: Any) -> None:
-        if self.is_one:
-            learner.learn_one(self.X, self.y)
-        elif self.y is None:
-            learner.partial_fit(self.X)
-        else:
-            learner.partial_fit(self.X, self.y)
+        labels = () if self.y is None else (self.y,)
+        words = {} if self.sense is None else {"sense": self.sense}
+        (learner.learn_one if self.is_one else learner.partial_fit)(self.X, *labels, **words)
 
 
-def as_block(item: Any, at: int) -> Block:
-    """An item of a stream: (instance, label), or (instances, labels) where the second is a sequence."""
+@dataclass(frozen=True)
+class Form:
+    """What a learner takes beside instances, as the signature of its `learn_one` says."""
+
+    labels: bool
+    sense: bool
+
+    @classmethod
+    def of(cls, learner: Any) -> Form:
+        """Of a learner."""
+        names = list(inspect.signature(learner.learn_one).parameters)
+        return cls(len(names) > 1, "sense" in names)
+
+    def __str__(self) -> str:
+        if not self.labels:
+            return "rows, chunks of rows, or (row, None)"
+        text = "(instance, label) or (instances, labels)"
+        return f"{text}, with sense as a third where it is not '=='" if self.sense else text
+
+
+def as_block(item: Any, at: int, form: Form) -> Block:
+    """An item of a stream: an example, or a chunk of them where the labels are a sequence."""
+    if not form.labels:
+        X = item[0] if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0]) else item
+        if np.ndim(X) == 1:
+            return Block(at, X, None, 1, is_one=True)
+        if np.ndim(X) != 2:
+            raise _no_example(item, at, form)
+        return Block(at, X, None, len(X))
     try:
-        X, y = item
+        X, y, *more = item
     except (TypeError, ValueError) as error:
-        text = (
-            f"example {at} of the stream: expected (instance, label) or (instances, labels); got {type(item).__name__}."
-        )
-        raise StreamError(text, at) from error
-    if y is not None and np.ndim(y) == 0:
-        return Block(at, X, y, 1, is_one=True)
+        raise _no_example(item, at, form) from error
+    if y is None or len(more) > form.sense:
+        raise _no_example(item, at, form)
+    sense = more[0] if more else None
+    if np.ndim(y) == 0:
+        return Block(at, X, y, 1, is_one=True, sense=sense)
     n = X.shape[0] if hasattr(X, "shape") else len(X)
-    if y is not None and n != len(y):
-        raise StreamError(f"example {at} of the stream begins a chunk of {n} instances and {len(y)} labels.", at)
-    return Block(at, X, y, n)
+    for word, column in (("labels", y), ("senses", None if isinstance(sense, str) else sense)):
+        if column is not None and n != len(column):
+            text = f"example {at} of the stream begins a chunk of {n} instances and {len(column)} {word}."
+            raise StreamError(text, at)
+    return Block(at, X, y, n, sense=sense)
+
+
+def _no_example(item: Any, at: int, form: Form) -> StreamError:
+    word = type(item).__name__ + (f" of {len(item)}" if isinstance(item, tuple) else "")
+    return StreamError(f"example {at} of the stream: this learner takes {form}; got {word}.", at)
 
 
 @contextmanager

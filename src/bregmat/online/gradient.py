@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,9 @@ from bregmat.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
 from bregmat.online.instances import Vectors, real_column
+from bregmat.online.reach import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.settings import Settings, integer, number
 from bregmat.online.states import EigenState, LogState
-
-LARGEST = 1e100  # steps in log W above it are no use and would overflow
-
-
-class SpectralSpreadWarning(UserWarning):
-    """An instance has a larger spectral spread than promised; the loss bound no longer holds."""
 
 
 class MatrixExponentiatedGradient:
@@ -48,13 +42,16 @@ class MatrixExponentiatedGradient:
     prior : array-like, shape (d, d), optional
         ``W_1``, Hermitian, positive definite, of the given trace; by default a multiple of the identity.
     trace : float
-        Trace of all ``W_t``; positive.
+        Trace of all ``W_t``; positive. **It has to match the scale of the labels**: no prediction exceeds trace times the
+        largest eigenvalue of the instance. For pairs a matrix of trace T fits as soon as T is ``dim - 1`` times the mean half
+        squared distance of all pairs, the trace of the centred kernel; a larger T fits as well, under a larger bound.
     normalized : bool
         False leaves out the normalisation by ``Z_t``; the trace then moves, and no bound holds.
     spectral_spread : float
         r, at least the largest minus the smallest eigenvalue of every instance; 1 for pairs. Checked.
     loss_budget : float
-        Total loss that a good matrix is expected to have, in units of the loss; 0 if some matrix fits exactly.
+        Total loss that a good matrix is expected to have, in units of the loss: for n labels with noise of standard
+        deviation s about ``n s^2``; 0 if some matrix fits exactly. The larger, the smaller "bound" makes the steps.
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**; vectors v for
         ``v v*``; matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
@@ -81,7 +78,8 @@ class MatrixExponentiatedGradient:
     cumulative_loss_ : float
         Their total loss; every prediction was made before its label was used.
     void_ : str or None
-        Why :meth:`loss_bound` is infinite, if it is.
+        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption that does not hold, or a proof that no
+        matrix of the trace has a loss within the budget.
 
     Raises
     ------
@@ -90,7 +88,9 @@ class MatrixExponentiatedGradient:
 
     Notes
     -----
-    Differs from the paper: no eigendecomposition (design.md, section 3); trace tau; other losses by their derivative
+    scikit-learn's ``clone`` works; a step of a pipeline it is not.
+
+    Differs from the paper: Lanczos runs in place of eigendecompositions; trace tau; other losses by their derivative
     (footnotes 1 and 3). Memory: d x d numbers and about 50 d, whatever the length of the stream. Cost of a trial by Lanczos:
     about ten products of the matrix with a vector.
     """
@@ -111,20 +111,25 @@ class MatrixExponentiatedGradient:
         batch_size: int = 64,
         keep_examples: bool = False,
     ) -> None:
-        self.settings = Settings(
-            eta=eta,
-            loss=loss,
-            trace=trace,
-            normalized=normalized,
-            spectral_spread=spectral_spread,
-            loss_budget=loss_budget,
-            instances=instances,
-            mode=mode,
-            batch_size=batch_size,
-            keep_examples=keep_examples,
-        )
+        given: dict[str, Any] = {
+            "eta": eta,
+            "loss": loss,
+            "trace": trace,
+            "normalized": normalized,
+            "spectral_spread": spectral_spread,
+            "loss_budget": loss_budget,
+            "instances": instances,
+            "mode": mode,
+            "batch_size": batch_size,
+            "keep_examples": keep_examples,
+        }
+        self._params = {"dim": dim, "prior": prior, **given}
+        self.settings = Settings(**given)
         self.dim: Any = None if dim is None else integer("dim", dim)
-        self.void_ = self.settings.why_void()
+        self._void = self.settings.why_void()
+        self._misfit = 0.0  # what any matrix loses
+        self._no_fit: str | None = None  # why none is within the budget
+        self._farthest = math.nan
         self._kind = self.settings.kind
         self._log_prior: np.ndarray | None = None
         self._state: Any = None
@@ -155,7 +160,7 @@ class MatrixExponentiatedGradient:
         ----------
         X : array-like, shape (n, 2) pairs, (n, d) vectors or (n, d, d) matrices; or a list of scipy.sparse matrices
         y : array-like, shape (n,)
-            Labels in units of the prediction; for pairs *half* the squared distances.
+            Labels in units of the prediction; for pairs *half* the squared distances, which are not negative.
 
         Raises
         ------
@@ -169,11 +174,10 @@ class MatrixExponentiatedGradient:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
         block = self._kind.read(X, self.dim)
         y = real_column("y", y, len(block))
-        if self.settings.is_compiled:
-            self.settings.loss.check_labels(y)
+        check_labels(self.settings, y)
         if not len(y):
             return np.zeros(0)
-        fresh, void, before = self._state is None, self.void_, None
+        fresh, void, before = self._state is None, (self._void, self._misfit, self._no_fit), None
         try:
             if fresh:
                 self._begin(self._kind.size(block))
@@ -184,7 +188,7 @@ class MatrixExponentiatedGradient:
             if self._record is not None:
                 self._record.add(block, y)
         except BaseException:
-            self.void_ = void
+            self._void, self._misfit, self._no_fit = void
             if fresh:
                 self.dim = self._state = self._record = None
             elif before is not None:
@@ -243,7 +247,9 @@ class MatrixExponentiatedGradient:
         keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
         fresh.totals[keep] = self._state.totals[keep]
         self._state = fresh
-        self.void_ = self.void_ or "mix_with_prior is another algorithm"
+        self._void = (
+            self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
+        )
         return self
 
     # ------------------------------------------------------------------ losses and bounds
@@ -263,7 +269,20 @@ class MatrixExponentiatedGradient:
         self._started()
         return self.settings.log_prior(self.dim) if self._log_prior is None else self._log_prior
 
-    def loss_bound(self, U: Any = None, loss_of_U: float = 0.0) -> float:
+    @property
+    def void_(self) -> str | None:
+        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        if self._void is not None or self._no_fit is not None or not self.n_seen_:
+            return self._void or self._no_fit
+        bound = self._bound(None, self.settings.loss_budget)
+        if self.cumulative_loss_ <= bound * (1.0 + 1e-9):
+            return None
+        return (
+            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
+            "scale of the labels, or loss_budget"
+        )
+
+    def loss_bound(self, U: Any = None, loss_of_U: float | None = None) -> float:
         """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
 
         Squared loss: ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). Other losses:
@@ -274,27 +293,36 @@ class MatrixExponentiatedGradient:
         U : array-like, shape (d, d), optional
             Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
             ``tau log(tau / lambda_min(W_1))``, which is log d for the default.
-        loss_of_U : float
-            Total loss of U on the same stream; units of the loss.
+        loss_of_U : float, optional
+            Total loss of U on the same stream; units of the loss. By default that of U where the stream is recorded (as in
+            :meth:`loss_of`, less rounding), else the loss budget.
 
         Returns
         -------
         float
-            inf where nothing is proven: see ``void_``, and learning rates above ``2 / (r^2 tau)`` with the squared loss.
+            inf where nothing is proven: see ``void_``, and learning rates above ``2 / (r^2 tau)`` with the squared loss. A
+            loss above the bound for the loss budget proves that no U of the trace is within it; that gives inf as well.
         """
-        loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
-        if U is None:
-            divergence = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
+        claimed = loss_of_U is None and (U is None or self._record is None)
+        if claimed:
+            loss_of_U = self.settings.loss_budget
+        elif loss_of_U is None:
+            loss_of_U = self.loss_of(U)
+            # below that it is rounding, which a learning rate for a loss budget of 0 cannot afford
+            loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
         else:
-            divergence = bounds.relative_entropy(self._comparison(U), self.log_prior)
-        if self.void_ is not None:
+            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+        U = None if U is None else self._comparison(U)
+        self._started()
+        if claimed and self.void_ is not None:
             return math.inf
-        slopes = float(self._state.totals[lanczos.SLOPES])
-        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)
+        return self._bound(U, loss_of_U)
 
     def loss_of(self, U: Any) -> float:
         """Total loss of a fixed matrix U on the stream so far; needs what :meth:`best_in_hindsight` needs."""
-        return total_loss(self._comparison(U), self._kind, self.settings.loss, self._recorded())
+        U = self._comparison(U)
+        record = self._recorded()
+        return 0.0 if record is None else total_loss(U, self._kind, self.settings.loss, record)
 
     def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
         """Total loss so far minus that of U; None is the best matrix in hindsight.
@@ -327,10 +355,26 @@ class MatrixExponentiatedGradient:
         record = self._recorded()
         if not self.settings.is_squared:
             raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
-        if not self.n_seen_:
+        if record is None or not self.n_seen_:
             raise ValueError("best_in_hindsight needs at least one example.")
         weight = max(1e-3 * self.cumulative_loss_, 1e-12) if weight is None else number("weight", weight)
         return best_in_hindsight(self._kind, record, self.log_prior, self.settings.trace, weight, tol)
+
+    # ------------------------------------------------------------------ parameters, as scikit-learn wants them
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments as they were given."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> MatrixExponentiatedGradient:
+        """Other arguments; forgets what was learned, for the steps so far were made with the old ones. Returns self."""
+        unknown = sorted(set(params) - set(self._params))
+        if unknown:
+            raise ValueError(f"no argument {unknown[0]!r}; there are {', '.join(self._params)}.")
+        if params:
+            fresh = type(self)(**(self._params | params))
+            vars(self).clear()
+            vars(self).update(vars(fresh))
+        return self
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -341,13 +385,18 @@ class MatrixExponentiatedGradient:
         if self._record is not None:
             arrays |= self._record.arrays()
         arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
-        return {"dim": self.dim, "settings": self.settings.to_meta(), "void": self.void_}, arrays
+        void = {"void": self._void, "misfit": self._misfit, "no_fit": self._no_fit}
+        return {"dim": self.dim, "settings": self.settings.to_meta(), **void}, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
         """Inverse of :meth:`to_state`."""
         self = cls(meta["dim"], **Settings.from_meta(meta["settings"]))
-        self._log_prior, self.void_ = arrays.get("log_prior"), meta["void"]
+        self._void, self._misfit, self._no_fit = meta["void"], meta["misfit"], meta["no_fit"]
+        self._log_prior = arrays.get("log_prior")
+        if self._log_prior is not None:
+            values, P = eigh(self._log_prior)
+            self._params["prior"] = (P * np.exp(values)) @ P.conj().T
         if self.dim is not None:
             self._begin(self.dim)
             mine = {n[6:]: np.array(a, order="C") for n, a in arrays.items() if n.startswith("state.")}
@@ -384,9 +433,9 @@ class MatrixExponentiatedGradient:
             raise ValueError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
 
-    def _recorded(self) -> Tally | Kept:
-        self._started()
-        if self._record is None:
+    def _recorded(self) -> Tally | Kept | None:
+        """What is known of the stream; None before it began."""
+        if not (self.settings.needs_no_stream or self.settings.keep_examples):
             raise ValueError(
                 "the stream was not kept: give loss_of_U, or make the learner with keep_examples=True "
                 "(pairs with the squared loss need neither)."
@@ -400,23 +449,29 @@ class MatrixExponentiatedGradient:
         return block
 
     def _comparison(self, U: Any) -> np.ndarray:
-        self._started()
         return self.settings.read_comparison(U, self.dim)
 
+    def _bound(self, U: np.ndarray | None, loss_of_U: float) -> float:
+        """The formula."""
+        if self._void is not None:
+            return math.inf
+        if U is not None:
+            divergence = bounds.relative_entropy(U, self.log_prior)
+        else:
+            if math.isnan(self._farthest):
+                self._farthest = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
+            divergence = self._farthest
+        slopes = float(self._state.totals[lanczos.SLOPES])
+        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)
+
     def _check_reach(self, block: Any, y: np.ndarray) -> None:
-        """Steps that would overflow are errors; a spread above the promised one voids the bound, with one warning."""
-        reach = max(1.0, self._kind.reach(block))
-        if not self.eta_ * reach * (self.settings.trace * reach + float(np.abs(y).max())) < LARGEST:
-            raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
-        if self.void_ is not None:
+        """Errors for steps that would overflow; what voids the bound is noted, with one warning."""
+        check_steps(self.settings, block, y, self.eta_)
+        if self._void is None:
+            self._void = why_spread(self.settings, block, self.dim, self.n_seen_)
+        if self._void is not None or self._no_fit is not None:
             return
-        promised = self.settings.spectral_spread
-        spreads = self._kind.spreads(block, self.dim, promised)
-        bad = np.flatnonzero(spreads > promised * (1.0 + 1e-9))
-        if len(bad):
-            text = (
-                f"the spectral spread of example {self.n_seen_ + bad[0]} is {spreads[bad[0]]:.6g}, above "
-                f"spectral_spread={promised:g}: from now on loss_bound() is inf."
-            )
-            warnings.warn(text, SpectralSpreadWarning, stacklevel=4)
-            self.void_ = text
+        losses = unavoidable(self.settings, block, y, self.dim)
+        if losses is not None:
+            self._no_fit = why_no_fit(self.settings, losses, y, before=self._misfit, seen=self.n_seen_)
+            self._misfit += float(losses.sum())

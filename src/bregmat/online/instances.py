@@ -4,6 +4,7 @@ Every kind answers the same questions. A *block* is many checked instances; a *f
 
 * ``read(X, dim)`` -> block; raises before anything is learned. ``one(x)`` wraps a single instance.
 * ``spreads(block, dim)``: largest minus smallest eigenvalue of each, or an upper bound where that settles the question.
+* ``beyond(block, dim, p)``: how far each number is above the largest (+) or below the smallest (-) eigenvalue; 0 between.
 * ``reach(block)``: an upper bound of all their norms.
 * ``values(block, G)``: ``tr(W X_t)`` of each.
 * ``add_inplace(H, block, weights)``: ``H += sum_t w_t X_t``.
@@ -13,6 +14,7 @@ Every kind answers the same questions. A *block* is many checked instances; a *f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,10 @@ class Pairs:
         """1 for every pair."""
         return np.ones(len(block))
 
+    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
+        """Above 1 or below 0."""
+        return p - np.minimum(np.maximum(p, 0.0), 1.0)
+
     def reach(self, block: np.ndarray) -> float:
         """1."""
         return 1.0
@@ -161,6 +167,11 @@ class Vectors:
         """``|v|^2``."""
         return np.einsum("ij,ij->i", block, block.conj()).real if dim > 1 else np.zeros(len(block))
 
+    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
+        """Above ``|v|^2`` or below 0, which is no eigenvalue where d is 1."""
+        high = np.einsum("ij,ij->i", block, block.conj()).real
+        return p - np.minimum(np.maximum(p, 0.0 if dim > 1 else high), high)
+
     def reach(self, block: np.ndarray) -> float:
         """The largest ``|v|^2``."""
         return float(np.einsum("ij,ij->i", block, block.conj()).real.max())
@@ -191,6 +202,16 @@ class Supported:
     def dtype(self) -> np.dtype:
         """float64 or complex128."""
         return self.block.dtype
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """Smallest and largest eigenvalue."""
+        return self.around(eigvalsh(self.block))
+
+    def around(self, values: np.ndarray) -> tuple[float, float]:
+        """First and last of sorted values, and 0 where rows outside the support add it."""
+        low, high = float(values[0]), float(values[-1])
+        return (low, high) if len(self.index) == self.dim else (min(low, 0.0), max(high, 0.0))
 
 
 class Matrices:
@@ -237,11 +258,21 @@ class Matrices:
                 centred = float((np.abs(x.block) ** 2).sum()) - float(np.trace(x.block).real) ** 2 / dim
                 out[t] = np.sqrt(2.0 * max(centred, 0.0))
                 if out[t] > spread:
-                    values = eigvalsh(x.block)
-                    low, high = (
-                        (values[0], values[-1]) if len(x.index) == dim else (min(values[0], 0.0), max(values[-1], 0.0))
-                    )
+                    low, high = x.extremes
                     out[t] = high - low
+        return out
+
+    def beyond(self, block: list[Supported], dim: int, p: np.ndarray) -> np.ndarray:
+        """Exact; most numbers are settled by the diagonal, which eigenvalues surround."""
+        out = np.zeros(len(block))
+        for t, x in enumerate(block):
+            if not len(x.index):
+                out[t] = p[t]
+                continue
+            low, high = x.around(np.sort(x.block.diagonal().real))
+            if not low <= p[t] <= high:
+                low, high = x.extremes
+                out[t] = p[t] - min(max(p[t], low), high)
         return out
 
     def reach(self, block: list[Supported]) -> float:

@@ -28,7 +28,8 @@ class OnlineLogDet(BaseEstimator):
 
     in closed form; for "at most" and "at least" only what exceeds the bound counts, so that nothing moves where it holds.
     For metrics that must follow a stream, at d^2 operations a pair. Where all pairs are at hand, or must really be met,
-    :class:`bregmat.MetricLearner` finds the optimum.
+    :class:`bregmat.MetricLearner` finds the optimum. Not a step of a pipeline: it learns from *pairs* of points and their
+    squared distances, not from rows and classes.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ class OnlineLogDet(BaseEstimator):
         ``A_1``, symmetric positive definite; by default the identity.
     keep_examples : bool
         Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it.
+    differences : bool
+        What an example is: False for a pair of points (2, d); True for their difference (d,).
 
     Attributes
     ----------
@@ -94,12 +97,19 @@ class OnlineLogDet(BaseEstimator):
     _kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
     def __init__(
-        self, dim: int | None = None, *, eta: Any = "auto", prior: Any = None, keep_examples: bool = False
+        self,
+        dim: int | None = None,
+        *,
+        eta: Any = "auto",
+        prior: Any = None,
+        keep_examples: bool = False,
+        differences: bool = False,
     ) -> None:
         self.dim = dim
         self.eta = eta
         self.prior = prior
         self.keep_examples = keep_examples
+        self.differences = differences
 
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Any, y: Any, *, sense: Any = "==") -> OnlineLogDet:
@@ -112,7 +122,7 @@ class OnlineLogDet(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, shape (n, 2, d) pairs of points, or (n, d) differences of points
+        X : array-like, shape (n, 2, d) pairs of points; with ``differences=True`` (n, d)
         y : array-like, shape (n,)
             Squared distances in units of the data squared, or bounds on them; not negative.
         sense : {"==", "<=", ">="} or one per example
@@ -129,7 +139,7 @@ class OnlineLogDet(BaseEstimator):
         return self
 
     def learn_one(self, x: Any, y: float, *, sense: str = "==") -> OnlineLogDet:
-        """One trial, for a pair of points (2, d) or a difference (d,); returns self."""
+        """One trial, for a pair of points (2, d), or with ``differences=True`` a difference (d,); returns self."""
         self._learn([x], [y], sense)
         return self
 
@@ -138,19 +148,19 @@ class OnlineLogDet(BaseEstimator):
         return self._learn(X, y, sense)
 
     def predict_one(self, x: Any) -> float:
-        """Squared distance ``z' A z`` of a pair (2, d) or of a difference (d,); of the prior where nothing was learned yet."""
+        """Squared distance ``z' A z`` of a pair or a difference; of the prior where nothing was learned yet."""
         return float(self.predict([x])[0])
 
     def predict(self, X: Any) -> np.ndarray:
-        """*Squared* distances of pairs (n, 2, d) or differences (n, d); of the prior where nothing was learned yet."""
-        Z = _differences(X, self._dim())
+        """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where nothing was learned yet."""
+        Z = _differences(X, self._dim(), are_given=self.differences)
         H = Z @ self._factor(Z.shape[1]).T
         return np.einsum("ij,ij->i", H, H)
 
     # ------------------------------------------------------------------ the metric
     def transform(self, X: Any) -> np.ndarray:
         """Map points (n, d) so that Euclidean distances are the learned distances; shape (n, d)."""
-        return _differences(X, self._dim(), points=True) @ self.components_.T
+        return _rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
 
     @property
     def components_(self) -> np.ndarray:
@@ -202,10 +212,10 @@ class OnlineLogDet(BaseEstimator):
     def loss_of(self, A: Any) -> float:
         """Total loss of a fixed PSD matrix A (d, d) on the stream so far; needs ``keep_examples=True``."""
         A = self._read_comparison(A)
-        if not self._kept:
+        if not self.keep_examples:
             raise ValueError("the stream was not kept: make the learner with keep_examples=True, or give loss_of_A.")
         total = 0.0
-        for Z, y, sense in self._kept:
+        for Z, y, sense in self._kept if hasattr(self, "_Bt") else ():
             excess = np.einsum("ij,ij->i", Z @ A, Z) - y
             total += 0.5 * float((np.where(sense * excess < 0.0, 0.0, excess) ** 2).sum())
         return total
@@ -217,7 +227,7 @@ class OnlineLogDet(BaseEstimator):
         """
         return self.cumulative_loss_ - (self.loss_of(A) if loss_of_A is None else _loss("loss_of_A", loss_of_A))
 
-    def loss_bound(self, A: Any, *, loss_of_A: float = 0.0) -> float:
+    def loss_bound(self, A: Any, loss_of_A: float | None = None) -> float:
         """``K (L_A + D_ld(A, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if A has the total loss L_A.
 
         With "auto" ``max_t(k_t / eta_t) (max_t(eta_t) L_A + D_ld(A, A_1))``, over the trials that moved the metric.
@@ -226,8 +236,9 @@ class OnlineLogDet(BaseEstimator):
         ----------
         A : array-like, shape (d, d)
             Symmetric, PSD; the bound is inf for a singular A (with "auto" not before the metric moved).
-        loss_of_A : float
-            Total loss of A on the same stream; units of y squared.
+        loss_of_A : float, optional
+            Total loss of A on the same stream; units of y squared. By default :meth:`loss_of` it; must be given if the
+            stream was not kept.
 
         Notes
         -----
@@ -242,7 +253,9 @@ class OnlineLogDet(BaseEstimator):
         ``D_ld(A, A_1) + sum_t eta_t l_t(A)``. With "auto" ``k_t <= 1.1^2``, for predictions of any size: for losses in units
         of ``max(p_t, y_t, ymean_t)^2`` there is a bound known before the run, ``1.21 (L_A + 10 D_ld(A, A_1))``.
         """
-        A, loss = self._read_comparison(A), _loss("loss_of_A", loss_of_A)
+        check_is_fitted(self)
+        loss = self.loss_of(A) if loss_of_A is None else _loss("loss_of_A", loss_of_A)
+        A = self._read_comparison(A)
         first = np.eye(len(A)) if self._first is None else self._first
         divergence = float(LogDet()(A, first, rtol=1e-14))
         if self._fixed:
@@ -316,7 +329,7 @@ class OnlineLogDet(BaseEstimator):
 
     def _learn(self, X: Any, y: Any, sense: Any, *, fresh: bool = False) -> np.ndarray:
         fresh = fresh or not hasattr(self, "_Bt")
-        Z = _differences(X, self._dim(fresh=fresh))
+        Z = _differences(X, self._dim(fresh=fresh), are_given=self.differences)
         y = real_column("y", y, len(Z))
         sense = sense_codes(sense, len(Z))
         _check_labels(Z, y, sense)
@@ -343,8 +356,7 @@ class OnlineLogDet(BaseEstimator):
         return predictions
 
     def _read_comparison(self, A: Any) -> np.ndarray:
-        check_is_fitted(self)
-        A = hermitian("A", A, self.n_features_in_)
+        A = hermitian("A", A, self._dim())
         if np.iscomplexobj(A):
             raise TypeError("A must be real; got a complex matrix.")
         low = float(eigvalsh(A)[0])
@@ -353,9 +365,16 @@ class OnlineLogDet(BaseEstimator):
         return A
 
 
-def _differences(X: Any, d: int | None, *, points: bool = False) -> np.ndarray:
-    """Finite rows (n, d): differences as they are, pairs (n, 2, d) subtracted; or points."""
-    shapes = "(n, d) points" if points else "(n, 2, d) pairs or (n, d) differences"
+def _differences(X: Any, d: int | None, *, are_given: bool) -> np.ndarray:
+    """Finite rows (n, d): differences as they are, pairs (n, 2, d) subtracted."""
+    if are_given:
+        return _rows(X, d, "(n, d) differences", ndim=2)
+    A = _rows(X, d, "(n, 2, d) pairs of points (differences of points need differences=True)", ndim=3)
+    return np.ascontiguousarray(A[:, 0] - A[:, 1])
+
+
+def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
+    """Finite real numbers, (n, d) or (n, 2, d)."""
     try:
         A = np.asarray(X)
         if A.dtype.kind == "c":
@@ -363,14 +382,14 @@ def _differences(X: Any, d: int | None, *, points: bool = False) -> np.ndarray:
         A = A.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"X must hold real numbers, {shapes}; got {type(X).__name__}: {error}.") from error
-    if A.ndim not in ((2,) if points else (2, 3)) or (A.ndim == 3 and A.shape[1] != 2) or A.shape[-1] == 0:
+    if A.ndim != ndim or (A.ndim == 3 and A.shape[1] != 2) or A.shape[-1] == 0:
         raise ValueError(f"X must have shape {shapes}; got {A.shape}.")
     if d is not None and A.shape[-1] != d:
         raise ValueError(f"X must have {d} features; got {A.shape[-1]}.")
     bad = np.flatnonzero(~np.isfinite(A).all(axis=tuple(range(1, A.ndim))))
     if len(bad):
         raise ValueError(f"X contains NaN or infinity in {rows_text(bad)}.")
-    return np.ascontiguousarray(A[:, 0] - A[:, 1] if A.ndim == 3 else A)
+    return np.ascontiguousarray(A)
 
 
 def _check_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:

@@ -27,6 +27,7 @@ class _Compiled:
 
     name: ClassVar[str]
     code: ClassVar[int]
+    is_measured: ClassVar[bool] = False  # whether the loss is zero at prediction = label, for labels of any size
 
     @property
     def parameter(self) -> float:
@@ -57,6 +58,7 @@ class SquaredLoss(_Compiled):
 
     name: ClassVar[str] = "squared"
     code: ClassVar[int] = lanczos.SQUARED
+    is_measured: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class AbsoluteLoss(_Compiled):
 
     name: ClassVar[str] = "absolute"
     code: ClassVar[int] = lanczos.ABSOLUTE
+    is_measured: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ class Settings:
         return hasattr(self.loss, "code")
 
     @property
+    def is_measured(self) -> bool:
+        """Whether labels are what the prediction should be, in the same units."""
+        return getattr(self.loss, "is_measured", False)
+
+    @property
     def needs_no_stream(self) -> bool:
         """Whether a d x d table tells all about a stream."""
         return self.instances == "pairs" and self.is_squared
@@ -74,6 +79,15 @@ class Settings:
         if self.mode == "minibatch" and self.batch_size > 1:
             return "mode='minibatch' is another algorithm"
         return None
+
+    def no_matrix(self) -> str:
+        """That the premise of the bound is wrong, in words."""
+        fits = (
+            f"has a total loss of at most {self.loss_budget:g} on this stream"
+            if self.loss_budget
+            else "fits this stream exactly"
+        )
+        return f"no matrix of trace {self.trace:g} {fits}"
 
     def log_prior(self, dim: int) -> np.ndarray:
         """Logarithm of the default prior, a multiple of the identity."""
@@ -110,7 +124,7 @@ class Settings:
         log_W = (U * np.log(values)) @ U.conj().T
         return 0.5 * (log_W + log_W.conj().T)
 
-    def read_comparison(self, U: Any, dim: int) -> np.ndarray:
+    def read_comparison(self, U: Any, dim: int | None) -> np.ndarray:
         """A matrix to compare with: PSD and of the learner's trace."""
         A = hermitian("U", U, dim)
         low, total = float(eigh(A)[0][0]), float(np.trace(A).real)

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat.online.blocks import Block, StreamError, as_block, held_interrupts
+from bregmat.online.blocks import Block, Form, StreamError, as_block, held_interrupts
+from bregmat.online.checksum import Checksum
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
+NOT_IN_FILES = ("random_state", "_params")  # what a learner goes on with as it was given
 
 
 class StreamExit(StrEnum):
@@ -29,12 +31,16 @@ class StreamExit(StrEnum):
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """Where a run stood: examples so far, seconds of work, total loss and its bound (NaN where the learner has none)."""
+    """Where a run stood: examples so far, seconds of work, total loss and its bound (NaN where the learner has none).
+
+    `void` says why the bound is infinite, where that is known: an assumption that fails, or no matrix that fits.
+    """
 
     position: int
     seconds: float
     loss: float
     bound: float
+    void: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class StreamRun:
     Attributes
     ----------
     learner : object
-        The learner at `position`: the one given, or after resuming the one that the checkpoint held.
+        The one given, at `position`.
     position : int
         Examples of the stream learned so far, those before a resume included.
     records : tuple of StreamRecord
@@ -106,19 +112,42 @@ class StreamRun:
         """Its bound; NaN where the learner has none."""
         return self.records[-1].bound
 
+    def __repr__(self) -> str:
+        void = "" if self.records[-1].void is None else f" ({self.records[-1].void})"
+        return (
+            f"StreamRun({type(self.learner).__name__}: {self.position} examples, {self.exit_reason}; "
+            f"loss {self.loss:.6g}, bound {self.bound:.6g}{void}; {len(self.records)} records)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Against:
+    """The bound in terms of a known matrix."""
+
+    U: Any
+
+    def __call__(self, learner: Any) -> float:
+        loss = float(learner.loss_of(self.U))
+        return float(learner.loss_bound(self.U, loss if loss > 1e-20 * learner.cumulative_loss_ else 0.0))
+
+    def check(self, learner: Any) -> None:
+        """Raise before anything is learned, where the bound could not be told afterwards."""
+        if not (hasattr(learner, "loss_of") and hasattr(learner, "loss_bound")):
+            raise TypeError(
+                f"bound_against needs a learner with loss_of(U) and loss_bound(U, loss); {type(learner).__name__} has its own "
+                "comparison: leave `bound` out."
+            )
+        learner.loss_of(self.U)
+
 
 def bound_against(U: Any) -> Callable[[Any], float]:
     """A `bound` for :func:`run_stream`: in terms of a known matrix U and what it would have lost on the stream so far.
 
     ``learner.loss_bound(U, learner.loss_of(U))``, where a loss of U that is below 1e-20 of the learner's own is rounding, and
-    counts as none: with the learning rate for a loss budget of 0, anything above 0 makes the bound infinite.
+    counts as none: with the learning rate for a loss budget of 0, anything above 0 makes the bound infinite. The
+    learner has to know the stream (``keep_examples=True``, except for pairs with the squared loss): checked at the start.
     """
-
-    def bound(learner: Any) -> float:
-        loss = float(learner.loss_of(U))
-        return float(learner.loss_bound(U, loss if loss > 1e-20 * learner.cumulative_loss_ else 0.0))
-
-    return bound
+    return _Against(U)
 
 
 def run_stream(
@@ -141,11 +170,13 @@ def run_stream(
     Parameters
     ----------
     learner : object
-        With ``learn_one``, ``partial_fit``, ``cumulative_loss_`` and ``to_state``; an error must leave it as it was.
+        With ``learn_one``, ``partial_fit``, ``cumulative_loss_`` and ``to_state``; an error must leave it as it was. It is
+        trained in place, after a resume too.
     stream : iterable
-        Of examples (instance, label), or of chunks (instances, labels) of any length, or of both; labels None for chunks
-        where the learner takes none. Also a :class:`bregmat.io.PairFile`. Chunks are cut, never joined: every example
-        is learned when it arrives.
+        Of examples (instance, label), or of chunks (instances, labels) of any length, or of both. Where the learner takes a
+        ``sense``, it may be the third: ((x, x'), y, sense), or for chunks one or one per example. Where it takes no
+        labels: of rows, as ``iter(X)`` gives, or of chunks of rows; or of (row, None). Also a
+        :class:`bregmat.io.PairFile`. Chunks are cut, never joined: every example is learned when it arrives.
     every : int
         Examples between two records.
     checkpoint : bregmat.io.Checkpoint, optional
@@ -154,8 +185,9 @@ def run_stream(
     checkpoint_seconds : float
         Seconds of work between two checkpoints, at least; 0 for one after every block.
     resume : bool
-        Continue from the checkpoint, if there is one. The stream must be the same from its beginning: what was learned is
-        passed over. False starts anew and replaces the checkpoint.
+        Continue from the checkpoint, if there is one; what `learner` has learned is replaced. The stream must be the same
+        from its beginning: what was learned is read again and compared by a checksum, but not learned. False starts anew,
+        from the learner as it is, and replaces the checkpoint.
     callback : callable, optional
         Called with every record; a true return value ends the run.
     bound : callable, optional
@@ -190,6 +222,8 @@ def run_stream(
         raise TypeError(f"checkpoint must be a bregmat.io.Checkpoint(path); got {checkpoint!r}.")
     if drift is not None and not hasattr(learner, "mix_with_prior"):
         raise TypeError(f"drift needs a learner with mix_with_prior; got {type(learner).__name__}.")
+    if isinstance(bound, _Against):
+        bound.check(learner)
     run = _Run(learner, stream, every, checkpoint, checkpoint_seconds, bound or _own_bound, drift)
     if resume and checkpoint is not None and (found := checkpoint.load()) is not None:
         run.resume(*found)
@@ -224,8 +258,12 @@ class _Run:
     stride: int = 0
     records: list[StreamRecord] = field(default_factory=list)
     is_whole: bool = True
+    checksum: Checksum = field(default_factory=Checksum)
+    expected: list[int] | None = None  # checksum of what a checkpoint has learned, until it is found in the stream
+    given: dict[str, Any] = field(default_factory=dict)  # the learner's attributes before it took the checkpoint's
 
     def __post_init__(self) -> None:
+        self.form = Form.of(self.learner)
         self.stride = self.every
         self.began = self.written_at = time.monotonic()
         self.written = -1
@@ -234,11 +272,12 @@ class _Run:
     def blocks(self) -> Iterator[Block]:
         """What is left of the stream, cut where records and shares are due."""
         steps = [self.every] if self.drift is None else [self.every, self.drift.every]
-        from_row = getattr(self.stream, "from_row", None)
-        at = self.position if from_row is not None else 0
-        for item in self.stream if from_row is None else from_row(at):
-            chunk = as_block(item, at)
-            first = max(0, self.position - at)
+        at = 0
+        for item in self.stream:
+            chunk = as_block(item, at, self.form)
+            first = min(chunk.size, max(0, self.position - at))
+            if first:
+                self._recognise(chunk.cut(0, first))
             while first < chunk.size:
                 here = at + first
                 stop = min(chunk.size, first + min(step - here % step for step in steps))
@@ -246,7 +285,26 @@ class _Run:
                 first = stop
             at += chunk.size
         if at < self.position:
+            self._give_back()
             raise StreamError(f"the stream ends at {at} examples, but the checkpoint is at {self.position}.", at)
+
+    def _recognise(self, block: Block) -> None:
+        """Examples that the checkpoint has learned, or should have."""
+        self.checksum.add(block)
+        if block.start + block.size < self.position:
+            return
+        self.began = time.monotonic()
+        if self.checksum.values != self.expected:
+            self._give_back()
+            raise ValueError(
+                f"this is another stream: it differs from the checkpoint's within the first {self.position} examples; "
+                "use the same, or resume=False to start anew."
+            )
+
+    def _give_back(self) -> None:
+        """The learner as it was given."""
+        vars(self.learner).clear()
+        vars(self.learner).update(self.given)
 
     def learn(self, block: Block) -> StreamRecord | None:
         """Learn a block, and share; the position moves with it. The record, where one is due."""
@@ -260,6 +318,8 @@ class _Run:
             stop = block.start + block.size
             if self.drift is not None and stop % self.drift.every == 0:
                 self.learner.mix_with_prior(self.drift.share)
+            if self.checkpoint is not None:
+                self.checksum.add(block)
             self.position, self.is_whole = stop, True
             return self._record_if_due()
 
@@ -273,6 +333,7 @@ class _Run:
                     block.cut(t, t + 1).teach(trial)
                 except (ValueError, TypeError, ArithmeticError) as first:
                     text = re.sub(r" in (row|example) 0(?=[.;,])|(?<=\bX)\[0\]", "", str(first))
+                    text = getattr(self.stream, "in_its_words", str)(text)
                     return StreamError(f"{self._place(block.start + t)}: {text}", block.start + t)
         places = f"{self._place(block.start)} to {self._place(block.start + block.size - 1)}"
         return StreamError(f"{places}: {error}", block.start)
@@ -286,7 +347,8 @@ class _Run:
         """Where the run stands."""
         loss = float(getattr(self.learner, "cumulative_loss_", 0.0))  # of one that has seen nothing, perhaps not there
         bound = float(self.bound(self.learner)) if self.position else float("nan")
-        return StreamRecord(self.position, self._elapsed(), loss, bound)
+        void = getattr(self.learner, "void_", None) if bound == float("inf") else None
+        return StreamRecord(self.position, self._elapsed(), loss, bound, void)
 
     def _elapsed(self) -> float:
         return self.before + time.monotonic() - self.began
@@ -323,6 +385,7 @@ class _Run:
             "source": getattr(self.stream, "name", None),
             "stride": self.stride,
             "records": [list(asdict(r).values()) for r in self.records],
+            "checksum": self.checksum.values,
             **self._terms(),
         }
         with held_interrupts():
@@ -335,15 +398,18 @@ class _Run:
         mine = {**_settings(self.learner), **self._terms()}
         for name in dict.fromkeys([*mine, *theirs]):
             pair: tuple[Any, Any] = theirs.get(name), mine.get(name)
-            # a dimension comes with the first example, and not every stream can be known again
-            if name in ("dim", "first_example") and None in pair:
+            if name == "dim" and None in pair:  # it comes with the first example
                 continue
             if not np.array_equal(*pair):
                 raise ValueError(
                     f"the checkpoint was written with {name}={_short(pair[0])}, this run has {_short(pair[1])}; "
                     "use the same, or resume=False to start anew."
                 )
-        self.learner, self.position, self.before = learner, int(state["position"]), float(state["seconds"])
+        self.given = dict(vars(self.learner))
+        kept = {name: value for name, value in self.given.items() if name in NOT_IN_FILES}
+        vars(self.learner).clear()
+        vars(self.learner).update(vars(learner) | kept)
+        self.position, self.before, self.expected = int(state["position"]), float(state["seconds"]), state["checksum"]
         self.stride, self.records = int(state["stride"]), [StreamRecord(*values) for values in state["records"]]
         self.written = self.position
 
@@ -352,7 +418,6 @@ class _Run:
         return {
             "every": self.every,
             "drift": None if self.drift is None else asdict(self.drift),
-            "first_example": getattr(self.stream, "first_example", None),
         }
 
 

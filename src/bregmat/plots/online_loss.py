@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ class OnlineLossDisplay:
 
     The left panel of Figure 2 of Tsuda 2004. A second line, ``comparison``, is for the loss of something else on the same
     stream: the learner at another rate, or the best fixed matrix in hindsight. Bounds that are not known (NaN) or say nothing
-    (inf) are left out; lines join the known ones.
+    (inf) are left out; lines join the known ones. Where the last one is void, the legend says why.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ class OnlineLossDisplay:
         Total loss of something else.
     comparison_name : str
         What it is called in the legend.
+    void : str, optional
+        Why there is no bound at the end.
 
     Attributes
     ----------
@@ -47,9 +50,10 @@ class OnlineLossDisplay:
         *,
         comparison: NDArray[np.float64] | None = None,
         comparison_name: str = "comparison",
+        void: str | None = None,
     ) -> None:
         self.position, self.loss, self.bound = position, loss, bound
-        self.comparison, self.comparison_name = comparison, comparison_name
+        self.comparison, self.comparison_name, self.void = comparison, comparison_name, void
 
     @classmethod
     def from_run(cls, run: Any, **options: Any) -> OnlineLossDisplay:
@@ -71,7 +75,7 @@ class OnlineLossDisplay:
         Parameters
         ----------
         records : sequence of StreamRecord
-            With position, loss, bound.
+            With position, loss, bound and void.
         comparison : array-like of shape (m,) or scalar, optional
             Total loss of something else, at the same positions.
         comparison_name : str
@@ -92,7 +96,8 @@ class OnlineLossDisplay:
                     f"comparison must have one entry per record ({len(records)}); got shape {other.shape}."
                 )
             other = np.broadcast_to(other, len(records))
-        return cls(*columns, comparison=other, comparison_name=comparison_name).plot(ax=ax, scale=scale)
+        void = getattr(records[-1], "void", None)
+        return cls(*columns, comparison=other, comparison_name=comparison_name, void=void).plot(ax=ax, scale=scale)
 
     def plot(self, ax: Any = None, *, scale: str = "linear") -> OnlineLossDisplay:
         """Draw, with the number of examples on a "linear" or "log" axis. Returns self."""
@@ -117,8 +122,8 @@ class OnlineLossDisplay:
         self._axes(scale)
         tidy(self.ax_, grid="y")
         if self.lines_:
-            self.ax_.legend(frameon=False)
-        self._ratio()
+            title = fill(self._end(), 48)  # in the legend, which keeps clear of the lines
+            self.ax_.legend(frameon=False, title=title, title_fontsize="small", alignment="left")
         return self
 
     def _from_zero(self, x: NDArray, y: NDArray, *, joins: bool) -> tuple[NDArray, NDArray]:
@@ -143,13 +148,16 @@ class OnlineLossDisplay:
         self.ax_.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         self.ax_.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
-    def _ratio(self) -> None:
-        """How far below its bound the loss ended, in words at the end of its line."""
+    def _end(self) -> str:
+        """Where the loss ended and how far below its bound, in words."""
         loss, bound = self.loss[-1], self.bound[-1]
-        if not (np.isfinite(loss) and loss > 0):
-            return
-        text = f"{short(loss)}; the bound is {short(bound / loss)} times that" if np.isfinite(bound) else short(loss)
-        self.ax_.annotate(
-            text, (self.position[-1], loss), xytext=(-4, -6), textcoords="offset points", ha="right", va="top",
-            fontsize="small", color=SIMILAR,
-        )  # fmt: skip
+        if not np.isfinite(loss):
+            return ""
+        text = f"at the end {short(loss)}"
+        if self.void is not None:
+            return f"{text}; no bound: {self.void}"
+        if not np.isfinite(bound):
+            return text
+        if bound < loss:
+            return f"{text}, above the bound: nothing fits as well as was assumed"
+        return f"{text}; the bound is {short(bound / loss)} times that" if loss > 0 else text

@@ -1,0 +1,86 @@
+"""What the learner of a matrix of fixed trace can be shown at all: steps that can be computed, labels that it can reach."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bregmat.columns import rows_text
+from bregmat.online.settings import Settings
+
+LARGEST = 1e100  # steps in log W above it are no use and would overflow
+ROUNDING = 1e-9
+
+
+class SpectralSpreadWarning(UserWarning):
+    """An instance has a larger spectral spread than promised; the loss bound no longer holds."""
+
+
+class UnreachableLabelWarning(UserWarning):
+    """A label is beyond what any matrix of the trace can predict: none fits the stream within the loss budget."""
+
+
+def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> None:
+    """Raise for steps that would overflow."""
+    reach = max(1.0, settings.kind.reach(block))
+    if not eta * reach * (settings.trace * reach + float(np.abs(y).max())) < LARGEST:
+        raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
+
+
+def check_labels(settings: Settings, y: np.ndarray) -> None:
+    """Raise for labels that the loss or the instances have no meaning for."""
+    if settings.is_compiled:
+        settings.loss.check_labels(y)
+    if settings.instances == "pairs" and settings.is_measured:
+        least = -1e-12 * settings.trace  # zeros of duplicates may be off by rounding
+        if y.min(initial=0.0) < least:
+            bad = np.flatnonzero(y < least)
+            raise ValueError(
+                f"y must be at least 0: half squared distances are not negative; got {y[bad[0]]} in {rows_text(bad)}. "
+                "Clip at 0 what is below it by noise."
+            )
+
+
+def why_spread(settings: Settings, block: Any, dim: int, seen: int) -> str | None:
+    """Why the instances void the bound, if one has a larger spread than promised: with a warning."""
+    promised = settings.spectral_spread
+    spreads = settings.kind.spreads(block, dim, promised)
+    bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
+    if not len(bad):
+        return None
+    text = (
+        f"the spectral spread of example {seen + bad[0]} is {spreads[bad[0]]:.6g}, above "
+        f"spectral_spread={promised:g}: from now on loss_bound() is inf."
+    )
+    warnings.warn(text, SpectralSpreadWarning, stacklevel=5)
+    return text
+
+
+def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
+    """What every matrix of the trace loses on each example, because the label is beyond its eigenvalues; None for nothing."""
+    if not settings.is_measured:
+        return None
+    if settings.instances == "pairs" and y.max() <= settings.trace:  # the rule, and for single pairs no time to lose
+        return None
+    beyond = settings.kind.beyond(block, dim, y / settings.trace)
+    bad = np.abs(beyond) > ROUNDING * max(1.0, settings.kind.reach(block))
+    if not bad.any():
+        return None
+    return np.where(bad, settings.loss.value(y - settings.trace * beyond, y), 0.0)
+
+
+def why_no_fit(settings: Settings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int) -> str | None:
+    """Why no matrix stays within the loss budget, if these unavoidable losses prove it: with a warning."""
+    total = before + np.cumsum(losses)
+    over = np.flatnonzero(total > settings.loss_budget * (1.0 + ROUNDING))
+    if not len(over):
+        return None
+    t = int(over[0])
+    text = (
+        f"{settings.no_matrix()}: the label {y[t]:.6g} of example {seen + t} is beyond what one of that trace can predict; "
+        "raise trace, which has to match the scale of the labels, or loss_budget"
+    )
+    warnings.warn(f"{text}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=5)
+    return text
