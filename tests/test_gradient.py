@@ -1,12 +1,8 @@
-"""The matrix exponentiated gradient learner: the paper's equations, all modes, kinds and losses, files, bad input."""
-
-import contextlib
-import inspect
+"""The matrix exponentiated gradient learner: the paper's equations, all modes, kinds and losses."""
 
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.base import clone
 
 from bregmat._kernels import krylov, lanczos
 from bregmat.online import (
@@ -14,51 +10,14 @@ from bregmat.online import (
     EntropicLoss,
     LogisticLoss,
     MatrixExponentiatedGradient,
-    SpectralSpreadWarning,
     SquaredLoss,
 )
 from bregmat.online.bounds import relative_entropy
+from gradient_streams import MODES, Own, density, function, measured, stream
 
 EXACT = 1e-12  # modes run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
-MODES = ("lanczos", "rank_one", "eigh")
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
 pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
-
-
-def function(A, f):
-    values, U = np.linalg.eigh(A)
-    return (U * f(values)) @ U.conj().T
-
-
-def density(rng, d, *, is_complex=False):
-    A = rng.normal(size=(d, d)) + (1j * rng.normal(size=(d, d)) if is_complex else 0.0)
-    W = function((A + A.conj().T) / 2, np.exp)
-    return W / np.trace(W).real
-
-
-def measured(U, X):
-    """``tr(U X)`` of pairs, vectors or matrices."""
-    if X.ndim == 3:
-        return np.einsum("tij,ij->t", X.conj(), U).real
-    if X.dtype.kind == "i":
-        X = (np.eye(len(U))[X[:, 0]] - np.eye(len(U))[X[:, 1]]) / np.sqrt(2)
-    return np.einsum("ij,jk,ik->i", X.conj(), U, X).real
-
-
-def stream(rng, kind, d, T, *, is_complex=False, noise=0.05):
-    """Instances of spread at most 1, labels with noise, and the target."""
-    U = density(rng, d, is_complex=is_complex)
-    if kind == "pairs":
-        a = rng.integers(0, d, T)
-        X = np.column_stack([a, (a + rng.integers(1, d, T)) % d])
-    else:
-        shape = (T, d) if kind == "vectors" else (T, d, d)
-        X = rng.normal(size=shape) + (1j * rng.normal(size=shape) if is_complex else 0.0)
-        X = X / np.linalg.norm(X, axis=1)[:, None] if kind == "vectors" else X + np.conj(np.swapaxes(X, 1, 2))
-        if kind == "matrices":
-            X /= np.ptp(np.linalg.eigvalsh(X), axis=1)[:, None, None]
-    y = measured(U, X) + noise * rng.normal(size=T)
-    return U, X, np.maximum(y, 0.0) if kind == "pairs" else y
 
 
 # ---------------------------------------------------------------- the equations of the paper
@@ -316,16 +275,6 @@ def test_logistic_loss_far_out():
     assert LogisticLoss().derivative([-800.0, 800.0], 1.0) == pytest.approx([-1.0, 0.0])
 
 
-class Own:
-    """The squared loss, as a user would write it."""
-
-    def value(self, prediction, label):
-        return (prediction - label) ** 2
-
-    def derivative(self, prediction, label):
-        return 2 * (prediction - label)
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["pairs", "vectors"])
 def test_a_loss_of_ones_own(rng, kind, mode):
@@ -405,241 +354,6 @@ def test_a_quantum_state_from_measurements(rng):
     root = function(state, np.sqrt)
     values = np.linalg.eigvalsh(root @ learner.matrix() @ root)
     assert np.sqrt(np.maximum(values, 0)).sum() ** 2 > 0.99  # Uhlmann's fidelity
-
-
-# ---------------------------------------------------------------- resume
-RESUMED = {
-    "pairs": {"dim": 9},
-    "rank one": {"dim": 9, "mode": "rank_one"},
-    "eigh": {"dim": 9, "mode": "eigh", "trace": 2.0},
-    "mid-batch": {"dim": 9, "mode": "minibatch", "batch_size": 7},
-    "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
-    "unnormalised": {"dim": 9, "normalized": False, "eta": 0.1},
-    "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
-    "complex vectors": {"instances": "vectors", "keep_examples": True},
-    "matrices": {"instances": "matrices", "keep_examples": True, "loss_budget": 0.1},
-    "prior": {"prior": np.diag(np.arange(1.0, 10.0)) / 45},
-}
-
-
-@pytest.mark.parametrize("case", RESUMED)
-def test_a_resumed_learner_continues_to_the_same_bits(rng, case):
-    settings = RESUMED[case]
-    _, X, y = stream(rng, settings.get("instances", "pairs"), 9, 100, is_complex="complex" in case)
-    X, y = np.tile(X, (50, *[1] * (X.ndim - 1)))[:2600], np.clip(np.tile(y, 50), 0, 1)[:2600]  # past a refresh
-    if case == "matrices":
-        X, y = X[:200], y[:200]
-    half = len(y) // 2
-    straight = MatrixExponentiatedGradient(**settings).partial_fit(X[:half], y[:half])
-    meta, arrays = straight.to_state()
-    straight.partial_fit(X[half:], y[half:])
-    resumed = MatrixExponentiatedGradient.from_state(meta, arrays)
-    assert resumed.n_seen_ == half
-    resumed.predict_one(X[0])  # looking does not change anything
-    resumed.matrix()
-    resumed.partial_fit(X[half:], y[half:])
-    assert resumed.cumulative_loss_ == straight.cumulative_loss_
-    assert (resumed.matrix() == straight.matrix()).all()
-    assert resumed.eta_ == straight.eta_
-    assert resumed.loss_bound(loss_of_U=0.5) == straight.loss_bound(loss_of_U=0.5)
-    if straight._record is not None:
-        U = np.eye(9) / 9 * straight.settings.trace
-        assert resumed.loss_of(U) == straight.loss_of(U)
-
-
-def test_a_learner_that_has_seen_nothing_can_be_saved():
-    fresh = MatrixExponentiatedGradient(instances="vectors")
-    again = MatrixExponentiatedGradient.from_state(*fresh.to_state())
-    assert (again.dim, again.n_seen_, again.cumulative_loss_) == (None, 0, 0.0)
-    assert "0 examples" in repr(again.learn_one([1.0, 0.0], 0.5)) or again.n_seen_ == 1
-
-
-def test_blocks_do_not_matter(rng):
-    _, X, y = stream(rng, "pairs", 8, 2500)
-    whole = MatrixExponentiatedGradient(8).partial_fit(X, y)
-    steps = MatrixExponentiatedGradient(8)
-    for x, label in zip(X[:100], y[:100], strict=True):
-        steps.learn_one(x, label)
-    steps.partial_fit(X[100:], y[100:])
-    assert (whole.matrix() == steps.matrix()).all()
-    assert whole.cumulative_loss_ == steps.cumulative_loss_
-
-
-def test_memory_is_flat(rng):
-    _, X, y = stream(rng, "pairs", 8, 5000)
-    learner = MatrixExponentiatedGradient(8)
-
-    def size():
-        return sum(a.nbytes for a in learner.to_state()[1].values())
-
-    before = size()
-    learner.partial_fit(X, y)
-    assert size() == before
-    assert sum(v.nbytes for v in vars(learner._state).values() if isinstance(v, np.ndarray)) < 8 * (
-        8 * 8 + 60 * 8 + 100
-    )
-
-
-# ---------------------------------------------------------------- bad input
-WRONG = {
-    "a == b": ("pairs", [(0, 1), (2, 2)], [0.1, 0.1], ValueError, r"different points; got \(2, 2\) in row 1"),
-    "out of range": ("pairs", [(0, 4)], [0.1], ValueError, r"from 0 to 3; got \(0, 4\) in row 0"),
-    "negative": ("pairs", [(0, -1)], [0.1], ValueError, "from 0 to 3"),
-    "half an index": ("pairs", [(0.0, 0.5)], [0.1], ValueError, "whole numbers"),
-    "three": ("pairs", [(0, 1, 2)], [0.1], ValueError, "shape .n, 2."),
-    "names": ("pairs", [("a", "b")], [0.1], TypeError, "pairs of point numbers"),
-    "NaN label": ("pairs", [(0, 1), (1, 2)], [0.1, np.nan], ValueError, "y must be finite; got nan in row 1"),
-    "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
-    "negative label": ("pairs", [(0, 1), (1, 2)], [0.1, -0.2], ValueError, "at least 0: .*; got -0.2 in row 1. Clip"),
-    "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
-    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must hold real numbers"),
-    "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
-    "short vector": ("vectors", [[1.0, 2.0]], [0.1], ValueError, "one vector of 4 numbers per row"),
-    "NaN vector": ("vectors", [[1.0, np.nan, 0, 0]], [0.1], ValueError, "X must be finite; it is not in row 0"),
-    "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "one vector of numbers per row"),
-    "not symmetric": ("matrices", [np.triu(np.ones((4, 4)))], [0.1], ValueError, r"X\[0\] must be symmetric"),
-    "not Hermitian": ("matrices", [1j * np.ones((4, 4))], [0.1], ValueError, r"X\[0\] must be Hermitian"),
-    "wrong dimension": ("matrices", [np.eye(4), np.eye(3)], [0.1, 0.1], ValueError, r"X\[1\] must have shape \(4, 4\)"),
-    "NaN matrix": ("matrices", [np.full((4, 4), np.nan)], [0.1], ValueError, r"X\[0\] must be finite"),
-    "sparse": ("matrices", [scipy.sparse.eye_array(5)], [0.1], ValueError, r"X\[0\] must have shape \(4, 4\)"),
-    "one matrix": ("matrices", np.eye(4), [0.1] * 4, ValueError, "an array of shape .n, d, d. or a list"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("mode", MODES)
-def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
-    kind, X, y, error, message = WRONG[case]
-    learner = MatrixExponentiatedGradient(4, instances=kind, mode=mode, eta=0.3)
-    _, good, labels = stream(rng, kind, 4, 5)
-    learner.partial_fit(good, labels)
-    before = learner.to_state()
-    with pytest.raises(error, match=message):
-        learner.partial_fit(X, y)
-    if "label" not in case and case != "one matrix":
-        with pytest.raises(error, match=message.replace("row 1", "row 0").replace(r"X\[1", r"X\[0")):
-            learner.predict_one(X[-1])
-    after = learner.to_state()
-    assert before[0] == after[0]
-    assert all((before[1][name] == after[1][name]).all() for name in before[1])
-
-
-def test_labels_of_pairs_that_are_not_distances():
-    """Classes may be negative, and zeros may be off by rounding."""
-    MatrixExponentiatedGradient(3, loss="logistic", eta=0.1).learn_one((0, 1), -1.0)
-    assert MatrixExponentiatedGradient(3).learn_one((0, 1), -1e-16).void_ is None
-
-
-def test_parameters_as_scikit_learn_wants_them(rng):
-    prior, loss = density(rng, 4), LogisticLoss(0.3)
-    learner = MatrixExponentiatedGradient(prior=prior, loss=loss, eta=0.2).learn_one((0, 1), 1.0)
-    assert learner.get_params()["prior"] is prior and learner.get_params()["dim"] is None
-    twin = clone(learner)
-    assert twin.n_seen_ == 0 and repr(twin.get_params()) == repr(learner.get_params())
-    assert twin.set_params(eta=0.3) is twin and twin.eta_ == 0.3 and twin.dim == 4
-    with pytest.raises(ValueError, match="no argument 'rate'"):
-        twin.set_params(rate=1.0)
-    with pytest.raises(ValueError, match="eta must be"):
-        twin.set_params(eta=-1.0)
-    assert twin.eta_ == 0.3
-    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
-    assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim == 4
-
-
-def test_labels_must_suit_the_loss():
-    for loss, match in (("logistic", "y must be -1 or 1"), ("entropic", r"y must be in \[0, 1\]")):
-        learner = MatrixExponentiatedGradient(3, loss=loss, eta=0.1)
-        with pytest.raises(ValueError, match=match):
-            learner.learn_one((0, 1), 2.0)
-        assert learner.n_seen_ == 0
-
-
-class Broken(Own):
-    """Not finite from the third example on; the fourth raises."""
-
-    def __init__(self, raises):
-        self.calls, self.raises = 0, raises
-
-    def derivative(self, prediction, label):
-        self.calls += 1
-        if self.calls == 3 and self.raises:
-            raise ZeroDivisionError("mine")
-        return np.nan if self.calls == 3 else 0.3
-
-
-@pytest.mark.parametrize("mode", [*MODES, "minibatch"])
-@pytest.mark.parametrize(("raises", "error"), [(True, ZeroDivisionError), (False, FloatingPointError)])
-def test_a_failing_loss_takes_the_whole_block_back(rng, mode, raises, error):
-    _, X, y = stream(rng, "vectors", 4, 5)
-    learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
-    warning = contextlib.nullcontext() if mode == "minibatch" else pytest.warns(SpectralSpreadWarning)
-    with warning, pytest.raises(error):
-        learner.partial_fit(2 * X, y)
-    assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, mode != "minibatch")
-    assert np.abs(learner.matrix() - np.eye(4) / 4).max() < 1e-15
-    unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
-    with pytest.raises(error):
-        unknown.partial_fit(X, y)
-    assert unknown.dim is None
-
-
-def test_an_unnormalised_learner_that_overflows(rng):
-    learner = MatrixExponentiatedGradient(3, eta=1e4, normalized=False, instances="vectors", spectral_spread=1.0)
-    with pytest.raises(FloatingPointError, match="not finite"):
-        learner.partial_fit(np.eye(3), [5.0, 5.0, 5.0]).partial_fit(np.eye(3), [5.0, 5.0, 5.0])
-    assert np.isfinite(learner.cumulative_loss_)
-
-
-def test_rank_one_mode_is_real(rng):
-    with pytest.raises(TypeError, match="mode='rank_one' takes real"):
-        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True))
-    learner = MatrixExponentiatedGradient(3, mode="rank_one", instances="vectors")
-    with pytest.raises(TypeError, match="mode='rank_one' takes real instances"):
-        learner.learn_one([1j, 0, 0], 0.5)
-
-
-ARGUMENTS = [
-    ({"dim": 0}, ValueError, "dim must be at least 1"),
-    ({"dim": 2.5}, TypeError, "dim must be an integer"),
-    ({"dim": None}, ValueError, "dim must be given for instances='pairs'"),
-    ({"eta": 0.0}, ValueError, "eta must be 'bound' or positive and finite; got 0.0"),
-    ({"eta": -1.0}, ValueError, "eta"),
-    ({"eta": np.nan}, ValueError, "eta"),
-    ({"eta": "best"}, TypeError, "eta must be 'bound' or a number"),
-    ({"loss": "absolute"}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
-    ({"normalized": False}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
-    ({"loss": "huber"}, ValueError, "loss must be one of squared, absolute"),
-    ({"loss": 3}, TypeError, "value.prediction, label."),
-    ({"trace": 0.0}, ValueError, "trace must be positive"),
-    ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
-    ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
-    ({"instances": "triples"}, ValueError, "instances must be one of pairs, vectors, matrices"),
-    ({"mode": "fast"}, ValueError, "mode must be one of auto, lanczos"),
-    ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
-    ({"prior": np.eye(3) / 3}, ValueError, r"prior must have shape \(4, 4\)"),
-    ({"prior": np.eye(4)}, ValueError, "prior must have the trace 1, the argument trace; got 4"),
-    ({"prior": np.diag([1.0, 0.0, 0.0, 0.0])}, ValueError, "prior must be positive definite"),
-    ({"prior": np.triu(np.ones((4, 4)))}, ValueError, "prior must be symmetric"),
-    ({"prior": "identity"}, TypeError, "prior must be a numeric square matrix"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "error", "message"), ARGUMENTS)
-def test_arguments(arguments, error, message):
-    with pytest.raises(error, match=message):
-        MatrixExponentiatedGradient(**{"dim": 4, **arguments})
-
-
-def test_signature():
-    parameters = inspect.signature(MatrixExponentiatedGradient).parameters
-    assert next(iter(parameters)) == "dim"
-    assert all(p.kind is p.KEYWORD_ONLY for name, p in parameters.items() if name != "dim")
-    with pytest.raises(ValueError, match="dim is not known yet"):
-        MatrixExponentiatedGradient(instances="vectors").matrix()
-    with pytest.raises(ValueError, match="threshold"):
-        LogisticLoss(np.inf)
-    with pytest.raises(ValueError, match="floor"):
-        EntropicLoss(0.5)
 
 
 # ---------------------------------------------------------------- kernels and their NumPy twins

@@ -209,7 +209,7 @@ def distance_stream(rng, d, T, noise=0.0):
 
 
 def test_bound_over_loss_on_a_realizable_stream_of_distances(rng):
-    """Tsuda 2004, Figure 2: d = 52, eta = 2, 2e5 examples; the prototype had 1.96 on six targets."""
+    """Tsuda 2004, Figure 2: d = 52, eta = 2, 2e5 examples; about 1.96."""
     K, X, y = distance_stream(rng, 52, 200_000)
     learner = MatrixExponentiatedGradient(52).partial_fit(X, y)
     assert learner.eta_ == 2.0
@@ -349,6 +349,52 @@ def test_loss_of_a_matrix_from_the_tally(rng):
     learner = MatrixExponentiatedGradient(7).partial_fit(X[:123], y[:123]).partial_fit(X[123:, ::-1], y[123:])
     plain = sum((0.5 * (K[a, a] + K[b, b]) - K[a, b] - label) ** 2 for (a, b), label in zip(X, y, strict=True))
     assert learner.loss_of(K) == pytest.approx(plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_best_in_hindsight_at_any_scale(same):
+    """The same problem in other units; a lower bound that the matrix behind the labels is above, also with labels 0."""
+    found = []
+    for trace in (1e-13, 1.0, 1e6):
+        rng = np.random.default_rng(3)
+        K, X, y = distance_stream(rng, 5, 60)
+        if same:
+            K[1], K[:, 1] = K[0], K[:, 0]
+            K[1, 1] = K[0, 0]
+        K *= trace / np.trace(K)
+        y = np.maximum(0.5 * (K[X[:, 0], X[:, 0]] + K[X[:, 1], X[:, 1]]) - K[X[:, 0], X[:, 1]], 0.0)
+        learner = MatrixExponentiatedGradient(5, trace=trace).partial_fit(X, y)
+        best = learner.best_in_hindsight()
+        assert best.lower_bound <= learner.loss_of(K) <= best.loss < 1e-4 * learner.cumulative_loss_
+        assert learner.regret() > 0.0
+        assert np.trace(best.matrix) == pytest.approx(trace, rel=1e-12)
+        assert best.divergence == pytest.approx(bounds.relative_entropy(best.matrix, learner.log_prior), rel=1e-9)
+        found.append((learner.cumulative_loss_ / trace**2, best.matrix / trace))
+    for loss, matrix in found:
+        assert loss == pytest.approx(found[1][0], rel=1e-9)
+        assert np.abs(matrix - found[1][1]).max() < 1e-6  # the solver's own tolerance
+
+
+def test_lower_bound_with_noise_at_any_scale():
+    """Where the best loss is not 0 the bound is tight, and scales with the square of the trace."""
+    found = []
+    for trace in (1e-9, 1.0, 1e9):
+        _, X, y = distance_stream(np.random.default_rng(4), 6, 300, noise=0.02)
+        best = (
+            MatrixExponentiatedGradient(6, trace=trace, eta=0.5 / trace).partial_fit(X, trace * y).best_in_hindsight()
+        )
+        assert 0.99 * best.loss < best.lower_bound <= best.loss
+        found.append(best.lower_bound / trace**2)
+    assert found == pytest.approx([found[1]] * 3, rel=1e-5)  # the solver's own tolerance
+
+
+def test_regret_against_no_loss(rng):
+    learner = MatrixExponentiatedGradient(3).learn_one((0, 1), 0.2)
+    with pytest.raises(TypeError, match="loss_of_U must be a number; got 'a'"):
+        learner.regret(loss_of_U="a")
+    for wrong in (np.nan, -1.0, np.inf):
+        with pytest.raises(ValueError, match="loss_of_U must be finite and at least 0"):
+            learner.regret(loss_of_U=wrong)
 
 
 def test_best_in_hindsight_of_complex_vectors(rng):

@@ -448,3 +448,20 @@ def test_bad_comparisons():
     with pytest.raises(ValueError, match="at least one example"):
         OnlineLogDet().partial_fit(np.zeros((0, 2)), [])
     assert learner.partial_fit(np.zeros((0, 2)), []).n_seen_ == 2
+
+
+def test_keeping_the_stream_is_settled_at_the_start():
+    """A part of the stream would give a wrong loss without a word."""
+    kept = OnlineLogDet(keep_examples=True).partial_fit(Z2, [1.0, 2.0])
+    late = OnlineLogDet().learn_one(Z2[0], 1.0)
+    late.set_params(keep_examples=True).learn_one(Z2[1], 2.0)
+    for learner in (late, type(late).from_state(*late.to_state())):
+        with pytest.raises(ValueError, match="stream was not kept"):
+            learner.regret(np.eye(2))
+    early = OnlineLogDet(keep_examples=True).learn_one(Z2[0], 1.0)
+    early.set_params(keep_examples=False).learn_one(Z2[1], 2.0)
+    assert early.loss_of(np.eye(2)) == kept.loss_of(np.eye(2))
+    late.fit(Z2, [1.0, 2.0])
+    assert late.loss_of(np.eye(2)) == kept.loss_of(np.eye(2))
+    with pytest.raises(TypeError, match="keep_examples must be True or False; got None"):
+        OnlineLogDet(keep_examples=None).partial_fit(Z2, [1.0, 2.0])

@@ -285,15 +285,25 @@ def test_items_that_are_no_examples(data, item):
 def test_other_arguments(data, tmp_path):
     learner = MatrixExponentiatedGradient(D)
     for wrong, kind, message in (
-        ({"every": 0}, ValueError, "every must be an integer of at least 1; got 0"),
-        ({"every": 1.5}, ValueError, "every must be"),
-        ({"checkpoint_seconds": -1.0}, ValueError, "checkpoint_seconds must be at least 0"),
+        ({"every": 0}, ValueError, "every must be at least 1; got 0"),
+        ({"every": 1.5}, TypeError, "every must be an integer"),
+        ({"checkpoint_seconds": -1.0}, ValueError, "checkpoint_seconds must be finite and at least 0"),
+        ({"checkpoint_seconds": "a"}, TypeError, "checkpoint_seconds must be a number; got 'a'"),
+        ({"callback": 5}, TypeError, "callback must be a function or None; got 5"),
+        ({"bound": 5}, TypeError, "bound must be a function or None; got 5"),
+        ({"drift": 0.1}, TypeError, "drift must be a FixedShare.share. or None; got 0.1"),
         ({"checkpoint": tmp_path / "c.bm"}, TypeError, "checkpoint must be a bregmat.io.Checkpoint"),
     ):
         with pytest.raises(kind, match=message):
             run_stream(learner, [data], **wrong)
     with pytest.raises(TypeError, match="drift needs a learner with mix_with_prior; got OnlineLogDet"):
         run_stream(OnlineLogDet(), [data], drift=FixedShare(0.1))
+    with pytest.raises(TypeError, match="stream must be an iterable of examples or chunks; got 5"):
+        run_stream(learner, 5)
+    with pytest.raises(TypeError, match="learner must have learn_one; got 5"):
+        run_stream(5, [data])
+    with pytest.raises(TypeError, match="share must be a number; got 'a'"):
+        FixedShare("a")
     for share, every in ((0.0, 10), (1.0, 10), (0.1, 0)):
         with pytest.raises(ValueError, match="must be"):
             FixedShare(share, every)

@@ -9,15 +9,15 @@ import numpy as np
 
 from bregmat._kernels import lanczos
 from bregmat.linalg import eigh
-from bregmat.online import bounds
-from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
-from bregmat.online.instances import Vectors, real_column
+from bregmat.online.comparison import LossAndBound
+from bregmat.online.hindsight import Kept, Tally
+from bregmat.online.instances import Vectors, point_numbers, real_column
 from bregmat.online.reach import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.settings import Settings, integer, number
 from bregmat.online.states import EigenState, LogState
 
 
-class MatrixExponentiatedGradient:
+class MatrixExponentiatedGradient(LossAndBound):
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
     At every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, is told the label ``y_t`` and moves
@@ -177,24 +177,21 @@ class MatrixExponentiatedGradient:
         check_labels(self.settings, y)
         if not len(y):
             return np.zeros(0)
-        fresh, void, before = self._state is None, (self._void, self._misfit, self._no_fit), None
+        before, parts = dict(vars(self)), [part for part in (self._state, self._record) if part is not None]
+        marks = [part.mark(block) for part in parts]
         try:
-            if fresh:
+            if self._state is None:
                 self._begin(self._kind.size(block))
             self._check_reach(block, y)
-            if len(y) > 1 or not (self.settings.normalized and self.settings.is_compiled):  # these can fail half-way
-                before = {name: array.copy() for name, array in self._state.arrays().items()}
             predictions = self._state.learn(block, y)
             if self._record is not None:
                 self._record.add(block, y)
-        except BaseException:
-            self._void, self._misfit, self._no_fit = void
-            if fresh:
-                self.dim = self._state = self._record = None
-            elif before is not None:
-                self._state.restore(before)
+            return predictions
+        except BaseException:  # Ctrl-C as well: all that a trial changes, or nothing
+            self.__dict__ = before
+            for part, mark in zip(parts, marks, strict=True):
+                part.go_back(mark)
             raise
-        return predictions
 
     def predict(self, X: Any) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
@@ -232,7 +229,7 @@ class MatrixExponentiatedGradient:
         if points is None:
             return G
         if self.settings.instances == "pairs":
-            return G[np.asarray(points, dtype=np.int64)]
+            return G[point_numbers("points", points, self.dim)]
         return Vectors().read(points, self.dim).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
@@ -243,122 +240,12 @@ class MatrixExponentiatedGradient:
         prior, P = eigh(self.log_prior)
         mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
         values, U = eigh(mixed)
-        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T)
+        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self.eta_)
         keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
         fresh.totals[keep] = self._state.totals[keep]
-        self._state = fresh
-        self._void = (
-            self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
-        )
+        void = self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
+        vars(self).update(_state=fresh, _void=void)  # both or none, should Ctrl-C come
         return self
-
-    # ------------------------------------------------------------------ losses and bounds
-    @property
-    def n_seen_(self) -> int:
-        """Trials so far."""
-        return 0 if self._state is None else int(self._state.totals[lanczos.SEEN])
-
-    @property
-    def cumulative_loss_(self) -> float:
-        """Total loss of the predictions made before their labels were used; units of the loss."""
-        return 0.0 if self._state is None else float(self._state.totals[lanczos.LOSS])
-
-    @property
-    def log_prior(self) -> np.ndarray:
-        """``log W_1``, shape (d, d)."""
-        self._started()
-        return self.settings.log_prior(self.dim) if self._log_prior is None else self._log_prior
-
-    @property
-    def void_(self) -> str | None:
-        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
-        if self._void is not None or self._no_fit is not None or not self.n_seen_:
-            return self._void or self._no_fit
-        bound = self._bound(None, self.settings.loss_budget)
-        if self.cumulative_loss_ <= bound * (1.0 + 1e-9):
-            return None
-        return (
-            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
-            "scale of the labels, or loss_budget"
-        )
-
-    def loss_bound(self, U: Any = None, loss_of_U: float | None = None) -> float:
-        """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
-
-        Squared loss: ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). Other losses:
-        :func:`bregmat.online.bounds.convex_loss_bound`, which refers to the derivatives met so far.
-
-        Parameters
-        ----------
-        U : array-like, shape (d, d), optional
-            Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
-            ``tau log(tau / lambda_min(W_1))``, which is log d for the default.
-        loss_of_U : float, optional
-            Total loss of U on the same stream; units of the loss. By default that of U where the stream is recorded (as in
-            :meth:`loss_of`, less rounding), else the loss budget.
-
-        Returns
-        -------
-        float
-            inf where nothing is proven: see ``void_``, and learning rates above ``2 / (r^2 tau)`` with the squared loss. A
-            loss above the bound for the loss budget proves that no U of the trace is within it; that gives inf as well.
-        """
-        claimed = loss_of_U is None and (U is None or self._record is None)
-        if claimed:
-            loss_of_U = self.settings.loss_budget
-        elif loss_of_U is None:
-            loss_of_U = self.loss_of(U)
-            # below that it is rounding, which a learning rate for a loss budget of 0 cannot afford
-            loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
-        else:
-            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
-        U = None if U is None else self._comparison(U)
-        self._started()
-        if claimed and self.void_ is not None:
-            return math.inf
-        return self._bound(U, loss_of_U)
-
-    def loss_of(self, U: Any) -> float:
-        """Total loss of a fixed matrix U on the stream so far; needs what :meth:`best_in_hindsight` needs."""
-        U = self._comparison(U)
-        record = self._recorded()
-        return 0.0 if record is None else total_loss(U, self._kind, self.settings.loss, record)
-
-    def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
-        """Total loss so far minus that of U; None is the best matrix in hindsight.
-
-        ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`best_in_hindsight` needs.
-        """
-        if loss_of_U is None:
-            loss_of_U = self.best_in_hindsight().loss if U is None else self.loss_of(U)
-        return self.cumulative_loss_ - float(loss_of_U)
-
-    def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
-        """The fixed matrix with the least total squared loss on the stream so far, a nearness problem for the core.
-
-        ``minimize sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices of the learner's trace.
-
-        Parameters
-        ----------
-        weight : float, optional
-            Of the divergence, in units of the loss; positive. The smaller, the nearer to the least loss and the harder to solve.
-            Default: 1e-3 of the learner's own total loss; ``lower_bound`` of the result says what that can cost.
-        tol : float
-            Relative gap of the nearness problem.
-
-        Raises
-        ------
-        ValueError
-            If the stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), or the
-            loss is not the squared one.
-        """
-        record = self._recorded()
-        if not self.settings.is_squared:
-            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
-        if record is None or not self.n_seen_:
-            raise ValueError("best_in_hindsight needs at least one example.")
-        weight = max(1e-3 * self.cumulative_loss_, 1e-12) if weight is None else number("weight", weight)
-        return best_in_hindsight(self._kind, record, self.log_prior, self.settings.trace, weight, tol)
 
     # ------------------------------------------------------------------ parameters, as scikit-learn wants them
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -372,8 +259,7 @@ class MatrixExponentiatedGradient:
             raise ValueError(f"no argument {unknown[0]!r}; there are {', '.join(self._params)}.")
         if params:
             fresh = type(self)(**(self._params | params))
-            vars(self).clear()
-            vars(self).update(vars(fresh))
+            self.__dict__ = vars(fresh)
         return self
 
     # ------------------------------------------------------------------ files
@@ -414,55 +300,26 @@ class MatrixExponentiatedGradient:
 
     # ------------------------------------------------------------------ inside
     def _begin(self, dim: int) -> None:
-        """Everything that needs the dimension."""
-        self.dim = dim
+        """Everything that needs the dimension; all of it or nothing."""
         log_prior = self.settings.log_prior(dim) if self._log_prior is None else self._log_prior
-        self.eta_ = self.settings.rate(log_prior)
-        self._state = self._new_state(log_prior.copy())
+        eta = self.settings.rate(log_prior)
+        record: Tally | Kept | None = None
         if self.settings.needs_no_stream:
-            self._record = Tally(dim)
+            record = Tally(dim)
         elif self.settings.keep_examples:
-            self._record = Kept()
+            record = Kept()
+        state = self._new_state(log_prior.copy(), eta)
+        vars(self).update(dim=dim, eta_=eta, _state=state, _record=record)
 
-    def _new_state(self, log_W: np.ndarray) -> LogState | EigenState:
+    def _new_state(self, log_W: np.ndarray, eta: float) -> LogState | EigenState:
         cls = EigenState if self.settings.mode == "rank_one" else LogState
-        return cls(log_W, self.settings, self.eta_)
-
-    def _started(self) -> Any:
-        if self._state is None:
-            raise ValueError("dim is not known yet: give dim, or learn from an example first.")
-        return self._state
-
-    def _recorded(self) -> Tally | Kept | None:
-        """What is known of the stream; None before it began."""
-        if not (self.settings.needs_no_stream or self.settings.keep_examples):
-            raise ValueError(
-                "the stream was not kept: give loss_of_U, or make the learner with keep_examples=True "
-                "(pairs with the squared loss need neither)."
-            )
-        return self._record
+        return cls(log_W, self.settings, eta)
 
     def _read(self, X: Any) -> Any:
         block = self._kind.read(X, self.dim)
         if self._state is None and len(block):
             self._begin(self._kind.size(block))
         return block
-
-    def _comparison(self, U: Any) -> np.ndarray:
-        return self.settings.read_comparison(U, self.dim)
-
-    def _bound(self, U: np.ndarray | None, loss_of_U: float) -> float:
-        """The formula."""
-        if self._void is not None:
-            return math.inf
-        if U is not None:
-            divergence = bounds.relative_entropy(U, self.log_prior)
-        else:
-            if math.isnan(self._farthest):
-                self._farthest = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
-            divergence = self._farthest
-        slopes = float(self._state.totals[lanczos.SLOPES])
-        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)
 
     def _check_reach(self, block: Any, y: np.ndarray) -> None:
         """Errors for steps that would overflow; what voids the bound is noted, with one warning."""

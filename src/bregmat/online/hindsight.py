@@ -6,6 +6,7 @@ Anything else needs the examples themselves, and those are kept only on request.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,16 @@ class Tally:
     def __init__(self, dim: int) -> None:
         self.table, self.within = np.zeros((dim, dim)), 0.0
 
+    def mark(self, block: np.ndarray) -> Any:
+        """What :meth:`go_back` needs to forget a block that is about to be added."""
+        a, b = block[0].tolist() if len(block) == 1 else block.T
+        return a, b, self.table[a, b], self.table[b, a], self.within
+
+    def go_back(self, mark: Any) -> None:
+        """As it was when marked."""
+        a, b, upper, lower, self.within = mark
+        self.table[a, b], self.table[b, a] = upper, lower
+
     def add(self, block: np.ndarray, y: np.ndarray) -> None:
         """Count examples."""
         a, b = np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
@@ -45,7 +56,7 @@ class Tally:
 
     def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
         """Inverse of :meth:`arrays`."""
-        self.table, self.within = arrays["tally"], float(arrays["tally_within"][0])
+        self.table, self.within = arrays["tally"].copy(), float(arrays["tally_within"][0])
 
 
 class Kept:
@@ -55,9 +66,17 @@ class Kept:
         self.blocks: list[Any] = []
         self.labels: list[np.ndarray] = []
 
+    def mark(self, block: Any) -> Any:
+        """What :meth:`go_back` needs to forget a block that is about to be added."""
+        return len(self.labels)
+
+    def go_back(self, mark: Any) -> None:
+        """As it was when marked."""
+        del self.blocks[mark:], self.labels[mark:]
+
     def add(self, block: Any, y: np.ndarray) -> None:
-        """Keep examples."""
-        self.blocks.append(block)
+        """Keep examples; copies, for vectors are read where the caller has them."""
+        self.blocks.append(block if isinstance(block, list) else block.copy())
         self.labels.append(y.copy())
 
     @property
@@ -113,7 +132,7 @@ class BestInHindsight:
     divergence : float
         ``Delta(U, W1)``.
     result : Result
-        Of the nearness problem.
+        Of the nearness problem, in units of the trace: its matrices have the trace one.
     """
 
     matrix: np.ndarray
@@ -146,9 +165,14 @@ def _realified(A: np.ndarray) -> np.ndarray:
 def best_in_hindsight(
     kind: Any, record: Tally | Kept, log_prior: np.ndarray, trace: float, weight: float, tol: float
 ) -> BestInHindsight:
-    """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W1)`` over ``U >= 0`` of the given trace, by the core."""
+    """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W1)`` over ``U >= 0`` of the given trace, by the core.
+
+    All in units of the trace, so that any scale gives the same problem: the loss is trace^2 and the divergence trace times
+    that of matrices of trace one.
+    """
     block, counts, labels = record.rows()
-    d = len(log_prior)
+    d, labels, weight = len(log_prior), labels / trace, weight / trace
+    log_prior = log_prior - math.log(trace) * np.eye(d)
     rows = [kind.terms(block, t, d) for t in range(len(labels))]
     doubled = is_complex(block) or log_prior.dtype.kind == "c"
     values, Q = eigh(log_prior)
@@ -159,16 +183,24 @@ def best_in_hindsight(
             (np.vstack([np.hstack([V.real, V.imag]), np.hstack([-V.imag, V.real])]), np.tile(mu, 2)) for V, mu in rows
         ]
     # the core's loss is gamma / 2 ((p - b) / b)^2, over the weight of the divergence here; a label 0 has no |b|
-    b = np.where(np.abs(labels) < 1e-12, 1e-12, labels)
-    constraints = Constraints.linear([LowRankMatrix(V.T, mu) for V, mu in rows], b, "==") + Constraints.trace(trace)
+    least = 1e-12 * (float(np.abs(labels).max()) or 1.0)
+    b = np.where(np.abs(labels) < least, least, labels)
+    constraints = Constraints.linear([LowRankMatrix(V.T, mu) for V, mu in rows], b, "==") + Constraints.trace(1.0)
     gamma = np.append(2.0 * counts * b * b / weight, np.inf)
     result = nearest_kernel(prior, constraints, divergence="vonneumann", loss=Squared(), slack_weight=gamma, tol=tol)
     U = result.kernel()
     if doubled:
         U = (U[:d, :d] + U[d:, d:]) + 1j * (U[d:, :d] - U[:d, d:])
     U = 0.5 * (U + U.conj().T)
-    U *= trace / float(np.trace(U).real)
+    U /= float(np.trace(U).real)
+    divergence = relative_entropy(U, log_prior)
+    U *= trace
     loss = total_loss(U, kind, SquaredLoss(), record)
-    # every U: loss >= weight (objective - Delta(U, W1)) >= weight (dual bound - largest divergence)
-    lowest = weight * (result.dual_bound - largest_divergence(log_prior, trace=trace)) + record.within
-    return BestInHindsight(U, loss, max(lowest, record.within), relative_entropy(U, log_prior), result)
+    # every U: loss >= weight (objective - Delta(U, W1)) >= weight (dual bound - largest divergence), less the rounding of
+    # both and of the terms they consist of; the roots of losses for b and for the labels differ by at most `moved`
+    farthest, terms = largest_divergence(log_prior), float(np.abs(result.dual) @ np.abs(constraints.bound))
+    rounding = 1e-14 * d * (farthest + abs(result.dual_bound) + terms)
+    moved = math.sqrt(float(counts @ (b - labels) ** 2))
+    lowest = math.sqrt(max(0.0, weight * (result.dual_bound - farthest - rounding)))
+    root = trace * max(0.0, lowest - moved)
+    return BestInHindsight(U, loss, root * root + record.within, trace * divergence, result)

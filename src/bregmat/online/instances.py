@@ -64,6 +64,26 @@ def hermitian(name: str, A: Any, dim: int | None = None) -> np.ndarray:
     return 0.5 * (A + A.conj().T)
 
 
+def point_numbers(name: str, values: Any, dim: int) -> np.ndarray:
+    """Numbers of points, 1-D or a single one, each from 0 to ``dim - 1``."""
+    try:
+        numbers = np.asarray(values)
+    except ValueError as error:
+        raise TypeError(f"{name} must hold point numbers: {error}.") from error
+    if numbers.dtype.kind not in "iuf" and numbers.size:
+        raise TypeError(f"{name} must hold point numbers; got {numbers.dtype}.")
+    if numbers.ndim > 1:
+        raise ValueError(f"{name} must hold one point number per row; got shape {numbers.shape}.")
+    good = (numbers >= 0) & (numbers < dim)
+    good &= np.rint(numbers) == numbers
+    bad = np.flatnonzero(~good)
+    if len(bad):
+        raise ValueError(
+            f"{name} must hold whole point numbers from 0 to {dim - 1}; got {numbers.flat[bad[0]]} in {rows_text(bad)}."
+        )
+    return numbers.astype(np.int64)
+
+
 class Pairs:
     """Pairs (a, b) for ``X = (e_a - e_b)(e_a - e_b)' / 2`` (Tsuda 2004, section 5): eigenvalues 0 and 1.
 

@@ -17,6 +17,8 @@ from bregmat.estimators.distance import MahalanobisDistance, pair_distances
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.instances import hermitian, real_column
+from bregmat.online.point_pairs import check_labels, differences, finite_loss, real_rows
+from bregmat.online.settings import flag
 
 
 class OnlineLogDet(BaseEstimator):
@@ -42,7 +44,8 @@ class OnlineLogDet(BaseEstimator):
     prior : array-like, shape (d, d), optional
         ``A_1``, symmetric positive definite; by default the identity.
     keep_examples : bool
-        Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it.
+        Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it. As `eta`, it holds from the first
+        example on: setting it later waits for :meth:`fit`.
     differences : bool
         What an example is: False for a pair of points (2, d); True for their difference (d,).
 
@@ -91,6 +94,7 @@ class OnlineLogDet(BaseEstimator):
 
     n_features_in_: int
     _fixed: float  # 0: "auto"
+    _keeps: bool  # keep_examples when learning began
     _Bt: np.ndarray  # what learning changes: B' of the present metric
     _totals: np.ndarray
     _first: np.ndarray | None
@@ -153,14 +157,14 @@ class OnlineLogDet(BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where nothing was learned yet."""
-        Z = _differences(X, self._dim(), are_given=self.differences)
+        Z = differences(X, self._dim(), are_given=self.differences)
         H = Z @ self._factor(Z.shape[1]).T
         return np.einsum("ij,ij->i", H, H)
 
     # ------------------------------------------------------------------ the metric
     def transform(self, X: Any) -> np.ndarray:
         """Map points (n, d) so that Euclidean distances are the learned distances; shape (n, d)."""
-        return _rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
+        return real_rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
 
     @property
     def components_(self) -> np.ndarray:
@@ -212,7 +216,7 @@ class OnlineLogDet(BaseEstimator):
     def loss_of(self, A: Any) -> float:
         """Total loss of a fixed PSD matrix A (d, d) on the stream so far; needs ``keep_examples=True``."""
         A = self._read_comparison(A)
-        if not self.keep_examples:
+        if not (self._keeps if hasattr(self, "_Bt") else self.keep_examples):
             raise ValueError("the stream was not kept: make the learner with keep_examples=True, or give loss_of_A.")
         total = 0.0
         for Z, y, sense in self._kept if hasattr(self, "_Bt") else ():
@@ -225,7 +229,7 @@ class OnlineLogDet(BaseEstimator):
 
         ``loss_of_A`` spares the learner from keeping the stream.
         """
-        return self.cumulative_loss_ - (self.loss_of(A) if loss_of_A is None else _loss("loss_of_A", loss_of_A))
+        return self.cumulative_loss_ - (self.loss_of(A) if loss_of_A is None else finite_loss("loss_of_A", loss_of_A))
 
     def loss_bound(self, A: Any, loss_of_A: float | None = None) -> float:
         """``K (L_A + D_ld(A, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if A has the total loss L_A.
@@ -254,7 +258,7 @@ class OnlineLogDet(BaseEstimator):
         of ``max(p_t, y_t, ymean_t)^2`` there is a bound known before the run, ``1.21 (L_A + 10 D_ld(A, A_1))``.
         """
         check_is_fitted(self)
-        loss = self.loss_of(A) if loss_of_A is None else _loss("loss_of_A", loss_of_A)
+        loss = self.loss_of(A) if loss_of_A is None else finite_loss("loss_of_A", loss_of_A)
         A = self._read_comparison(A)
         first = np.eye(len(A)) if self._first is None else self._first
         divergence = float(LogDet()(A, first, rtol=1e-14))
@@ -270,7 +274,7 @@ class OnlineLogDet(BaseEstimator):
         params, arrays = parameters_state({k: v for k, v in self.get_params(deep=False).items() if v is not None})
         meta: dict[str, Any] = {"params": params}
         if hasattr(self, "_Bt"):
-            meta |= {"eta": self._fixed, "n_features_in": self.n_features_in_}
+            meta |= {"eta": self._fixed, "keeps": self._keeps, "n_features_in": self.n_features_in_}
             arrays |= {"factor": self._Bt.copy(), "totals": self._totals.copy()}
             if self._first is not None:
                 arrays["first"] = self._first
@@ -284,10 +288,13 @@ class OnlineLogDet(BaseEstimator):
         self = cls(**parameters_restored(meta["params"], arrays))
         if "factor" in arrays:
             self._fixed, self.n_features_in_ = float(meta["eta"]), int(meta["n_features_in"])
+            self._keeps = bool(meta["keeps"])
             self._Bt, self._totals = arrays["factor"].copy(), arrays["totals"].copy()
             self._first = arrays.get("first")
             kept = "kept_Z" in arrays
-            self._kept = [(arrays["kept_Z"], arrays["kept_y"], arrays["kept_sense"])] if kept else []
+            self._kept = (
+                [(arrays["kept_Z"].copy(), arrays["kept_y"].copy(), arrays["kept_sense"].copy())] if kept else []
+            )
         return self
 
     # ------------------------------------------------------------------ inside
@@ -329,10 +336,10 @@ class OnlineLogDet(BaseEstimator):
 
     def _learn(self, X: Any, y: Any, sense: Any, *, fresh: bool = False) -> np.ndarray:
         fresh = fresh or not hasattr(self, "_Bt")
-        Z = _differences(X, self._dim(fresh=fresh), are_given=self.differences)
+        Z = differences(X, self._dim(fresh=fresh), are_given=self.differences)
         y = real_column("y", y, len(Z))
         sense = sense_codes(sense, len(Z))
-        _check_labels(Z, y, sense)
+        check_labels(Z, y, sense)
         if fresh and isinstance(self.eta, str) and self.eta != "auto":
             raise ValueError(f'eta must be "auto" or a positive number; got {self.eta!r}.')
         if fresh and not isinstance(self.eta, str):
@@ -348,12 +355,20 @@ class OnlineLogDet(BaseEstimator):
             where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
             advice = f"scale X and y, or lower eta={fixed:g}" if fixed else "scale X and y"
             raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-        if fresh:
-            self.n_features_in_, self._fixed, self._kept = Z.shape[1], fixed, []
-        self._first, self._Bt, self._totals = first, Bt, totals
-        if self.keep_examples:
-            self._kept.append((Z.copy(), y, sense))
-        return predictions
+        keeps = flag("keep_examples", self.keep_examples) if fresh else self._keeps
+        kept = [] if fresh else self._kept
+        before, seen = dict(vars(self)), len(kept)
+        try:
+            if fresh:
+                self.n_features_in_, self._fixed, self._keeps, self._kept = Z.shape[1], fixed, keeps, kept
+            self._first, self._Bt, self._totals = first, Bt, totals
+            if keeps:
+                kept.append((Z.copy(), y, sense))
+            return predictions
+        except BaseException:  # Ctrl-C
+            self.__dict__ = before
+            del kept[seen:]
+            raise
 
     def _read_comparison(self, A: Any) -> np.ndarray:
         A = hermitian("A", A, self._dim())
@@ -363,49 +378,3 @@ class OnlineLogDet(BaseEstimator):
         if low < -1e-8 * np.abs(A).max():
             raise ValueError(f"A must be positive semidefinite; its smallest eigenvalue is {low:.3g}.")
         return A
-
-
-def _differences(X: Any, d: int | None, *, are_given: bool) -> np.ndarray:
-    """Finite rows (n, d): differences as they are, pairs (n, 2, d) subtracted."""
-    if are_given:
-        return _rows(X, d, "(n, d) differences", ndim=2)
-    A = _rows(X, d, "(n, 2, d) pairs of points (differences of points need differences=True)", ndim=3)
-    return np.ascontiguousarray(A[:, 0] - A[:, 1])
-
-
-def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
-    """Finite real numbers, (n, d) or (n, 2, d)."""
-    try:
-        A = np.asarray(X)
-        if A.dtype.kind == "c":
-            raise TypeError("complex")
-        A = A.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"X must hold real numbers, {shapes}; got {type(X).__name__}: {error}.") from error
-    if A.ndim != ndim or (A.ndim == 3 and A.shape[1] != 2) or A.shape[-1] == 0:
-        raise ValueError(f"X must have shape {shapes}; got {A.shape}.")
-    if d is not None and A.shape[-1] != d:
-        raise ValueError(f"X must have {d} features; got {A.shape[-1]}.")
-    bad = np.flatnonzero(~np.isfinite(A).all(axis=tuple(range(1, A.ndim))))
-    if len(bad):
-        raise ValueError(f"X contains NaN or infinity in {rows_text(bad)}.")
-    return np.ascontiguousarray(A)
-
-
-def _check_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
-    bad = np.flatnonzero(y < 0.0)
-    if len(bad):
-        raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
-    bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
-    if len(bad):
-        raise ValueError(
-            f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}."
-        )
-
-
-def _loss(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    if not 0.0 <= value < np.inf:
-        raise ValueError(f"{name} must be finite and at least 0; got {value!r}.")
-    return float(value)

@@ -40,13 +40,13 @@ class Settings:
             else number("eta", self.eta, hint="'bound' or "),
             "loss": as_online_loss(self.loss),
             "trace": number("trace", self.trace),
-            "normalized": bool(self.normalized),
+            "normalized": flag("normalized", self.normalized),
             "spectral_spread": number("spectral_spread", self.spectral_spread),
             "loss_budget": number("loss_budget", self.loss_budget, allow_zero=True),
             "instances": _one_of("instances", self.instances, INSTANCES),
             "mode": _one_of("mode", self.mode, MODES),
             "batch_size": integer("batch_size", self.batch_size),
-            "keep_examples": bool(self.keep_examples),
+            "keep_examples": flag("keep_examples", self.keep_examples),
         }
         checked["kind"] = INSTANCES[self.instances]()
         checked["is_squared"] = getattr(checked["loss"], "name", None) == "squared"
@@ -153,6 +153,13 @@ def number(name: str, value: Any, *, allow_zero: bool = False, hint: str = "") -
         words = "finite and at least 0" if allow_zero else "positive and finite"
         raise ValueError(f"{name} must be {hint}{words}; got {value!r}.")
     return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def integer(name: str, value: Any) -> int:

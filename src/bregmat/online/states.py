@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or 
 class _State:
     """What both representations share: totals, settings, the loss."""
 
+    arrays: Callable[[], dict[str, np.ndarray]]
+    restore: Callable[[dict[str, np.ndarray]], None]
+
     def __init__(self, settings: Settings, eta: float) -> None:
         self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
         self.eta, self.trace, self.normalized = eta, settings.trace, settings.normalized
@@ -39,6 +43,14 @@ class _State:
             return np.exp(lam + shift)
         x = np.exp(lam - lam.max())
         return x * (self.trace / x.sum())
+
+    def mark(self, block: Any) -> Any:
+        """What :meth:`go_back` needs to take the trials of a block back, that are about to begin."""
+        return {name: array.copy() for name, array in self.arrays().items()}
+
+    def go_back(self, mark: Any) -> None:
+        """As it was when marked, to the same bits."""
+        self.restore(mark)
 
     def _pay(self, p: float, y: float) -> float:
         """Count a trial; the weight that its instance gets in H."""
@@ -60,6 +72,7 @@ class LogState(_State):
         self.batch_size = settings.batch_size if self.mode == "minibatch" else 1
         self.start: np.ndarray | None = None  # H at the start of the batch that is under way
         self._factor: np.ndarray | None = None
+        self._diagonal: np.ndarray | None = None  # of H, before the first refresh since the latest mark
         self.totals[lanczos.GUESS] = FIRST_GUESS
         self._room(min(len(log_W), 48))
         self._refresh()
@@ -187,6 +200,8 @@ class LogState(_State):
     def _refresh(self) -> None:
         """Largest eigenvalue of H to 0, normaliser anew."""
         lam = eigvalsh(self.H)
+        if self._diagonal is None:
+            self._diagonal = self.H.diagonal().copy()
         add_diagonal(self.H, -lam[-1])
         size = float(np.exp(lam - lam[-1]).sum())
         self.totals[[lanczos.Z, lanczos.PEAK, lanczos.SINCE]] = size, size, 0.0
@@ -204,6 +219,27 @@ class LogState(_State):
             self._room(self._T.shape[1] - 1)
 
     # ------------------------------------------------------------------ copies
+    def mark(self, block: Any) -> Any:
+        """Of a single pair no copy of H: a Lanczos trial changes four entries, and a refresh the diagonal, which it keeps."""
+        if len(block) > 1 or not (self.compiled and isinstance(self.kind, Pairs) and self.mode in ("auto", "lanczos")):
+            return super().mark(block)
+        self._diagonal = None
+        a, b = block[0].tolist()
+        H = self.H
+        return a, b, (H[a, a], H[a, b], H[b, a], H[b, b]), self.totals.copy()
+
+    def go_back(self, mark: Any) -> None:
+        """As it was when marked, to the same bits."""
+        if isinstance(mark, dict):
+            self.restore(mark)
+            return
+        a, b, entries, self.totals = mark
+        if self._diagonal is not None:
+            np.fill_diagonal(self.H, self._diagonal)
+        self.H[[a, a, b, b], [a, b, a, b]] = entries
+        self._spectrum = None
+        self._room(self._T.shape[1] - 1)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the next trial depends on."""
         out = {"H": self.H, "totals": self.totals}

@@ -4,43 +4,23 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bregmat.online.blocks import Block, Form, StreamError, as_block, held_interrupts
 from bregmat.online.checksum import Checksum
+from bregmat.online.settings import integer, number
+from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
 NOT_IN_FILES = ("random_state", "_params")  # what a learner goes on with as it was given
-
-
-class StreamExit(StrEnum):
-    """Why a run ended."""
-
-    END = "END"  # of the stream
-    CALLBACK = "CALLBACK"  # which returned True
-    INTERRUPTED = "INTERRUPTED"  # Ctrl-C
-
-
-@dataclass(frozen=True)
-class StreamRecord:
-    """Where a run stood: examples so far, seconds of work, total loss and its bound (NaN where the learner has none).
-
-    `void` says why the bound is infinite, where that is known: an assumption that fails, or no matrix that fits.
-    """
-
-    position: int
-    seconds: float
-    loss: float
-    bound: float
-    void: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,62 +42,9 @@ class FixedShare:
     every: int = 1000
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.share < 1.0:
+        if not number("share", self.share) < 1.0:
             raise ValueError(f"share must be in (0, 1); got {self.share!r}.")
-        _positive_integer("every", self.every)
-
-
-class CheckpointFile(Protocol):
-    """Where checkpoints go; :class:`bregmat.io.Checkpoint` is one."""
-
-    def load(self) -> tuple[Any, dict[str, Any]] | None:
-        """The learner and what :meth:`write` was given beside it; None where there is none yet."""
-        ...
-
-    def write(self, learner: Any, state: dict[str, Any]) -> None:
-        """Keep both, in one step."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class StreamRun:
-    """What a run over a stream left.
-
-    Attributes
-    ----------
-    learner : object
-        The one given, at `position`.
-    position : int
-        Examples of the stream learned so far, those before a resume included.
-    records : tuple of StreamRecord
-        At most about a thousand, evenly spaced; the last one is the present state.
-    exit_reason : StreamExit
-    resumed_at : int
-        Position at which this run began; 0 for a fresh start.
-    """
-
-    learner: Any
-    position: int
-    records: tuple[StreamRecord, ...]
-    exit_reason: StreamExit
-    resumed_at: int = 0
-
-    @property
-    def loss(self) -> float:
-        """Total loss so far."""
-        return self.records[-1].loss
-
-    @property
-    def bound(self) -> float:
-        """Its bound; NaN where the learner has none."""
-        return self.records[-1].bound
-
-    def __repr__(self) -> str:
-        void = "" if self.records[-1].void is None else f" ({self.records[-1].void})"
-        return (
-            f"StreamRun({type(self.learner).__name__}: {self.position} examples, {self.exit_reason}; "
-            f"loss {self.loss:.6g}, bound {self.bound:.6g}{void}; {len(self.records)} records)"
-        )
+        integer("every", self.every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +142,20 @@ def run_stream(
     stream is the same: checkpoints are written only where a block ends anyway. Ctrl-C waits for the end of the block;
     a second one does not. Memory: that of the learner, one chunk, and about a thousand records.
     """
-    _positive_integer("every", every)
-    if not checkpoint_seconds >= 0.0:
-        raise ValueError(f"checkpoint_seconds must be at least 0; got {checkpoint_seconds!r}.")
+    if not callable(getattr(learner, "learn_one", None)):
+        raise TypeError(f"learner must have learn_one; got {learner!r}.")
+    if not isinstance(stream, Iterable):
+        raise TypeError(f"stream must be an iterable of examples or chunks; got {stream!r}.")
+    integer("every", every)
+    if checkpoint_seconds != math.inf:  # at the end only
+        checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, allow_zero=True)
     if checkpoint is not None and not (hasattr(checkpoint, "load") and hasattr(checkpoint, "write")):
         raise TypeError(f"checkpoint must be a bregmat.io.Checkpoint(path); got {checkpoint!r}.")
+    for name, value in (("callback", callback), ("bound", bound)):
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be a function or None; got {value!r}.")
+    if drift is not None and not isinstance(drift, FixedShare):
+        raise TypeError(f"drift must be a FixedShare(share) or None; got {drift!r}.")
     if drift is not None and not hasattr(learner, "mix_with_prior"):
         raise TypeError(f"drift needs a learner with mix_with_prior; got {type(learner).__name__}.")
     if isinstance(bound, _Against):
@@ -440,8 +376,3 @@ def _settings(learner: Any) -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
-
-
-def _positive_integer(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")

@@ -1,0 +1,171 @@
+"""The total loss of the matrix exponentiated gradient learner beside its bound and beside fixed matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bregmat._kernels import lanczos
+from bregmat.online import bounds
+from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
+from bregmat.online.settings import Settings, number
+
+
+class LossAndBound:
+    """What :class:`bregmat.online.MatrixExponentiatedGradient` has lost, what it can have lost, and what others would have."""
+
+    settings: Settings
+    dim: Any
+    eta_: float
+    _kind: Any
+    _state: Any
+    _record: Tally | Kept | None
+    _log_prior: np.ndarray | None
+    _void: str | None
+    _no_fit: str | None
+    _farthest: float
+
+    @property
+    def n_seen_(self) -> int:
+        """Trials so far."""
+        return 0 if self._state is None else int(self._state.totals[lanczos.SEEN])
+
+    @property
+    def cumulative_loss_(self) -> float:
+        """Total loss of the predictions made before their labels were used; units of the loss."""
+        return 0.0 if self._state is None else float(self._state.totals[lanczos.LOSS])
+
+    @property
+    def log_prior(self) -> np.ndarray:
+        """``log W_1``, shape (d, d)."""
+        self._started()
+        return self.settings.log_prior(self.dim) if self._log_prior is None else self._log_prior
+
+    @property
+    def void_(self) -> str | None:
+        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        if self._void is not None or self._no_fit is not None or not self.n_seen_:
+            return self._void or self._no_fit
+        bound = self._bound(None, self.settings.loss_budget)
+        if self.cumulative_loss_ <= bound * (1.0 + 1e-9):
+            return None
+        return (
+            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
+            "scale of the labels, or loss_budget"
+        )
+
+    def loss_bound(self, U: Any = None, loss_of_U: float | None = None) -> float:
+        """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
+
+        Squared loss: ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). Other losses:
+        :func:`bregmat.online.bounds.convex_loss_bound`, which refers to the derivatives met so far.
+
+        Parameters
+        ----------
+        U : array-like, shape (d, d), optional
+            Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
+            ``tau log(tau / lambda_min(W_1))``, which is log d for the default.
+        loss_of_U : float, optional
+            Total loss of U on the same stream; units of the loss. By default that of U where the stream is recorded (as in
+            :meth:`loss_of`, less rounding), else the loss budget.
+
+        Returns
+        -------
+        float
+            inf where nothing is proven: see ``void_``, and learning rates above ``2 / (r^2 tau)`` with the squared loss. A
+            loss above the bound for the loss budget proves that no U of the trace is within it; that gives inf as well.
+        """
+        claimed = loss_of_U is None and (U is None or self._record is None)
+        if claimed:
+            loss_of_U = self.settings.loss_budget
+        elif loss_of_U is None:
+            loss_of_U = self.loss_of(U)
+            # below that it is rounding, which a learning rate for a loss budget of 0 cannot afford
+            loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
+        else:
+            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+        U = None if U is None else self._comparison(U)
+        self._started()
+        if claimed and self.void_ is not None:
+            return math.inf
+        return self._bound(U, loss_of_U)
+
+    def loss_of(self, U: Any) -> float:
+        """Total loss of a fixed matrix U on the stream so far; needs what :meth:`best_in_hindsight` needs."""
+        U = self._comparison(U)
+        record = self._recorded()
+        return 0.0 if record is None else total_loss(U, self._kind, self.settings.loss, record)
+
+    def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
+        """Total loss so far minus that of U; None is the best matrix in hindsight.
+
+        ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`best_in_hindsight` needs.
+        """
+        if loss_of_U is None:
+            loss_of_U = self.best_in_hindsight().loss if U is None else self.loss_of(U)
+        else:
+            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+        return self.cumulative_loss_ - loss_of_U
+
+    def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
+        """The fixed matrix with the least total squared loss on the stream so far, a nearness problem for the core.
+
+        ``minimize sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices of the learner's trace.
+
+        Parameters
+        ----------
+        weight : float, optional
+            Of the divergence; positive, in units of the trace, for the loss is trace squared where the divergence is trace. The
+            smaller, the nearer to the least loss and the harder to solve. Default: 1e-3 of the learner's own total loss over
+            the trace, at least 1e-12 of the trace; ``lower_bound`` of the result says what that can cost.
+        tol : float
+            Relative gap of the nearness problem.
+
+        Raises
+        ------
+        ValueError
+            If the stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), or the
+            loss is not the squared one.
+        """
+        record = self._recorded()
+        if not self.settings.is_squared:
+            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
+        if record is None or not self.n_seen_:
+            raise ValueError("best_in_hindsight needs at least one example.")
+        trace = self.settings.trace
+        if weight is None:
+            weight = max(1e-3 * self.cumulative_loss_ / trace, 1e-12 * trace)
+        return best_in_hindsight(self._kind, record, self.log_prior, trace, number("weight", weight), tol)
+
+    # ------------------------------------------------------------------ inside
+    def _started(self) -> Any:
+        if self._state is None:
+            raise ValueError("dim is not known yet: give dim, or learn from an example first.")
+        return self._state
+
+    def _recorded(self) -> Tally | Kept | None:
+        """What is known of the stream; None before it began."""
+        if not (self.settings.needs_no_stream or self.settings.keep_examples):
+            raise ValueError(
+                "the stream was not kept: give loss_of_U, or make the learner with keep_examples=True "
+                "(pairs with the squared loss need neither)."
+            )
+        return self._record
+
+    def _comparison(self, U: Any) -> np.ndarray:
+        return self.settings.read_comparison(U, self.dim)
+
+    def _bound(self, U: np.ndarray | None, loss_of_U: float) -> float:
+        """The formula."""
+        if self._void is not None:
+            return math.inf
+        if U is not None:
+            divergence = bounds.relative_entropy(U, self.log_prior)
+        else:
+            if math.isnan(self._farthest):
+                self._farthest = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
+            divergence = self._farthest
+        slopes = float(self._state.totals[lanczos.SLOPES])
+        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)

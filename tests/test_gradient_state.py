@@ -1,0 +1,396 @@
+"""What the matrix exponentiated gradient learner is made of: files, parameters, what bad input, errors and Ctrl-C leave."""
+
+import contextlib
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+
+import bregmat.online
+from bregmat._kernels import lanczos
+from bregmat.online import (
+    EntropicLoss,
+    LogisticLoss,
+    MatrixExponentiatedGradient,
+    OnlineLogDet,
+    SpectralSpreadWarning,
+)
+from gradient_streams import MODES, Own, density, stream
+
+# noise takes labels beyond what the target's trace can predict; the warning has a test of its own
+pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
+
+
+# ---------------------------------------------------------------- resume
+RESUMED = {
+    "pairs": {"dim": 9},
+    "rank one": {"dim": 9, "mode": "rank_one"},
+    "eigh": {"dim": 9, "mode": "eigh", "trace": 2.0},
+    "mid-batch": {"dim": 9, "mode": "minibatch", "batch_size": 7},
+    "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
+    "unnormalised": {"dim": 9, "normalized": False, "eta": 0.1},
+    "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
+    "complex vectors": {"instances": "vectors", "keep_examples": True},
+    "matrices": {"instances": "matrices", "keep_examples": True, "loss_budget": 0.1},
+    "prior": {"prior": np.diag(np.arange(1.0, 10.0)) / 45},
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_learner_continues_to_the_same_bits(rng, case):
+    settings = RESUMED[case]
+    _, X, y = stream(rng, settings.get("instances", "pairs"), 9, 100, is_complex="complex" in case)
+    X, y = np.tile(X, (50, *[1] * (X.ndim - 1)))[:2600], np.clip(np.tile(y, 50), 0, 1)[:2600]  # past a refresh
+    if case == "matrices":
+        X, y = X[:200], y[:200]
+    half = len(y) // 2
+    straight = MatrixExponentiatedGradient(**settings).partial_fit(X[:half], y[:half])
+    meta, arrays = straight.to_state()
+    straight.partial_fit(X[half:], y[half:])
+    resumed = MatrixExponentiatedGradient.from_state(meta, arrays)
+    assert resumed.n_seen_ == half
+    resumed.predict_one(X[0])  # looking does not change anything
+    resumed.matrix()
+    resumed.partial_fit(X[half:], y[half:])
+    assert resumed.cumulative_loss_ == straight.cumulative_loss_
+    assert (resumed.matrix() == straight.matrix()).all()
+    assert resumed.eta_ == straight.eta_
+    assert resumed.loss_bound(loss_of_U=0.5) == straight.loss_bound(loss_of_U=0.5)
+    if straight._record is not None:
+        U = np.eye(9) / 9 * straight.settings.trace
+        assert resumed.loss_of(U) == straight.loss_of(U)
+
+
+def test_a_learner_that_has_seen_nothing_can_be_saved():
+    fresh = MatrixExponentiatedGradient(instances="vectors")
+    again = MatrixExponentiatedGradient.from_state(*fresh.to_state())
+    assert (again.dim, again.n_seen_, again.cumulative_loss_) == (None, 0, 0.0)
+    assert "0 examples" in repr(again.learn_one([1.0, 0.0], 0.5)) or again.n_seen_ == 1
+
+
+def test_blocks_do_not_matter(rng):
+    _, X, y = stream(rng, "pairs", 8, 2500)
+    whole = MatrixExponentiatedGradient(8).partial_fit(X, y)
+    steps = MatrixExponentiatedGradient(8)
+    for x, label in zip(X[:100], y[:100], strict=True):
+        steps.learn_one(x, label)
+    steps.partial_fit(X[100:], y[100:])
+    assert (whole.matrix() == steps.matrix()).all()
+    assert whole.cumulative_loss_ == steps.cumulative_loss_
+
+
+def test_memory_is_flat(rng):
+    _, X, y = stream(rng, "pairs", 8, 5000)
+    learner = MatrixExponentiatedGradient(8)
+
+    def size():
+        return sum(a.nbytes for a in learner.to_state()[1].values())
+
+    before = size()
+    learner.partial_fit(X, y)
+    assert size() == before
+    assert sum(v.nbytes for v in vars(learner._state).values() if isinstance(v, np.ndarray)) < 8 * (
+        8 * 8 + 60 * 8 + 100
+    )
+
+
+# ---------------------------------------------------------------- bad input
+WRONG = {
+    "a == b": ("pairs", [(0, 1), (2, 2)], [0.1, 0.1], ValueError, r"different points; got \(2, 2\) in row 1"),
+    "out of range": ("pairs", [(0, 4)], [0.1], ValueError, r"from 0 to 3; got \(0, 4\) in row 0"),
+    "negative": ("pairs", [(0, -1)], [0.1], ValueError, "from 0 to 3"),
+    "half an index": ("pairs", [(0.0, 0.5)], [0.1], ValueError, "whole numbers"),
+    "three": ("pairs", [(0, 1, 2)], [0.1], ValueError, "shape .n, 2."),
+    "names": ("pairs", [("a", "b")], [0.1], TypeError, "pairs of point numbers"),
+    "NaN label": ("pairs", [(0, 1), (1, 2)], [0.1, np.nan], ValueError, "y must be finite; got nan in row 1"),
+    "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
+    "negative label": ("pairs", [(0, 1), (1, 2)], [0.1, -0.2], ValueError, "at least 0: .*; got -0.2 in row 1. Clip"),
+    "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
+    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must hold real numbers"),
+    "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
+    "short vector": ("vectors", [[1.0, 2.0]], [0.1], ValueError, "one vector of 4 numbers per row"),
+    "NaN vector": ("vectors", [[1.0, np.nan, 0, 0]], [0.1], ValueError, "X must be finite; it is not in row 0"),
+    "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "one vector of numbers per row"),
+    "not symmetric": ("matrices", [np.triu(np.ones((4, 4)))], [0.1], ValueError, r"X\[0\] must be symmetric"),
+    "not Hermitian": ("matrices", [1j * np.ones((4, 4))], [0.1], ValueError, r"X\[0\] must be Hermitian"),
+    "wrong dimension": ("matrices", [np.eye(4), np.eye(3)], [0.1, 0.1], ValueError, r"X\[1\] must have shape \(4, 4\)"),
+    "NaN matrix": ("matrices", [np.full((4, 4), np.nan)], [0.1], ValueError, r"X\[0\] must be finite"),
+    "sparse": ("matrices", [scipy.sparse.eye_array(5)], [0.1], ValueError, r"X\[0\] must have shape \(4, 4\)"),
+    "one matrix": ("matrices", np.eye(4), [0.1] * 4, ValueError, "an array of shape .n, d, d. or a list"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("mode", MODES)
+def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
+    kind, X, y, error, message = WRONG[case]
+    learner = MatrixExponentiatedGradient(4, instances=kind, mode=mode, eta=0.3)
+    _, good, labels = stream(rng, kind, 4, 5)
+    learner.partial_fit(good, labels)
+    before = learner.to_state()
+    with pytest.raises(error, match=message):
+        learner.partial_fit(X, y)
+    if "label" not in case and case != "one matrix":
+        with pytest.raises(error, match=message.replace("row 1", "row 0").replace(r"X\[1", r"X\[0")):
+            learner.predict_one(X[-1])
+    after = learner.to_state()
+    assert before[0] == after[0]
+    assert all((before[1][name] == after[1][name]).all() for name in before[1])
+
+
+def test_labels_of_pairs_that_are_not_distances():
+    """Classes may be negative, and zeros may be off by rounding."""
+    MatrixExponentiatedGradient(3, loss="logistic", eta=0.1).learn_one((0, 1), -1.0)
+    assert MatrixExponentiatedGradient(3).learn_one((0, 1), -1e-16).void_ is None
+
+
+def test_parameters_as_scikit_learn_wants_them(rng):
+    prior, loss = density(rng, 4), LogisticLoss(0.3)
+    learner = MatrixExponentiatedGradient(prior=prior, loss=loss, eta=0.2).learn_one((0, 1), 1.0)
+    assert learner.get_params()["prior"] is prior and learner.get_params()["dim"] is None
+    twin = clone(learner)
+    assert twin.n_seen_ == 0 and repr(twin.get_params()) == repr(learner.get_params())
+    assert twin.set_params(eta=0.3) is twin and twin.eta_ == 0.3 and twin.dim == 4
+    with pytest.raises(ValueError, match="no argument 'rate'"):
+        twin.set_params(rate=1.0)
+    with pytest.raises(ValueError, match="eta must be"):
+        twin.set_params(eta=-1.0)
+    assert twin.eta_ == 0.3
+    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
+    assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim == 4
+
+
+def test_labels_must_suit_the_loss():
+    for loss, match in (("logistic", "y must be -1 or 1"), ("entropic", r"y must be in \[0, 1\]")):
+        learner = MatrixExponentiatedGradient(3, loss=loss, eta=0.1)
+        with pytest.raises(ValueError, match=match):
+            learner.learn_one((0, 1), 2.0)
+        assert learner.n_seen_ == 0
+
+
+class Broken(Own):
+    """Not finite from the third example on; the fourth raises."""
+
+    def __init__(self, raises):
+        self.calls, self.raises = 0, raises
+
+    def derivative(self, prediction, label):
+        self.calls += 1
+        if self.calls == 3 and self.raises:
+            raise ZeroDivisionError("mine")
+        return np.nan if self.calls == 3 else 0.3
+
+
+@pytest.mark.parametrize("mode", [*MODES, "minibatch"])
+@pytest.mark.parametrize(("raises", "error"), [(True, ZeroDivisionError), (False, FloatingPointError)])
+def test_a_failing_loss_takes_the_whole_block_back(rng, mode, raises, error):
+    _, X, y = stream(rng, "vectors", 4, 5)
+    learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+    warning = contextlib.nullcontext() if mode == "minibatch" else pytest.warns(SpectralSpreadWarning)
+    with warning, pytest.raises(error):
+        learner.partial_fit(2 * X, y)
+    assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, mode != "minibatch")
+    assert np.abs(learner.matrix() - np.eye(4) / 4).max() < 1e-15
+    unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+    with pytest.raises(error):
+        unknown.partial_fit(X, y)
+    assert unknown.dim is None
+
+
+def test_an_unnormalised_learner_that_overflows(rng):
+    learner = MatrixExponentiatedGradient(3, eta=1e4, normalized=False, instances="vectors", spectral_spread=1.0)
+    with pytest.raises(FloatingPointError, match="not finite"):
+        learner.partial_fit(np.eye(3), [5.0, 5.0, 5.0]).partial_fit(np.eye(3), [5.0, 5.0, 5.0])
+    assert np.isfinite(learner.cumulative_loss_)
+
+
+def test_rank_one_mode_is_real(rng):
+    with pytest.raises(TypeError, match="mode='rank_one' takes real"):
+        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True))
+    learner = MatrixExponentiatedGradient(3, mode="rank_one", instances="vectors")
+    with pytest.raises(TypeError, match="mode='rank_one' takes real instances"):
+        learner.learn_one([1j, 0, 0], 0.5)
+
+
+ARGUMENTS = [
+    ({"dim": 0}, ValueError, "dim must be at least 1"),
+    ({"dim": 2.5}, TypeError, "dim must be an integer"),
+    ({"dim": None}, ValueError, "dim must be given for instances='pairs'"),
+    ({"eta": 0.0}, ValueError, "eta must be 'bound' or positive and finite; got 0.0"),
+    ({"eta": -1.0}, ValueError, "eta"),
+    ({"eta": np.nan}, ValueError, "eta"),
+    ({"eta": "best"}, TypeError, "eta must be 'bound' or a number"),
+    ({"loss": "absolute"}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
+    ({"normalized": False}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
+    ({"loss": "huber"}, ValueError, "loss must be one of squared, absolute"),
+    ({"loss": 3}, TypeError, "value.prediction, label."),
+    ({"trace": 0.0}, ValueError, "trace must be positive"),
+    ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
+    ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
+    ({"instances": "triples"}, ValueError, "instances must be one of pairs, vectors, matrices"),
+    ({"mode": "fast"}, ValueError, "mode must be one of auto, lanczos"),
+    ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+    ({"normalized": "yes"}, TypeError, "normalized must be True or False; got 'yes'"),
+    ({"keep_examples": None}, TypeError, "keep_examples must be True or False; got None"),
+    ({"prior": np.eye(3) / 3}, ValueError, r"prior must have shape \(4, 4\)"),
+    ({"prior": np.eye(4)}, ValueError, "prior must have the trace 1, the argument trace; got 4"),
+    ({"prior": np.diag([1.0, 0.0, 0.0, 0.0])}, ValueError, "prior must be positive definite"),
+    ({"prior": np.triu(np.ones((4, 4)))}, ValueError, "prior must be symmetric"),
+    ({"prior": "identity"}, TypeError, "prior must be a numeric square matrix"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), ARGUMENTS)
+def test_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        MatrixExponentiatedGradient(**{"dim": 4, **arguments})
+
+
+def test_signature():
+    parameters = inspect.signature(MatrixExponentiatedGradient).parameters
+    assert next(iter(parameters)) == "dim"
+    assert all(p.kind is p.KEYWORD_ONLY for name, p in parameters.items() if name != "dim")
+    with pytest.raises(ValueError, match="dim is not known yet"):
+        MatrixExponentiatedGradient(instances="vectors").matrix()
+    with pytest.raises(ValueError, match="threshold"):
+        LogisticLoss(np.inf)
+    with pytest.raises(ValueError, match="floor"):
+        EntropicLoss(0.5)
+
+
+# ---------------------------------------------------------------- Ctrl-C
+HERE = str(Path(bregmat.online.__file__).parent)
+
+
+@contextlib.contextmanager
+def interrupted_after(steps):
+    """Ctrl-C after so many bytecodes within the online learners; yields a list that tells whether it came."""
+    left, came, before = [steps], [], sys.gettrace()
+
+    def trace(frame, event, arg):
+        if not frame.f_code.co_filename.startswith(HERE) or came:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            left[0] -= 1
+            if left[0] < 0:
+                came.append(True)
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield came
+    except KeyboardInterrupt:
+        assert came
+    finally:
+        sys.settrace(before)
+
+
+def bits(learner):
+    meta, arrays = learner.to_state()
+    return repr(meta), {name: array.tobytes() for name, array in arrays.items()}
+
+
+INTERRUPTED = {
+    **{mode: {"mode": mode} for mode in (*MODES, "minibatch")},
+    "unnormalised": {"normalized": False, "eta": 0.1},
+    "vectors": {"instances": "vectors", "keep_examples": True},
+    "rank-one updates for matrices": {"instances": "matrices", "mode": "rank_one", "keep_examples": True},
+    "Lanczos for matrices": {"instances": "matrices", "mode": "lanczos", "keep_examples": True},
+}
+
+
+@pytest.mark.parametrize("case", INTERRUPTED)
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_interrupt_leaves_a_trial_undone_or_done(rng, case, n):
+    """The state and the record of the stream never disagree; at most what follows the last trial can come too late."""
+    settings = INTERRUPTED[case]
+    _, X, y = stream(rng, settings.get("instances", "pairs"), 4, 8)
+    y = np.maximum(y, 0.0)
+    start = MatrixExponentiatedGradient(4, **settings).partial_fit(X[:5], y[:5])
+    start._state.totals[lanczos.SINCE] = 2000.0  # the normaliser, or the eigenvectors, are due to be refreshed
+    state, before = start.to_state(), bits(start)
+    after = bits(start.partial_fit(X[5 : 5 + n], y[5 : 5 + n]))
+    undone, done = 0, 0
+    for steps in range(0, 100_000, 7):
+        learner = MatrixExponentiatedGradient.from_state(*state)
+        with interrupted_after(steps) as came:
+            learner.partial_fit(X[5 : 5 + n], y[5 : 5 + n])
+        found = bits(learner)
+        assert found in (before, after), steps
+        if not came:
+            break
+        undone, done = undone + (found == before), done + (found == after)
+        if found == before and steps % 5 == 0:
+            assert bits(learner.partial_fit(X[5 : 5 + n], y[5 : 5 + n])) == after
+    assert not came and undone > 20 and done <= 6
+
+
+def test_the_first_example_interrupted():
+    """Nothing of the dimension is left, and a trial is not lost on the way to it."""
+    for steps in range(0, 10_000, 5):
+        learner = MatrixExponentiatedGradient(instances="vectors", keep_examples=True)
+        with interrupted_after(steps) as came:
+            learner.learn_one([0.6, 0.5], 0.3)
+        if learner.n_seen_ == 0:
+            assert (learner.dim, learner._state, learner._record) == (None, None, None)
+            assert not hasattr(learner, "eta_")
+        else:
+            assert len(learner._record.labels) == 1
+        if not came:
+            return
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_interrupted_metric(known):
+    for steps in range(0, 10_000, 5):
+        learner = OnlineLogDet(keep_examples=True, differences=True)
+        if known:
+            learner.learn_one([1.0, 0.0], 2.0)
+        with interrupted_after(steps) as came:
+            learner.learn_one([0.0, 1.0], 0.5)
+        assert sum(len(y) for _, y, _ in getattr(learner, "_kept", [])) == learner.n_seen_ in (known, 1 + known)
+        assert hasattr(learner, "n_features_in_") == (learner.n_seen_ > 0)
+        if not came:
+            return
+
+
+def test_a_failed_first_example_leaves_no_learning_rate():
+    learner = MatrixExponentiatedGradient(loss=Broken(False), eta=0.3, instances="vectors")
+    with pytest.raises(FloatingPointError):
+        learner.partial_fit(0.5 * np.eye(4), np.zeros(4))
+    assert learner.dim is None and not hasattr(learner, "eta_")
+
+
+# ---------------------------------------------------------------- what belongs to the caller
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_the_kept_stream_is_the_learners_own(rng, kind):
+    _, X, y = stream(rng, kind, 4, 6)
+    loss = {"loss": "absolute", "eta": 0.1} if kind == "pairs" else {}
+    learner = MatrixExponentiatedGradient(4, instances=kind, keep_examples=True, **loss).partial_fit(X, y)
+    U = density(rng, 4)
+    before = learner.loss_of(U)
+    X[:] = X[::-1].copy()
+    y[:] = 7.0
+    assert learner.loss_of(U) == before
+    one, two = (MatrixExponentiatedGradient(4).learn_one((0, 1), 0.2) for _ in range(2))
+    state = one.to_state()
+    one, two = (MatrixExponentiatedGradient.from_state(*state) for _ in range(2))
+    before = two.loss_of(U)
+    one.learn_one((0, 1), 0.9)
+    assert two.loss_of(U) == before
+
+
+def test_points_to_transform():
+    learner = MatrixExponentiatedGradient(4)
+    assert learner.transform(2.0).shape == (4,) and learner.transform([]).shape == (0, 4)
+    for points, error in (([9], ValueError), ([1, -1], ValueError), ([0.7], ValueError), (["a"], TypeError)):
+        with pytest.raises(error, match="points must hold"):
+            learner.transform(points)
+    with pytest.raises(ValueError, match=r"points must hold whole point numbers from 0 to 3; got -1 in row 1"):
+        learner.transform([1, -1])
