@@ -1,7 +1,7 @@
 """
-=============================================
+===============================================
 Repairing a correlation matrix of stock returns
-=============================================
+===============================================
 
 Returns of 40 assets over 120 days, with gaps: markets are closed on different days, some assets are younger than others. When
 each correlation is computed from the days that both assets have, the table is no correlation matrix any more: it has negative
@@ -60,7 +60,7 @@ for matrix, label, marker in (
 ):
     left.plot(np.arange(1, n + 1), np.linalg.eigvalsh(matrix), marker, label=label)
 left.axhline(0, color="#999999", linewidth=1)
-left.set(xlabel="number", ylim=(-0.6, 1.5), title="smallest eigenvalues")
+left.set(xlabel="number", ylim=(-1.1, 1.5), title="smallest eigenvalues")
 left.legend()
 for panel, result, before, title in (
     (middle, plain, observed, "change to the nearest"),

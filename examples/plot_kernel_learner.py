@@ -1,7 +1,7 @@
 """
-==================================================
+=====================================================
 A kernel learned from pairs, and clusters found in it
-==================================================
+=====================================================
 
 Of 537 images of the digits 3, 8 and 9, half are clustered, the other half is new. No label is known, only of some pairs of images
 whether they show the same digit. A kernel is learned that puts the two of a pair near or far; k-means in the space of that kernel

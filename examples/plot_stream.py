@@ -1,7 +1,7 @@
 """
-=====================================================
+====================================================
 A kernel from a stream of distances, under its bound
-=====================================================
+====================================================
 
 52 points of three classes are known only by distances that arrive one at a time. The matrix exponentiated gradient
 learner (Tsuda, Raetsch and Warmuth, 2004) predicts each distance before it is told, and moves a little. Its total loss has a bound

@@ -1,7 +1,7 @@
 """
-==============================================
+===============================================
 A six-qubit state, one measured Pauli at a time
-==============================================
+===============================================
 
 Quantum tomography estimates a density matrix, positive semidefinite of trace one, from measured expectations. The matrix
 exponentiated gradient learner does so online: it sees one measurement, moves, and forgets it. Its matrix is a state at every

@@ -1,7 +1,7 @@
 """
-====================================================
+=====================================================
 Nearest neighbours on wine, with and without a metric
-====================================================
+=====================================================
 
 The 178 wines are described by 13 measurements in different units. Proline, in mg/l, is so much larger than the others
 that Euclidean neighbours hardly look at anything else. A metric learned from pairs of wines of the same and of
