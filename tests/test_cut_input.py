@@ -51,6 +51,7 @@ BAD = {
     "no nodes": (nx.Graph(), ValueError, "at least 2 vertices; got 0"),
     "directed": (nx.DiGraph([(0, 1), (1, 2)]), ValueError, "undirected"),
     "complex edges": (nx.Graph([(0, 1, {"weight": 1j})]), TypeError, "real weights"),
+    "no weight": (nx.Graph([("a", "b", {"weight": None})]), TypeError, "got None on the edge between 'a' and 'b'"),
     "text": ("karate", TypeError, "got str"),
     "none": (None, TypeError, "got NoneType"),
 }
@@ -74,6 +75,7 @@ def test_bad_graphs(name):
         ({"tol": 0.0}, ValueError, "tol must be positive"),
         ({"tol": "small"}, TypeError, "tol must be a number"),
         ({"max_seconds": nan}, ValueError, "max_seconds"),
+        ({"callback": 3}, TypeError, "callback must be callable or None; got 3"),
         ({"random_state": "x"}, TypeError, "random_state"),
     ],
 )
@@ -87,3 +89,17 @@ def test_rounding_noise_is_not_asymmetry(rng):
     noise = A * (1 + 1e-15 * rng.normal(size=A.shape))
     np.fill_diagonal(noise, 0)
     assert balanced_cut(noise, random_state=0).cut == pytest.approx(balanced_cut(A, random_state=0).cut, rel=1e-12)
+
+
+def test_smallest_weight():
+    """A quarter or a half of the smallest number is 0; cuts and bounds are not."""
+    found = balanced_cut(np.array([[0.0, 5e-324], [5e-324, 0.0]]))
+    assert found.cut == 5e-324 and 0 <= found.lower_bound <= found.cut
+    four = balanced_cut(5e-324 * cycle(4))  # its least cut is two edges
+    assert four.cut == 1e-323 and 0 <= four.lower_bound <= four.cut
+
+
+def test_karate_club_of_networkx_is_weighted():
+    graph = nx.karate_club_graph()
+    assert balanced_cut(graph, random_state=0).cut == 23
+    assert balanced_cut(nx.to_numpy_array(graph, weight=None), random_state=0).cut == 10

@@ -241,7 +241,48 @@ def test_saved_and_loaded(iris, tmp_path, monkeypatch, params):
         save(tmp_path / "f.bm", KernelKMeans(3, kernel=rbf_kernel).fit(iris))
 
 
+@pytest.mark.parametrize("params", [{}, {"rank": 9}])
+def test_predicts_by_the_kernel_of_the_fit(iris, tmp_path, monkeypatch, params):
+    monkeypatch.setitem(models.SAVABLE, "KernelKMeans", "bregmat.estimators.cluster")
+    model = KernelKMeans(3, kernel="rbf", gamma=0.1, **params, random_state=0).fit(iris)
+    model.set_params(gamma=50.0)
+    save(tmp_path / "model.bm", model)
+    for one in (model, load(tmp_path / "model.bm")):
+        assert np.array_equal(one.predict(iris), model.labels_) and one.gamma == 50.0
+    assert not np.array_equal(clone(model).fit(iris).labels_, model.labels_)
+
+
 # ---------------------------------------------------------------------- bad input
+@pytest.mark.parametrize(("params", "bad"), [({"n_clusters": 0}, None), ({}, np.nan)])
+def test_nothing_of_an_earlier_fit_stays(iris, params, bad):
+    model = KernelKMeans(3, kernel="rbf", random_state=0).fit(iris)
+    with pytest.raises(ValueError):
+        model.set_params(**params).fit(iris if bad is None else iris * bad)
+    assert not [name for name in vars(model) if name.endswith("_") or name.startswith("_fit")]
+
+
+def test_kernels_that_are_no_kernels(iris):
+    K = rbf_kernel(iris)
+    K[5, 5] = -2.0
+    with pytest.raises(ValueError, match=r"kernel 'precomputed' must be positive semidefinite; got K\[5, 5\] = -2"):
+        KernelKMeans(2, kernel="precomputed").fit(K)
+    K = rbf_kernel(iris)
+    K[149, 3] = K[3, 149] = 1.5
+    with pytest.raises(ValueError, match="K_ii .* = -1 at i = 3, j = 149"):
+        KernelKMeans(2, kernel="precomputed").fit(K)
+
+    def negative(A, B):
+        return -A @ B.T
+
+    with pytest.raises(ValueError, match=r"kernel negative must be .*K\[\d+, \d+\] = -"):
+        KernelKMeans(2, kernel=negative).fit(iris)
+    with pytest.raises(ValueError, match="kernel <lambda> has NaN or infinite values in row"):
+        KernelKMeans(2, kernel=lambda A, B: np.full((len(A), len(B)), np.nan)).fit(iris)
+    single = iris.astype(np.float32)  # rounding is no refusal
+    for kernel, X in (("precomputed", single @ single.T), ("rbf", single), ("poly", single)):
+        assert KernelKMeans(3, kernel=kernel).fit(X).inertia_ > 0
+
+
 @pytest.mark.parametrize(
     ("params", "X", "error", "message"),
     [

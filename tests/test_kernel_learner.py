@@ -1,5 +1,6 @@
 """KernelLearner: scikit-learn's own checks, kernels on new points, and what users do with them."""
 
+import copy
 import os
 import pickle
 import subprocess
@@ -397,8 +398,20 @@ def test_saved_and_loaded(wine, tmp_path, monkeypatch, form):
         np.array_equal(again.constraints_.index, learner.constraints_.index) and again.n_features_in_ == data.shape[1]
     )
     assert np.array_equal(pickle.loads(pickle.dumps(learner)).transform(data), T)
-    if learner.X_fit_ is not None:
-        assert close(again.kernel_, learner.kernel_, 1e-12)
+    for twin in (copy.copy(learner), copy.deepcopy(learner)):  # copies share the data
+        assert np.array_equal(twin.kernel_, learner.kernel_)
+    for other in (again, pickle.loads(pickle.dumps(learner))):
+        if learner.X_fit_ is not None:
+            assert close(other.kernel_, learner.kernel_, 1e-12)
+            continue
+        with pytest.raises(ValueError, match=r"use learner.kernel\(X\)"):
+            other.kernel_  # noqa: B018
+        with pytest.raises(ValueError, match="the data is not kept"):
+            other.result_.write_factor(tmp_path / "factor.npy")
+        assert close(other.kernel(data), learner.kernel_)
+    if form in ("full rank", "low rank"):  # the kernel of the fit goes into files
+        save(tmp_path / "model.bm", learner.set_params(gamma=50.0))
+        assert close(load(tmp_path / "model.bm").kernel(data[:5]), again.kernel(data[:5]), 1e-12)
     with pytest.raises(TypeError, match="cannot be saved"):
         save(tmp_path / "f.bm", KernelLearner(rbf_kernel, n_constraints=20, random_state=0).fit(X, y))
 
@@ -464,6 +477,14 @@ def test_bad_input(params, X, error, message):
     with pytest.raises(error, match=message):
         learner.fit(X, constraints=PAIR)
     assert not [name for name in vars(learner) if name.endswith("_")]  # nothing half fitted stays
+
+
+@pytest.mark.parametrize(("params", "bad"), [({"tol": -1.0}, 1.0), ({}, np.nan)])
+def test_nothing_of_an_earlier_fit_stays(params, bad):
+    learner = KernelLearner().fit(POINTS, constraints=PAIR)
+    with pytest.raises(ValueError):
+        learner.set_params(**params).fit(POINTS * bad, constraints=PAIR)
+    assert not [name for name in vars(learner) if name.endswith("_") or name == "_map"]
 
 
 def test_bad_use(wine, tmp_path):

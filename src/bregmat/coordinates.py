@@ -101,9 +101,13 @@ class Coordinates:
 
     def factor(self, chart: Chart) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
+        return self.transform(self._data, chart)
+
+    @property
+    def _data(self) -> Any:
         if self.base is None:
             raise ValueError("the data is not kept in model files; use result.transform(X) with the data at hand.")
-        return self.transform(self.base, chart)
+        return self.base
 
     def metric(self, chart: Chart) -> np.ndarray:
         """``R M R'``."""
@@ -118,7 +122,7 @@ class Coordinates:
 
     def write_factor(self, path: str | Path, chart: Chart, rows: int = 65536) -> None:
         """Stream the factor to a .npy file block by block; plain writes, since the pages of a mapped file would stay in memory."""
-        n = self.base.shape[0]
+        n = self._data.shape[0]
         k = self.transform(self.base[:1], chart).shape[1]
         header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
         with open(path, "wb") as file:
@@ -128,8 +132,15 @@ class Coordinates:
                 file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles and copies leave out data that was handed in, as files do."""
+        """Pickles leave out data that was handed in, as files do."""
         return {**self.__dict__, "base": self.base if self.owns_base else None}
+
+    def __copy__(self) -> Coordinates:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Coordinates:
+        """Copies share the data: it is never written to, and may be larger than memory."""
+        return replace(self, t0=self.t0.copy())
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays; data that was handed in is left out, a base derived from a prior is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,11 +18,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bregmat.estimators.checks import check_integer
-from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel
+from bregmat.estimators.kernels import POSITIVE_ONLY, SINGLE, BaseKernel
 from bregmat.estimators.learned import points_restored, points_state
 from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus
 from bregmat.estimators.state import parameters_restored, parameters_state
-from bregmat.lowrank import Pivots, incomplete_cholesky
+from bregmat.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 
 _FITTED = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
 
@@ -139,11 +140,31 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message.
+            Bad parameter or input, named in the message; a kernel that is seen not to be positive semidefinite (a negative
+            ``K_ii`` or ``K_ii + K_jj - 2 K_ij``; with ``rank`` what its columns show). No fitted attribute is left.
         """
-        base = self._check_parameters()
-        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit")]:
+        self._forget()
+        try:
+            n_found = self._fit(X, sample_weight, self._check_parameters().given(X))
+        finally:
+            if "_fit_base" not in vars(self):  # whatever went wrong: nothing half fitted stays
+                self._forget()
+        if n_found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
+                "to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _forget(self) -> None:
+        """Drop every fitted attribute."""
+        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit_")]:
             delattr(self, name)
+
+    def _fit(self, X: Any, sample_weight: Any, base: BaseKernel) -> int:
+        """Set the fitted attributes, ``_fit_base`` last; the number of different clusters."""
         X = validate_data(
             self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=[np.float64, np.float32], order="C"
         )
@@ -162,7 +183,9 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
         if self.rank is not None:
             X = X.astype(np.float64, copy=False)
-            G, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(self.rank))
+            G, pivots = incomplete_cholesky(
+                partial(base.block, X), base.diagonal(X), int(self.rank), tol=max(PIVOT_TOL, base.rounding)
+            )
             self._fit_points, self._fit_pivots = base.points(X, pivots.rows), pivots
             self.captured_trace_ = pivots.captured
             n_found = self._fit_features(G, weights, rng)
@@ -170,17 +193,12 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
             n_found = self._fit_features(X, weights, rng)
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
+            (replace(base, rounding=SINGLE) if X.dtype == np.float32 else base).check_definite(K)
             n_found = self._fit_kernel(K, weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
-        if n_found < self.n_clusters:
-            warnings.warn(
-                f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
-                "to duplicate points in X.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+        self._fit_base = base  # predict goes by the kernel of the fit, whatever parameters are set later
+        return n_found
 
     def _fit_features(self, X: Any, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """scikit-learn's Lloyd iteration from seeds of ours; the number of different clusters."""
@@ -235,7 +253,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         ndarray of int, shape (m,)
         """
         check_is_fitted(self)
-        base = self._check_parameters()
+        base = self._fit_base
         X = validate_data(
             self,
             X,
@@ -281,6 +299,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         meta = {
             "params": params,
+            "base": self._fit_base.to_state(),
             "inertia": self.inertia_,
             "n_iter": int(self.n_iter_),
             "n_features_in": self.n_features_in_,
@@ -300,6 +319,8 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         model.n_features_in_, model.captured_trace_ = int(meta["n_features_in"]), float(meta["captured_trace"])
         if meta["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+        model._check_parameters()
+        model._fit_base = BaseKernel.from_state(meta["base"])
         model._fit_points = points_restored("points", arrays)
         model._fit_pivots = None
         if "pivots.L" in arrays:

@@ -11,23 +11,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence, as_divergence
 from bregmat.estimators.checks import check_integer, check_positive
 from bregmat.estimators.descriptors import MethodBesideParameter
-from bregmat.estimators.kernel_forms import form_of
+from bregmat.estimators.kernel_files import learner_restored, learner_state
+from bregmat.estimators.kernel_forms import factor_of, form_of
 from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel, as_points
-from bregmat.estimators.learned import SpanMap, map_restored, points_restored, points_state
+from bregmat.estimators.learned import SpanMap
 from bregmat.estimators.progress import Progress
 from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
-from bregmat.estimators.state import (
-    constraints_restored,
-    constraints_state,
-    parameters_restored,
-    parameters_state,
-    prefixed,
-    unprefixed,
-)
 from bregmat.labels import check_percentiles
 from bregmat.result import Result, check
 from bregmat.sampling import generator
@@ -95,7 +87,8 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     Attributes
     ----------
     kernel_ : ndarray, shape (n, n)
-        The learned kernel on the training points; computed when asked for.
+        The learned kernel on the training points; computed when asked for. Pickles and files keep these points in the first
+        form only; else use ``kernel(X)``.
     result_ : Result
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history. It speaks of the points
         in constraints in the first form, of all points in the others: there ``result_.write_factor`` streams the
@@ -242,9 +235,9 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         SolverError
             The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
         """
-        base = self._check_parameters()
         previous = vars(self).get("result_") if self.warm_start else None
         self._forget()
+        base = self._check_parameters()
         try:
             names = sample_names(X, constraints, sample_id)
             base = base.given(X)
@@ -295,16 +288,8 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _checked(self, X: Any, base: BaseKernel) -> Any:
         """The training points; a memory-mapped factor is not read here."""
-        if isinstance(X, Factor):
-            if base.kernel != "linear":
-                raise ValueError(f"X is a Factor, which is a kernel itself: use kernel='linear'; got {base.kernel!r}.")
-            X = X.G0
-        if base.kernel == "linear" and self.rank is None and isinstance(X, np.memmap):
-            if X.ndim != 2 or X.dtype.kind != "f" or len(X) < 2:
-                raise ValueError(
-                    f"a memory-mapped X must be a 2-dimensional array of floats with at least 2 rows; got shape {X.shape} "
-                    f"and dtype {X.dtype}."
-                )
+        X, is_mapped = factor_of(X, base, self.rank)
+        if is_mapped:
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
@@ -404,43 +389,9 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
         check_is_fitted(self)
-        params = self.get_params(deep=False)
-        if callable(params["kernel"]):
-            raise TypeError("a KernelLearner whose kernel is a function cannot be saved: files hold no code.")
-        plain, arrays = parameters_state(params)
-        result, result_arrays = self.result_.to_state()
-        learned, map_arrays = self._map.to_state()
-        arrays |= prefixed("result", result_arrays) | prefixed("map", map_arrays)
-        arrays |= constraints_state(self.constraints_) or {}
-        if self.X_fit_ is not None:
-            arrays |= points_state("X_fit", self.X_fit_)
-        names = getattr(self, "feature_names_in_", None)
-        meta = {
-            "params": plain,
-            "result": result,
-            "map": learned,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-            "n_dropped_constraints": self.n_dropped_constraints_,
-            "captured_trace": self.captured_trace_,
-        }
-        return meta, arrays
+        return learner_state(self)
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelLearner:
         """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
-        learner = cls(**parameters_restored(meta["params"], arrays))
-        base = learner._check_parameters()
-        learner.result_ = Result.from_state(meta["result"], unprefixed("result", arrays))
-        learner._map = map_restored(meta["map"], unprefixed("map", arrays), base, learner.result_)
-        learner.X_fit_ = points_restored("X_fit", arrays)
-        learner.n_iter_ = learner.result_.n_iter
-        learner.n_features_in_ = int(meta["n_features_in"])
-        learner.n_dropped_constraints_ = int(meta["n_dropped_constraints"])
-        learner.captured_trace_ = float(meta["captured_trace"])
-        if meta["feature_names_in"] is not None:
-            learner.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
-        constraints = constraints_restored(arrays)
-        if constraints is not None:
-            learner.constraints_ = constraints
-        return learner
+        return learner_restored(cls, meta, arrays)

@@ -35,6 +35,22 @@ class Learned:
     points: Any = None
 
 
+def factor_of(X: Any, base: BaseKernel, rank: int | None) -> tuple[Any, bool]:
+    """X without the :class:`Factor` around it, and whether it is a memory-mapped factor, which is not read before solving."""
+    if isinstance(X, Factor):
+        if base.kernel != "linear":
+            raise ValueError(f"X is a Factor, which is a kernel itself: use kernel='linear'; got {base.kernel!r}.")
+        X = X.G0
+    if base.kernel != "linear" or rank is not None or not isinstance(X, np.memmap):
+        return X, False
+    if X.ndim != 2 or X.dtype.kind != "f" or len(X) < 2:
+        raise ValueError(
+            f"a memory-mapped X must be a 2-dimensional array of floats with at least 2 rows; got shape {X.shape} "
+            f"and dtype {X.dtype}."
+        )
+    return X, True
+
+
 def form_of(X: Any, base: BaseKernel, rank: int | None, divergence: Divergence) -> Callable[..., Learned]:
     """``learn(X, base, draw, solve)`` for these data."""
     n, d = X.shape

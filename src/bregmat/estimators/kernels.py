@@ -19,7 +19,9 @@ NAMES = tuple(sorted(PAIRWISE_KERNEL_FUNCTIONS))
 POSITIVE_ONLY = ("additive_chi2", "chi2")  # kernels of histograms
 DENSE_ONLY = ("additive_chi2", "chi2", "laplacian")
 BLOCK = 64  # points per block where only the diagonal of a block is wanted
+CHECKED = 1_000_000  # squared distances at a time
 SINGLE = 1e-6  # relative rounding of a kernel in single precision
+INDEFINITE = 1e-8  # what rounding may make of a positive semidefinite kernel, relative to its largest value
 COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which it is rounding
 
 
@@ -94,6 +96,42 @@ class BaseKernel:
                 raise ValueError(
                     f"X must be symmetric with kernel='precomputed'; the largest asymmetry is {np.abs(part).max():.3g}."
                 )
+
+    def check_definite(self, K: np.ndarray) -> None:
+        """Raise for a kernel on the training points that has NaN, a negative k(x, x), or a negative squared distance.
+
+        It costs n^2, and so does not find every kernel that is not positive semidefinite.
+        """
+        name = repr(self.kernel) if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "a function")
+        bad = np.flatnonzero(~np.isfinite(K).all(axis=1))
+        if len(bad):
+            raise ValueError(f"kernel {name} has NaN or infinite values in {rows_text(bad)}.")
+        diagonal = np.diag(K)
+        least = -max(INDEFINITE, self.rounding) * max(float(K.max()), -float(K.min()))
+        i = int(diagonal.argmin())
+        if diagonal[i] < least:
+            raise ValueError(f"kernel {name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}.")
+        step = max(1, CHECKED // len(K))
+        for start in range(0, len(K), step):
+            sq = diagonal[start : start + step, None] + diagonal - 2.0 * K[start : start + step]
+            i, j = divmod(int(sq.argmin()), len(K))
+            if sq[i, j] < least:
+                raise ValueError(
+                    f"kernel {name} must be positive semidefinite; got the squared distance K_ii + K_jj - 2 K_ij = "
+                    f"{sq[i, j]:.6g} at i = {start + i}, j = {j}."
+                )
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain values; a function has none."""
+        if callable(self.kernel):
+            raise TypeError("an estimator whose kernel is a function cannot be saved: files hold no code.")
+        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.params.items()}
+        return {"kernel": self.kernel, "params": params, "rounding": self.rounding}
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any]) -> BaseKernel:
+        """Inverse of :meth:`to_state`."""
+        return replace(cls.of(meta["kernel"], **meta["params"], kernel_params=None), rounding=float(meta["rounding"]))
 
     def __call__(self, X: Any, Y: Any = None) -> np.ndarray:
         """Values between two sets of points, shape (n, m); not for "precomputed"."""

@@ -36,6 +36,11 @@ class FactorMap:
 
     def training_kernel(self, train: Any) -> np.ndarray:
         """Learned kernel on the training points."""
+        if self.result.coordinates.base is None:
+            raise ValueError(
+                "kernel_ needs the training points, which pickles and model files do not keep in this form: use "
+                "learner.kernel(X) with the points at hand."
+            )
         return self.result.kernel()
 
     def n_columns(self, train: Any) -> int:
@@ -66,7 +71,8 @@ class LowRankMap(FactorMap):
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays."""
         arrays = {"pivots.rows": self.pivots.rows, "pivots.L": self.pivots.L}
-        return {"map": "low_rank", "captured": self.pivots.captured}, arrays | points_state("points", self.points)
+        meta = {"map": "low_rank", "captured": self.pivots.captured, "base": self.base.to_state()}
+        return meta, arrays | points_state("points", self.points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,12 +152,13 @@ class SpanMap(LowRankMap):
         return {**meta, "map": "span"}, arrays
 
 
-def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], base: BaseKernel, result: Result) -> FactorMap:
+def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Result) -> FactorMap:
     """Inverse of ``to_state``."""
     if meta["map"] == "factor":
         return FactorMap(result, int(meta["width"]))
     pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], float(meta["captured"]))
     kind = LowRankMap if meta["map"] == "low_rank" else SpanMap
+    base = BaseKernel.from_state(meta["base"])
     return kind(result, len(pivots.rows), base, points_restored("points", arrays), pivots)
 
 

@@ -189,9 +189,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         SolverError
             The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
         """
-        self._check_parameters()
         previous = self._previous(X)
         self._forget()
+        self._check_parameters()
         try:
             result, X, rows, names = self._solve(X, y, constraints, sample_id, previous)
             check(result)

@@ -47,7 +47,8 @@ def balanced_cut(
     ----------
     graph : array-like, scipy.sparse or networkx.Graph; (n, n)
         Undirected, weights >= 0, no self loops. Of a networkx graph the edge attribute "weight" counts (1 where there is
-        none), and labels are in the order of ``graph.nodes``.
+        none), and labels are in the order of ``graph.nodes``. networkx's karate club is weighted: its least cut is 23, and 10 for
+        ``networkx.to_numpy_array(graph, weight=None)``.
     refine : bool
         Kernighan-Lin refinement of every rounded cut.
     random_state : None, int, Generator or RandomState
@@ -83,12 +84,13 @@ def balanced_cut(
     isolated dummy vertex for odd n. First the best cut of the Fiedler vector is asked to prove itself, with multipliers
     under which it is a null vector; on clear communities no relaxation has to be solved.
 
-    Every bound is proven in floating point (``cut_proof.py``): by a Cholesky factorisation up to 3,000 vertices and by the
-    pivots of a sparse LDL' above, where much fill costs time and memory. If neither ends well, the bound stays what it was,
+    Every bound is proven in floating point (``applications/cut/proof.py``): by a dense Cholesky factorisation up to 1,000
+    vertices, and up to 8,000 if more than 2 % of all pairs are edges; else by the pivots of a sparse LDL', where much fill
+    costs time and memory. If it does not end well, the bound stays what it was,
     0 at first. With whole weights it is rounded up to a weight that a cut can have (divisor, parity).
     """
     clock = time.perf_counter()
-    _check(refine, solver, n_roundings, tol, max_iter, max_seconds)
+    _check(refine, solver, n_roundings, tol, max_iter, max_seconds, callback)
     work = read_graph(graph)
     run = _Run(work, refine, generator(random_state), tol, callback, clock)
     if solver == "auto":
@@ -205,7 +207,7 @@ class _Run:
 
     def is_solved(self, value: float, coarse: float) -> bool:
         """Whether the relaxation cannot raise the bound any more: by more than the tolerance, or to the next weight."""
-        value *= 0.25 * self.graph.scale
+        value = 0.25 * value * self.graph.scale  # in this order: a quarter of the smallest number is 0
         if value == np.inf:
             return False
         if value - self.bound <= coarse * self.tol * self.best.value:
@@ -239,7 +241,11 @@ class _Run:
         )
 
 
-def _check(refine: Any, solver: Any, n_roundings: Any, tol: Any, max_iter: Any, max_seconds: Any) -> None:
+def _check(
+    refine: Any, solver: Any, n_roundings: Any, tol: Any, max_iter: Any, max_seconds: Any, callback: Any
+) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None; got {callback!r}.")
     if not isinstance(refine, bool | np.bool_):
         raise TypeError(f"refine must be True or False; got {refine!r}.")
     if solver not in SOLVERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Graph:
     def cut(self, x: np.ndarray) -> float:
         """Weight between the two sides of ``x`` (size,), entries +-1, in the caller's units."""
         apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
-        return float(self.A.data[apart].sum()) * (0.5 * self.scale)
+        return 0.5 * float(self.A.data[apart].sum()) * self.scale  # half the smallest scale is 0
 
     def laplacian_times(self, X: np.ndarray) -> np.ndarray:
         """``L X``."""
@@ -123,9 +124,12 @@ def _matrix(graph: Any) -> Any:
             raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
         if graph.number_of_nodes() < 2:
             raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
+        for u, v, weight in graph.edges(data="weight", default=1):
+            if not isinstance(weight, Real | np.bool_):
+                raise TypeError(f"graph must hold real weights; got {weight!r} on the edge between {u!r} and {v!r}.")
         import networkx
 
-        graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr")
+        graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr", dtype=float)
     if isinstance(graph, str | bytes) or graph is None:
         raise TypeError(
             f"graph must be a square array, scipy.sparse matrix or networkx graph; got {type(graph).__name__}."

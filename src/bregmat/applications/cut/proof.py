@@ -112,4 +112,4 @@ def _by_inertia(graph: Graph, y: np.ndarray, level: float) -> float:
 def bound_of(graph: Graph, y: np.ndarray, lam: float) -> tuple[float, np.ndarray]:
     """The bound on every balanced cut, in the caller's units, and multipliers with ``M >= 0``: y with ``lam`` taken in."""
     y = (y - lam) + 4.0 * UNIT * (np.abs(y) + abs(lam))
-    return float(np.nextafter(-0.25 * graph.scale * math.fsum(y), -np.inf)), y * graph.scale
+    return float(np.nextafter(-0.25 * math.fsum(y) * graph.scale, -np.inf)), y * graph.scale
