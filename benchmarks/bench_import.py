@@ -44,6 +44,8 @@ constraints = problem.constraints()
 for name, options in (
     ("logdet, slack", dict(slack_weight=1.0)),
     ("vonneumann, slack", dict(slack_weight=1.0, divergence="vonneumann")),
+    ("logdet, slack, cyclic_projection", dict(slack_weight=1.0, solver="cyclic_projection", max_iter=20)),
+    ("vonneumann, slack, cyclic_projection", dict(slack_weight=1.0, divergence="vonneumann", solver="cyclic_projection", max_iter=20)),
     ("logdet, slack, 10,000 pairs", dict(slack_weight=1.0)),
 ):
     if "10,000" in name:
