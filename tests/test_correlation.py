@@ -1,6 +1,7 @@
 """Nearest correlation matrices: stored optima, certificates computed again, fixed entries, ranks, repairs, bad input."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.testing import assert_allclose
 
 from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_correlation, nearest_kernel, widen_range
 from bregmat.applications.correlation.blocks import fixed_blocks
+from bregmat.applications.correlation.entries import checked, nearest_entries
+from bregmat.applications.correlation.input import Limits
 from bregmat.applications.correlation.newton import Curvature, Entries
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.plots import ConvergenceDisplay
@@ -286,6 +289,157 @@ def test_singular_blocks(rng):
     assert result.objective == pytest.approx(((result.X - C) ** 2).sum() / 2, rel=1e-9)
 
 
+def test_singular_block_is_certified_on_its_complement(rng):
+    """The documented bound, with the null space that the result names."""
+    C = broken(rng, 8)
+    C[:4, :4] = correlations(rng, 4, 3)
+    mask = np.zeros((8, 8), dtype=bool)
+    mask[:4, :4] = ~np.eye(4, dtype=bool)
+    result = nearest_correlation(C, fixed=mask)
+    V, (i, j) = result.null_space, result.rows.T
+    assert V.shape == (8, 2)
+    N = np.linalg.svd(V)[0][:, 2:]
+    assert_allclose(result.X @ V, 0.0, atol=1e-12)
+    t = np.linalg.eigvalsh(N.T @ (C - multiplier_matrix(result)) @ N)
+    bound = ((C**2).sum() - (np.maximum(t, 0) ** 2).sum()) / 2 - result.dual @ C[i, j]
+    assert result.dual_bound == pytest.approx(bound, rel=1e-9)
+    assert CorrelationResult.from_state(*result.to_state()).null_space is not None
+
+
+@pytest.mark.parametrize("e", [1e-8, 9e-11, 1e-13])
+def test_nearly_singular_block(e):
+    """An eigenvalue e of a fixed block lets X reach ``sqrt(e / 2)`` out of the complement: no bound may deny that."""
+    C = np.array([[1, 1 - e, 0.9], [1 - e, 1, -0.9], [0.9, -0.9, 1]])
+    result = nearest_correlation(C, fixed=mask_of(3, [(0, 1)]))
+    best = 2 * (0.9 - np.sqrt(2 * e) / 2) ** 2  # X_13 = d / 2 = -X_23 with d^2 / 2 = e
+    assert result.dual_bound <= best + 1e-13
+    assert result.dual_bound == pytest.approx(best, abs=1e-5)
+    assert (result.status, result.exit_reason) == ("FEASIBLE", "STALLED")
+    assert result.gap == pytest.approx((result.objective - result.dual_bound) / max(1, result.objective))
+    assert result.gap > result.tol
+    assert result.smallest_eigenvalue > -1e-14
+    Y, (i, j) = multiplier_matrix(result), result.rows.T
+    t = np.maximum(np.linalg.eigvalsh(C - Y), 0)
+    # multipliers of up to 1e8 lose as many digits
+    assert result.dual_bound == pytest.approx(((C**2).sum() - t @ t) / 2 - result.dual @ C[i, j], abs=1e-6)
+
+
+def test_nearly_singular_blocks_of_four(rng):
+    """What is called a correlation matrix is one, and has its entries, whichever way it was found."""
+    for e in (1e-13, 1e-11, 4e-10, 1e-8):
+        C, V = broken(rng, 8, 1.0), rng.normal(size=(4, 3))
+        S = V @ V.T + e * np.eye(4)
+        d = 1 / np.sqrt(np.diag(S))
+        C[:4, :4] = d[:, None] * S * d
+        C = (C + C.T) / 2
+        np.fill_diagonal(C, 1.0)
+        mask = np.zeros((8, 8), dtype=bool)
+        mask[:4, :4] = ~np.eye(4, dtype=bool)
+        result = nearest_correlation(C, fixed=mask)
+        assert result.status in ("OPTIMAL", "FEASIBLE")
+        assert (result.X[mask] == C[mask]).all()
+        assert result.smallest_eigenvalue > -1e-13
+        assert -1e-9 < result.gap < 1e-3
+        assert result.converged == (result.status == "OPTIMAL")
+
+
+def test_slightly_indefinite_block_is_impossible():
+    C = np.array([[1, 1 + 5e-11, 0.9], [1 + 5e-11, 1, -0.9], [0.9, -0.9, 1]])
+    result = nearest_correlation(C, fixed=mask_of(3, [(0, 1)]))
+    assert (result.status, result.conflict.max()) == ("INFEASIBLE", 1)
+
+
+def test_conflict_names_what_makes_the_null_space():
+    """Equal variables 0 and 1 that are to correlate differently with 2: a cycle through the pair that is fixed at one."""
+    C = np.eye(4)
+    for i, j, c in ((0, 1, 1.0), (1, 2, 0.9), (2, 3, 0.9), (0, 3, -0.9)):
+        C[i, j] = C[j, i] = c
+    result = nearest_correlation(C, fixed=(C != 0) & ~np.eye(4, dtype=bool))
+    assert result.status == "INFEASIBLE"
+    assert [0, 1] in result.conflict.tolist()
+    V = np.zeros((4, 0)) if result.null_space is None else result.null_space
+    N = np.linalg.svd(V)[0][:, V.shape[1] :]
+    Y, (i, j) = multiplier_matrix(result), result.rows.T
+    assert np.linalg.eigvalsh(N.T @ Y @ N)[0] > -1e-9 * np.abs(Y).sum()
+    assert result.dual @ C[i, j] < 0
+
+
+def test_written_entries_may_not_cost_an_eigenvalue(rng):
+    C = broken(rng, 10)
+    C[0, 1] = C[1, 0] = 0.3
+    mask, entries = mask_of(10, [(0, 1)]), Entries(10, np.array([0]), np.array([1]))
+    good, limits = nearest_correlation(C, fixed=mask), Limits.of(1e-8, None, None, None)
+    found = nearest_entries(Frobenius(), C, np.linalg.eigh(C), entries, 0.0, limits)
+    t, U = np.linalg.eigh(good.X)
+    X = good.X - 2e-9 * np.outer(U[:, 0], U[:, 0])
+    np.fill_diagonal(X, 1.0)
+    X[0, 1] = X[1, 0] = C[0, 1]
+    assert np.linalg.eigvalsh(X)[0] < -1e-10
+    mended = checked(replace(found, X=X), C, entries, Frobenius(), 0.0, limits)
+    assert mended.outcome.status == "OPTIMAL"
+    assert np.linalg.eigvalsh(mended.X)[0] > -1e-13
+    assert (mended.X[mask] == C[mask]).all()
+    lost = checked(replace(found, X=X), C, entries, LogDet(), 0.0, limits)
+    assert (lost.outcome.status, lost.outcome.exit_reason, lost.outcome.certificate.gap) == (
+        "UNKNOWN",
+        "STALLED",
+        np.inf,
+    )
+
+
+@pytest.mark.parametrize("c", [1.0, 1.3, -1.0])
+def test_logdet_carries_no_singular_block(rng, c):
+    C = 3.0 * np.eye(4)
+    C[0, 1] = C[1, 0] = c
+    result = nearest_correlation(C, divergence="logdet", fixed=mask_of(4, [(0, 1)]))
+    assert (result.status, result.divergence, result.n_iter) == ("INFEASIBLE", "logdet", 0)
+    Y, (i, j) = multiplier_matrix(result), result.rows.T
+    assert np.linalg.eigvalsh(Y)[0] > -1e-14
+    assert result.dual @ np.where(i == j, 1.0, C[i, j]) < 1e-14
+    assert [0, 1] in result.conflict.tolist()
+    block = correlations(rng, 3, 2)
+    C[:3, :3] = block + 2 * np.eye(3)
+    mask = np.zeros((4, 4), dtype=bool)
+    mask[:3, :3] = ~np.eye(3, dtype=bool)
+    assert nearest_correlation(C, divergence="logdet", fixed=mask).status == "INFEASIBLE"
+
+
+def test_logdet_always_arrives(rng):
+    """Priors with tiny eigenvalues, and variables of very different scale: every one allows a unit diagonal."""
+    C = np.array([[1, 1.6, 1.3], [1.6, 1, 2.2], [1.3, 2.2, 1]])
+    result = nearest_correlation(C, divergence="logdet", repair="clip")
+    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton")
+    for _ in range(40):
+        A = rng.normal(size=(6, 6))
+        A = (A + A.T) / 2
+        np.fill_diagonal(A, 1.0)
+        assert nearest_correlation(A, divergence="logdet", repair="clip").status == "OPTIMAL"
+    for _ in range(10):
+        A, d = definite(rng, 6), 10.0 ** rng.uniform(-3, 3, 6)
+        result = nearest_correlation(d[:, None] * A * d, divergence="logdet")
+        assert result.status == "OPTIMAL"
+        # the bound once more, with rows and columns scaled as A
+        scaled = np.linalg.inv(A) + np.diag(result.dual * d * d)
+        bound = np.linalg.slogdet(scaled)[1] + np.linalg.slogdet(A)[1] - result.dual.sum()
+        assert result.dual_bound == pytest.approx(bound, rel=1e-7)
+        objective = np.trace(np.linalg.solve(A, result.X / d / d[:, None])) - 6
+        objective -= np.linalg.slogdet(result.X / d / d[:, None])[1] - np.linalg.slogdet(A)[1]
+        assert objective == pytest.approx(bound, rel=1e-6)
+    with pytest.raises(ValueError, match="differ in scale"):
+        nearest_correlation(np.diag([1e-7, 1.0, 1e7]) + 0.0, divergence="logdet", fixed=mask_of(3, [(0, 1)]))
+
+
+def test_no_matrix_where_there_is_none():
+    C = np.array([[1.0, 1.5], [1.5, 1.0]])
+    result = nearest_correlation(C, fixed=~np.eye(2, dtype=bool))
+    assert result.X.shape == (2, 2)
+    with pytest.raises(ValueError, match=r"INFEASIBLE.*\(0, 1\).*proven"):
+        result.matrix  # noqa: B018
+    assert nearest_correlation(C).smallest_eigenvalue == pytest.approx(0.0, abs=1e-13)
+    result.X[:] = np.nan
+    assert np.isnan(result.smallest_eigenvalue)
+
+
 def test_all_entries_fixed(rng):
     mask = ~np.eye(6, dtype=bool)
     good = correlations(rng, 6, 9)
@@ -450,13 +604,17 @@ def test_frames(rng):
     assert "(equity, bonds)" in nearest_correlation(C, fixed=mask)._repr_html_()
     with pytest.raises(ValueError, match="must have the columns of C"):
         nearest_correlation(C, fixed=mask[names[::-1]])
+    with pytest.raises(ValueError, match="must have the index of C"):
+        nearest_correlation(C, fixed=mask.loc[names[::-1]])
+    with pytest.raises(ValueError, match=r"same labels.*'gold' is in one of them only"):
+        nearest_correlation(C.rename(columns={"gold": "silver"}))
     with pytest.raises(ValueError, match="another order"):
         nearest_correlation(C[names[::-1]])
 
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}])
 def test_state(rng, settings):
-    C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=range(6))
+    C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=list("abcdef"))
     result = nearest_correlation(C, **settings)
     meta, arrays = result.to_state()
     back = CorrelationResult.from_state(json.loads(json.dumps(meta, allow_nan=False)), arrays)

@@ -1,18 +1,19 @@
 """Blocks of fixed entries: where all entries among a few variables are fixed, they contradict, or force a null space.
 
 A fixed block B (with its unit diagonal) that has a negative eigenvalue proves that there is no such matrix. A null vector v of B
-is one of X, because ``v' X v = v' B v = 0``: Newton's multipliers for it would grow without end, so it is taken out first.
+is one of X, because ``v' X v = v' B v = 0``: Newton's multipliers for it would grow without end, so it is taken out first. An
+eigenvalue t > 0, however small, leaves X room of the order ``sqrt(t)``: only what is 0 up to rounding is taken for 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from bregmat.applications.correlation.newton import Entries
+from bregmat.applications.correlation.newton import EPS, Entries
 
-NULL = 1e-10  # eigenvalue of a fixed block below which it counts as 0: entries that were rounded to ten digits
+NEAR = 1e-6  # eigenvalue of a fixed block below which Newton's method may stall
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,27 +26,52 @@ class FixedBlocks:
         Multipliers that prove that no matrix has these entries.
     basis : ndarray, shape (n, r), or None
         Orthonormal basis of what is orthogonal to the null vectors; None where there are none.
+    null : ndarray, shape (n, n - r), or None
+        Orthonormal basis of the span of the null vectors.
+    part : ndarray, shape (n, n), or 0
+        What the fixed entries are on the null vectors, where those are eigenvectors of eigenvalues that are not 0.
+    fold : ndarray, shape (c,)
+        Multipliers of the sum of ``v v'`` over the null vectors.
     """
 
     proof: np.ndarray | None = None
     basis: np.ndarray | None = None
+    null: np.ndarray | None = None
+    part: np.ndarray | float = 0.0
+    fold: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows of the entries that make the null vectors."""
+        return np.flatnonzero(self.fold)
 
 
-def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
-    """Look at blocks of the matrix B, which has the prescribed diagonal and fixed entries."""
-    vectors = []
+def fixed_blocks(entries: Entries, B: np.ndarray, *, strict: bool = False, near: float = 0.0) -> FixedBlocks:
+    """Look at blocks of the matrix B, which has the prescribed diagonal and fixed entries.
+
+    ``strict``: X must be positive definite, so that a singular block is a contradiction too. ``near``: eigenvalues up to it count
+    as 0, which proves nothing but leads to a matrix that is allowed.
+    """
+    vectors, fold, part = [], np.zeros(entries.n + len(entries.i)), np.zeros((entries.n, entries.n))
     for block in _cliques(entries):
         t, U = np.linalg.eigh(B[np.ix_(block, block)])
-        if t[0] < -NULL:
+        rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
+        if t[0] < (rounding if strict else -rounding):
             return FixedBlocks(proof=_proof(entries, block, U[:, 0]))
-        for v in U[:, t < NULL].T:
-            vectors.append(np.zeros(entries.n))
-            vectors[-1][block] = v
+        for k in np.flatnonzero(t < max(near, rounding)):
+            v = np.zeros(entries.n)
+            v[block] = U[:, k]
+            vectors.append(v)
+            fold += _proof(entries, block, U[:, k])
+            if t[k] >= rounding:
+                part += t[k] * np.outer(v, v)
     if not vectors:
         return FixedBlocks()
     U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=True)
     rank = int((sigma > 1e-8).sum())
-    return FixedBlocks(basis=U[:, rank:]) if rank < entries.n else FixedBlocks()
+    if rank == entries.n:
+        return FixedBlocks()
+    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], part=part, fold=fold)
 
 
 def _cliques(entries: Entries) -> list[np.ndarray]:

@@ -107,6 +107,9 @@ def read_matrix(C: Any) -> tuple[np.ndarray, tuple[list[Any], list[Any]] | None]
             raise ValueError(
                 f"C has the same labels in its index and columns but in another order: {labels[0][k]!r} and {labels[1][k]!r} at {k}."
             )
+        if len(labels[0]) == len(labels[1]) and set(labels[0]) != set(labels[1]):
+            odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
+            raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
         C = C.to_numpy()
     if scipy.sparse.issparse(C):
         C = C.toarray()
@@ -170,8 +173,10 @@ def read_fixed(fixed: Any, n: int, labels: tuple[list[Any], list[Any]] | None) -
     if fixed is None:
         return Entries(n, none, none)
     if hasattr(fixed, "columns") and hasattr(fixed, "to_numpy"):
-        if labels is not None and list(fixed.columns) != labels[1]:
-            raise ValueError(f"fixed must have the columns of C; got {list(fixed.columns)[:5]} for {labels[1][:5]}.")
+        for axis, given in enumerate((fixed.index, fixed.columns)):
+            if labels is not None and list(given) != labels[axis]:
+                name = ("index", "columns")[axis]
+                raise ValueError(f"fixed must have the {name} of C; got {list(given)[:5]} for {labels[axis][:5]}.")
         fixed = fixed.to_numpy()
     mask = np.asarray(fixed)
     if mask.dtype != bool:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.blocks import FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.blocks import fixed_blocks
+from bregmat.applications.correlation.entries import (
+    Found,
+    checked,
+    entry_constraints,
+    entry_problem,
+    nearest_entries,
+    prescribed,
+    run_within,
+    shifted,
+    written,
+)
 from bregmat.applications.correlation.input import (
     Limits,
     check_options,
@@ -18,32 +29,17 @@ from bregmat.applications.correlation.input import (
     scaled,
 )
 from bregmat.applications.correlation.logdet import LogDetNewton
-from bregmat.applications.correlation.newton import DenseChart, Entries, EntryNewton
+from bregmat.applications.correlation.newton import Entries
 from bregmat.applications.correlation.rank import of_rank, unit_rows
 from bregmat.applications.correlation.result import CorrelationResult, Repair
-from bregmat.constraints import Constraints
-from bregmat.coordinates import RANK_TOL, Coordinates, Factor
-from bregmat.divergences import Divergence, as_divergence
+from bregmat.coordinates import RANK_TOL, Factor
+from bregmat.divergences import Divergence, Frobenius, as_divergence
 from bregmat.linalg import calm_blas, cholesky, eigh
-from bregmat.losses import RowLosses
 from bregmat.nearest import nearest_kernel
-from bregmat.operators import Operator, Rows
-from bregmat.problems import NearestMatrix
+from bregmat.operators import Rows
 from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import Outcome, Solver, solve
-from bregmat.solvers.dual_newton import DualNewton
 
 INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A matrix, its proof and the story of the run, whichever solver found it."""
-
-    X: np.ndarray
-    outcome: Any  # Outcome or Result
-    factor: np.ndarray | None = None
-    repaired: Repair | None = None
 
 
 def nearest_correlation(
@@ -101,8 +97,9 @@ def nearest_correlation(
     Returns
     -------
     CorrelationResult
-        ``matrix`` is a DataFrame where C was one. Fixed entries that contradict each other end INFEASIBLE, with the entries that
-        prove it in ``conflict``; so does a Factor whose range carries no unit diagonal.
+        ``matrix`` is a DataFrame where C was one; it raises where there is none. Fixed entries that contradict each other end
+        INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no unit diagonal, and so do,
+        for LogDet with a definite C, fixed entries that only a singular matrix has.
 
     Raises
     ------
@@ -114,11 +111,15 @@ def nearest_correlation(
     Frobenius is Qi and Sun's method (2006) with fixed entries, by the shift ``X = min_eig I + Y`` for a smallest eigenvalue; von
     Neumann is the same with another link; LogDet is Newton's method with the Hessian ``X o X`` (Kulis 2009, 3.2, does one row at a
     time). What is returned is certified, not the iterate: ``D^-1/2 X D^-1/2``, moved towards I by the rounding of its largest
-    eigenvalue so that no computed eigenvalue is negative; fixed entries are written in, once they are met up to rounding.
+    eigenvalue so that no computed eigenvalue is negative; fixed entries are written in, once they are met up to rounding. Where that
+    costs an eigenvalue, X moves towards a matrix with the same entries and room, or is not called a correlation matrix: UNKNOWN.
 
     The proof is ``result.dual``: with Y its symmetric matrix and ``d = min_eig``, every correlation matrix X that is allowed has
     ``|X - C|^2 / 2 >= |C - d I|^2 / 2 - |(C - d I - Y)_+|^2 / 2 - dual . b`` with b the prescribed entries (diagonal: ``1 - d``).
-    Where a block of fixed entries is singular, X lives on the complement of its null vectors, and ``C - d I - Y`` is restricted to it.
+    Where a block of fixed entries is singular up to rounding, it is taken for singular: X lives on the complement of its null vectors
+    ``V = result.null_space``, and the last term has ``N' (C - d I - Y) N`` with N orthonormal, ``N' V = 0``. A block that is nearly
+    singular, where Newton's method may stall, gives a matrix of that complement with the bound that Newton's method has proven:
+    FEASIBLE, with an honest gap.
 
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
     """
@@ -140,7 +141,7 @@ def nearest_correlation(
         if D.keeps_range:
             found = _definite(D, A, entries, floor if repair == "clip" else None, limits)
         else:
-            found = _nearest_entries(D, A, eigh(_shifted(A, min_eig)), entries, min_eig, limits)
+            found = nearest_entries(D, A, eigh(shifted(A, min_eig)), entries, min_eig, limits)
         result = _result(found, A, entries, D, float(min_eig), limits)
         if rank is not None:
             result = of_rank(result, A, int(rank), limits)
@@ -149,118 +150,7 @@ def nearest_correlation(
     return result
 
 
-# ---------------------------------------------------------------- the problems
-def _shifted(A: np.ndarray, min_eig: float) -> np.ndarray:
-    """``C - min_eig I``."""
-    return A - min_eig * np.eye(len(A)) if min_eig else A
-
-
-def _problem(D: Divergence, t0: np.ndarray, operator: Operator, bound: np.ndarray) -> NearestMatrix:
-    """Hard equalities in the unit of a correlation."""
-    one = np.ones(len(bound))
-    losses = RowLosses(bound, np.zeros(len(bound), np.int8), one, one, np.full(len(bound), "hard"))
-    return NearestMatrix(D, t0, operator, losses, one)
-
-
-def _constraints(A: np.ndarray, entries: Entries, diagonal: float = 1.0) -> Constraints:
-    """The rows: the diagonal, and entries as they are in C."""
-    rows = Constraints.diagonal(np.full(entries.n, diagonal))
-    if entries.has_pairs:
-        i, j = entries.i, entries.j
-        rows = rows + Constraints.similarity(i, j, A[i, j], "==")
-    return rows
-
-
-def _run(problem: NearestMatrix, solver: Solver, limits: Limits) -> Outcome:
-    return solve(
-        problem,
-        solver,
-        tol=limits.tol,
-        max_iter=limits.max_iter,
-        max_seconds=limits.left(),
-        callback=limits.callback,
-    )
-
-
-def _nearest_entries(
-    D: Divergence,
-    A: np.ndarray,
-    spectrum: tuple[np.ndarray, np.ndarray],
-    entries: Entries,
-    min_eig: float,
-    limits: Limits,
-    repaired: Repair | None = None,
-) -> _Found:
-    """Frobenius and von Neumann, in the coordinates of the eigenvectors of the prior."""
-    values, Q = spectrum
-    t0, operator = D.link(values), Rows(Q)
-    bound = np.concatenate([np.full(entries.n, 1.0 - min_eig), A[entries.i, entries.j]])
-    mirror = (Q * t0) @ Q.T if D.keeps_range else _shifted(A, min_eig)
-    problem = _problem(D, t0, operator, bound)
-    blocks = FixedBlocks()
-    if entries.has_pairs:
-        _, bound_rows = Coordinates(Q, t0).bind(_constraints(A, entries), in_span=False)
-        problem = replace(problem, operator=bound_rows)
-        blocks = fixed_blocks(entries, entries.adjoint(np.r_[bound[: entries.n], 2.0 * bound[entries.n :]]))
-    if blocks.basis is not None and not D.keeps_range:
-        return _without_null_space(problem, mirror, blocks.basis, A, entries, min_eig, limits)
-    solver = EntryNewton(entries, mirror, Q, blocks.proof)
-    outcome = _run(problem, solver, limits)
-    if "proof" in outcome.trace:
-        y = outcome.trace["proof"]
-        proven = replace(outcome.certificate, dual=y, gap=np.inf)
-        outcome = replace(
-            outcome,
-            certificate=proven,
-            status=Status.INFEASIBLE,
-            exit_reason=ExitReason.CERTIFICATE,
-            conflict=np.flatnonzero(y),
-        )
-    chart = outcome.certificate.chart
-    if isinstance(chart, DenseChart):
-        X = chart.X
-    else:
-        X = _written(Q @ chart.matrix() @ Q.T, A, entries, outcome, 1.0 - min_eig)
-    return _Found(_lifted(X, min_eig), outcome, repaired=repaired)
-
-
-def _without_null_space(
-    problem: NearestMatrix,
-    mirror: np.ndarray,
-    N: np.ndarray,
-    A: np.ndarray,
-    entries: Entries,
-    min_eig: float,
-    limits: Limits,
-) -> _Found:
-    """Frobenius with fixed blocks that are singular: ``X = N M N'``, where the rows leave room again."""
-    t0, V = eigh(N.T @ mirror @ N)
-    base = N @ V
-    _, operator = Coordinates(base, t0).bind(_constraints(A, entries), in_span=False)
-    offset = 0.5 * (float((problem.t0**2).sum()) - float((t0**2).sum()))
-    outcome = _run(replace(problem, t0=t0, operator=operator, offset=offset), DualNewton(), limits)
-    X = base @ outcome.certificate.chart.matrix() @ base.T
-    return _Found(_lifted(_written(X, A, entries, outcome, 1.0 - min_eig), min_eig), outcome)
-
-
-def _lifted(X: np.ndarray, min_eig: float) -> np.ndarray:
-    """``X + min_eig I`` with a unit diagonal."""
-    if min_eig:
-        X = X + min_eig * np.eye(len(X))
-        np.fill_diagonal(X, 1.0)
-    return X
-
-
-def _written(X: np.ndarray, A: np.ndarray, entries: Entries, outcome: Any, diagonal: float = 1.0) -> np.ndarray:
-    """X with the prescribed entries written in, where they are met up to rounding."""
-    X = 0.5 * (X + X.T)
-    if outcome.status in (Status.OPTIMAL, Status.FEASIBLE):
-        X[entries.i, entries.j] = X[entries.j, entries.i] = A[entries.i, entries.j]
-        np.fill_diagonal(X, diagonal)
-    return X
-
-
-def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | None, limits: Limits) -> _Found:
+def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | None, limits: Limits) -> Found:
     """LogDet and von Neumann: a positive definite prior, a singular one whose range is kept, or one that is repaired."""
     repaired, prior = None, A
     plain = D.is_congruence_invariant and not entries.has_pairs  # then Newton's method needs no eigenvectors
@@ -269,6 +159,12 @@ def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | Non
         if ok and _is_well_conditioned(A, L):
             return _logdet(D, A, L, entries, limits, None)
     values, Q = eigh(A)
+    if entries.has_pairs:
+        # a definite prior keeps LogDet's matrix definite, which entries of a singular block would not allow
+        strict = D.is_congruence_invariant and (floor is not None or values[0] > RANK_TOL * values[-1])
+        blocks = fixed_blocks(entries, prescribed(A, entries), strict=strict)
+        if blocks.proof is not None:
+            return nearest_entries(Frobenius(), A, (values, Q), entries, 0.0, limits, blocks=blocks)
     top = float(np.abs(values).max())
     if floor is not None:
         values, repaired = clipped(values, floor)
@@ -281,7 +177,7 @@ def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | Non
     if repaired is not None:
         prior = (Q * values) @ Q.T
         prior = 0.5 * (prior + prior.T)
-    if values[0] <= RANK_TOL * top and not D.is_congruence_invariant:
+    if values[0] <= RANK_TOL * top and not plain:
         L, ok = cholesky(prior)
         if ok and _is_well_conditioned(prior, L):
             raise ValueError(
@@ -290,7 +186,7 @@ def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | Non
             )
     if values[0] > RANK_TOL * top:
         if not D.is_congruence_invariant:
-            return _nearest_entries(D, A, (values, Q), entries, 0.0, limits, repaired)
+            return nearest_entries(D, A, (values, Q), entries, 0.0, limits, repaired)
         L, ok = cholesky(prior)
         if plain and ok:
             return _logdet(D, prior, L, entries, limits, repaired)
@@ -310,20 +206,21 @@ def _is_well_conditioned(A: np.ndarray, L: np.ndarray) -> bool:
 
 def _logdet(
     D: Divergence, A: np.ndarray, L: np.ndarray, entries: Entries, limits: Limits, repaired: Repair | None
-) -> _Found:
+) -> Found:
     """LogDet with nothing fixed; the general method where rounding stops the quick one."""
-    problem = _problem(D, np.full(len(A), -1.0), Rows(L), np.ones(len(A)))
-    outcome = _run(problem, LogDetNewton(L), limits)
-    if outcome.exit_reason in (ExitReason.STALLED, ExitReason.NONFINITE):
+    problem = entry_problem(D, np.full(len(A), -1.0), Rows(L), np.ones(len(A)))
+    outcome = run_within(problem, LogDetNewton(L), limits)
+    t = np.abs(np.diag(L))  # the general method would drop the range of small variables
+    if outcome.exit_reason in (ExitReason.STALLED, ExitReason.NONFINITE) and t.min() ** 2 > RANK_TOL * t.max() ** 2:
         return replace(_in_range(A, A, entries, D, limits), repaired=repaired)
-    return _Found(outcome.certificate.chart.matrix(), outcome, repaired=repaired)
+    return Found(outcome.certificate.chart.matrix(), outcome, repaired=repaired)
 
 
-def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits: Limits) -> _Found:
+def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits: Limits) -> Found:
     """A prior whose range is kept, or LogDet with fixed entries: the general method."""
     result = nearest_kernel(
         prior,
-        _constraints(A, entries),
+        entry_constraints(A, entries),
         divergence=D,
         tol=limits.tol,
         max_iter=limits.max_iter,
@@ -333,14 +230,16 @@ def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits
     G = result.factor
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not entries.has_pairs:
         G = unit_rows(G)
-    return _Found(_written(G @ G.T, A, entries, result), result, factor=G if isinstance(prior, Factor) else None)
+    return Found(written(G @ G.T, A, entries, result), result, factor=G if isinstance(prior, Factor) else None)
 
 
 # ---------------------------------------------------------------- results
 def _result(
-    found: _Found, A: np.ndarray, entries: Entries, D: Divergence, min_eig: float, limits: Limits
+    found: Found, A: np.ndarray, entries: Entries, D: Divergence, min_eig: float, limits: Limits
 ) -> CorrelationResult:
     """What was found, with everything a user asks of it."""
+    if entries.has_pairs:
+        found = checked(found, A, entries, D, min_eig, limits)
     outcome, X = found.outcome, found.X
     rows = np.column_stack([np.r_[np.arange(entries.n), entries.i], np.r_[np.arange(entries.n), entries.j]])
     proof = outcome.certificate
@@ -364,6 +263,7 @@ def _result(
         solver=outcome.solver,
         repaired=found.repaired,
         factor=found.factor,
+        null_space=found.null_space,
         conflict=None if outcome.conflict is None else rows[outcome.conflict],
         history=outcome.history,
     )

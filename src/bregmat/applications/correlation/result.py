@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from bregmat._html import STATUS_TEXT, certificate_rows, escape, number
+from bregmat._html import STATUS_TEXT, certificate_rows, escape, number, table
+from bregmat.linalg import eigvalsh
 from bregmat.result import ExitReason, Record, Status
 
 
@@ -56,7 +58,7 @@ class CorrelationResult:
         ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``); R's nearPD calls it normF.
     divergence : str
     min_eig : float
-        Asked for; no eigenvalue of X is below it, but for rounding.
+        Asked for; no eigenvalue of X is below it, but for rounding (``smallest_eigenvalue`` is what was reached).
     rank : int or None
         Asked for.
     factor : ndarray, shape (n, k), or None
@@ -66,9 +68,12 @@ class CorrelationResult:
         Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j.
     dual : ndarray, shape (c,)
         Their multipliers. With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
-        :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative.
+        :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative
+        (LogDet, whose X is definite: not positive).
+    null_space : ndarray, shape (n, k), or None
+        Orthonormal null vectors of fixed blocks that are singular: what is said of Y holds on their complement.
     conflict : ndarray of int, shape (k, 2), or None
-        Entries that carry the proof of infeasibility.
+        Entries that carry the proof of infeasibility, with those that make the null space.
     tol : float
     n_iter : int
         Newton steps, with ``rank`` also those of the search.
@@ -97,17 +102,31 @@ class CorrelationResult:
     repaired: Repair | None = None
     factor: np.ndarray | None = None
     conflict: np.ndarray | None = None
+    null_space: np.ndarray | None = None
     labels: tuple[list[Any], list[Any]] | None = None
     history: list[Record] = field(default_factory=list)
 
     @property
     def matrix(self) -> Any:
-        """X, as a DataFrame with the labels of the input where that was one."""
+        """X, as a DataFrame with the labels of the input where that was one.
+
+        Raises
+        ------
+        ValueError
+            For INFEASIBLE and UNKNOWN, where X is none; the attribute X has the last iterate.
+        """
+        if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
+            raise ValueError(f"There is no correlation matrix in this {self.status} result. {self._proof()}")
         if self.labels is None:
             return self.X
         import pandas as pd
 
         return pd.DataFrame(self.X, index=self.labels[0], columns=self.labels[1])
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        """Of X, as computed; rounding makes it miss ``min_eig`` by a few n eps times the largest."""
+        return float(eigvalsh(self.X)[0]) if np.isfinite(self.X).all() else np.nan
 
     @property
     def converged(self) -> bool:
@@ -164,22 +183,16 @@ class CorrelationResult:
         )
 
     def _repr_html_(self) -> str:
-        left = "text-align:left;padding:1px 14px 1px 0"
         rows = certificate_rows(self, advice=self.advice)
         rows.insert(2, ("Frobenius distance to the input", number(self.residual, 7)))
         if self.repaired is not None:
             what = f"{self.repaired.n_eigenvalues} eigenvalues raised to {number(self.repaired.floor)}"
             rows.append(("repaired", f"{what}, a change of {number(self.repaired.size)} in Frobenius norm"))
-        cells = "".join(
-            f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
-            f'<td style="{left}">{escape(value)}</td></tr>'
-            for name, value in rows
-        )
+        cells = table(("", ""), [(escape(name), escape(value)) for name, value in rows])
         return (
             f'<div class="bregmat-result" style="max-width:46em"><strong>CorrelationResult: '
             f"{escape(STATUS_TEXT[self.status.value])}</strong>"
-            f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{cells}</table>'
-            f'<div style="opacity:.85">{escape(self._proof())}</div></div>'
+            f'{cells}<div style="opacity:.85">{escape(self._proof())}</div></div>'
         )
 
     def _proof(self) -> str:
@@ -191,7 +204,8 @@ class CorrelationResult:
             return f"No correlation matrix has the prescribed entries {named}{more}: this is proven. {self.advice}"
         if self.status is Status.UNKNOWN:
             return (
-                f"The search stopped with entries missed by up to {number(self.max_violation, 2)}; nothing is proven."
+                f"The search stopped with entries missed by up to {number(self.max_violation, 2)} and a smallest eigenvalue of "
+                f"{number(self.smallest_eigenvalue, 2)}; nothing is proven."
             )
         bound = (
             f"every matrix allowed here is at least {number(self.dual_bound, 7)} away"
@@ -209,7 +223,7 @@ _PLAIN = (
     *("n_iter", "seconds", "solver"),
 )
 _NUMBERS = ("objective", "dual_bound", "gap", "max_violation", "residual")
-_ARRAYS = ("X", "rows", "dual", "factor", "conflict")
+_ARRAYS = ("X", "rows", "dual", "factor", "conflict", "null_space")
 
 
 def _plain(x: Any) -> Any:
