@@ -37,7 +37,7 @@ charts
 binding
 operators
 constraints divergences losses sampling lowrank
-columns _html linalg _kernels
+columns checks _html linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 

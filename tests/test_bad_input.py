@@ -230,7 +230,7 @@ def test_problems(build, error, message):
         (lambda: DefiniteBoost(violation_tol=0.0), "DefiniteBoost: violation_tol must be positive and finite; got 0.0"),
         (lambda: DefiniteBoost(root_tol=nan), "DefiniteBoost: root_tol must be positive and finite; got nan"),
         (lambda: DefiniteBoost(block=0), "DefiniteBoost: block must be at least 1; got 0"),
-        (lambda: DefiniteBoost(block=1.5), "DefiniteBoost: block must be an integer; got 1.5"),
+        (lambda: DefiniteBoost(block=1.5), "DefiniteBoost: block must be an integer or None; got 1.5"),
         (lambda: DefiniteBoost(spectrum=(0.0, 1.0)), "spectrum must be two numbers around 0; got .0.0, 1.0"),
         (lambda: DefiniteBoost(spectrum=(1.0, -1.0)), "spectrum must be two numbers around 0"),
         (lambda: DefiniteBoost(spectrum=(-1.0, nan)), "spectrum must be two numbers around 0"),

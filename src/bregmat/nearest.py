@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates import Certificate, dual_bound
+from bregmat.checks import check_positive
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
@@ -217,11 +218,11 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    _check_positive("tol", tol)
+    check_positive("tol", tol)
     if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
         raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
     if max_seconds is not None:
-        _check_positive("max_seconds", max_seconds)
+        check_positive("max_seconds", max_seconds)
     if warm_start is not None:
         if not isinstance(warm_start, Result):
             raise TypeError(f"warm_start must be an earlier Result; got {type(warm_start).__name__}.")
@@ -229,13 +230,6 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
             raise ValueError(
                 f"warm_start has {len(warm_start.dual)} rows but there are {constraints.n_constraints} constraints; new rows go to the end."
             )
-
-
-def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    if not value > 0:
-        raise ValueError(f"{name} must be positive; got {value!r}.")
 
 
 def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tuple[Solver, int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
+from bregmat.checks import check_positive
 from bregmat.constraints import LINEAR, TRACE, Constraints, among
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
@@ -83,10 +83,7 @@ def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
 
 
 def _checked_eps(eps: Any) -> float:
-    if isinstance(eps, bool | np.bool_) or not isinstance(eps, Real):
-        raise TypeError(f"eps must be a number; got {eps!r}.")
-    if not (float(eps) > 0 and np.isfinite(float(eps))):
-        raise ValueError(f"eps must be positive and finite; got {eps!r}.")
+    check_positive("eps", eps, finite=True)
     return float(eps)
 
 

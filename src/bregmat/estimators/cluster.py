@@ -17,7 +17,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bregmat.estimators.checks import check_integer
+from bregmat.checks import check_integer
 from bregmat.estimators.kernels import POSITIVE_ONLY, SINGLE, BaseKernel
 from bregmat.estimators.learned import points_restored, points_state
 from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus

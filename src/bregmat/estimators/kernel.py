@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from bregmat.checks import check_integer, check_positive
 from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence, as_divergence
-from bregmat.estimators.checks import check_integer, check_positive
 from bregmat.estimators.descriptors import MethodBesideParameter
 from bregmat.estimators.kernel_files import learner_restored, learner_state
 from bregmat.estimators.kernel_forms import factor_of, form_of

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from bregmat.checks import check_integer, check_positive
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence
-from bregmat.estimators.checks import check_integer, check_positive
 from bregmat.estimators.components import principal_components
 from bregmat.estimators.distance import MahalanobisDistance, pair_distances
 from bregmat.estimators.priors import inverse_covariance

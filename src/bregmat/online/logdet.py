@@ -10,9 +10,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
+from bregmat.checks import check_integer, check_positive
 from bregmat.columns import rows_text, sense_codes
 from bregmat.divergences import LogDet
-from bregmat.estimators.checks import check_integer, check_positive
 from bregmat.estimators.distance import MahalanobisDistance, pair_distances
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh

@@ -14,11 +14,11 @@ import numpy as np
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.charts import Chart
+from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.iterates import ITERATES, Iterate, row_bounds
-from bregmat.solvers.settings import check_count, check_flag, check_positive
 
 
 @dataclass(eq=False)
@@ -110,11 +110,11 @@ class CyclicProjection:
     refresh: int = 20
 
     def __post_init__(self) -> None:
-        check_flag(self, "corrected")
-        check_positive(self, "violation_tol", "root_tol")
-        if self.movement_tol is not None:
-            check_positive(self, "movement_tol")
-        check_count(self, "refresh")
+        check_flag("CyclicProjection: corrected", self.corrected)
+        for name in ("violation_tol", "root_tol", "movement_tol"):
+            if name != "movement_tol" or self.movement_tol is not None:
+                check_positive(f"CyclicProjection: {name}", getattr(self, name), finite=True)
+        check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
 
     def check(self, problem: NearestMatrix) -> None:
         """The divergence needs projections onto one row."""

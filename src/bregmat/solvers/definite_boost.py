@@ -12,12 +12,12 @@ from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.charts import Chart
+from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.columns import rows_text
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.iterates import VonNeumannIterate, row_bounds
-from bregmat.solvers.settings import check_count, check_flag, check_positive
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 
@@ -128,15 +128,15 @@ class DefiniteBoost:
                 raise ValueError(
                     f"DefiniteBoost: {name} must be {' or '.join(map(repr, allowed))}; got {getattr(self, name)!r}."
                 )
-        check_flag(self, "corrected")
-        check_positive(self, "violation_tol", "root_tol")
+        check_flag("DefiniteBoost: corrected", self.corrected)
+        for name in ("violation_tol", "root_tol"):
+            check_positive(f"DefiniteBoost: {name}", getattr(self, name), finite=True)
         if self.spectrum is not None:
             ends = np.asarray(self.spectrum)
             if ends.shape != (2,) or ends.dtype.kind not in "iuf" or not -np.inf < ends[0] < 0 < ends[1] < np.inf:
                 raise ValueError(f"DefiniteBoost: spectrum must be two numbers around 0; got {self.spectrum!r}.")
             object.__setattr__(self, "spectrum", (float(ends[0]), float(ends[1])))
-        if self.block is not None:
-            check_count(self, "block")
+        check_integer("DefiniteBoost: block", self.block, 1)
 
     def check(self, problem: NearestMatrix) -> None:
         """Von Neumann, hard rows, one of them the trace."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat.applications.correlation.newton import Entries
 from bregmat.applications.correlation.result import Repair
+from bregmat.checks import check_number
 from bregmat.divergences import Divergence
 from bregmat.result import Record
 
@@ -34,7 +34,7 @@ class Limits:
         """Checked; the clock starts."""
         for name, value in {"tol": tol, "max_seconds": max_seconds}.items():
             if name == "tol" or value is not None:
-                _check_number(name, value)
+                check_number(name, value)
                 if not 0 < value < np.inf:
                     raise ValueError(f"{name} must be positive and finite; got {value!r}.")
         if max_iter is not None and (
@@ -56,12 +56,12 @@ class Limits:
 
 def check_options(D: Divergence, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any) -> None:
     """Raise for values that make no sense, and for those that the divergence does not go with."""
-    _check_number("min_eig", min_eig)
+    check_number("min_eig", min_eig)
     if not 0 <= min_eig < 1:
         raise ValueError(
             f"min_eig must be in [0, 1), because the eigenvalues of a correlation matrix have the mean 1; got {min_eig!r}."
         )
-    _check_number("floor", floor)
+    check_number("floor", floor)
     if not 0 < floor < 1:
         raise ValueError(f"floor must be in (0, 1), in units of the mean eigenvalue; got {floor!r}.")
     if repair not in (None, "clip"):
@@ -82,11 +82,6 @@ def check_options(D: Divergence, fixed: Any, min_eig: Any, rank: Any, repair: An
         raise ValueError(
             f"repair={repair!r} is for LogDet and von Neumann; {D.name} takes an indefinite matrix as it is."
         )
-
-
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
 
 
 def read_matrix(C: Any) -> tuple[np.ndarray, tuple[list[Any], list[Any]] | None]:

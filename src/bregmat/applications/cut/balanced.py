@@ -14,6 +14,7 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.result import CutResult
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler
+from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.linalg import calm_blas
 from bregmat.result import ExitReason, Record, Status
 from bregmat.sampling import generator
@@ -246,19 +247,11 @@ def _check(
 ) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None; got {callback!r}.")
-    if not isinstance(refine, bool | np.bool_):
-        raise TypeError(f"refine must be True or False; got {refine!r}.")
+    check_flag("refine", refine)
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {solver!r}.")
-    for name, value in {"n_roundings": n_roundings, "max_iter": max_iter}.items():
-        if value is None and name == "max_iter":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise ValueError(f"{name} must be an integer of at least 0; got {value!r}.")
-    for name, value in {"tol": tol, "max_seconds": max_seconds}.items():
-        if value is None and name == "max_seconds":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise TypeError(f"{name} must be a number; got {value!r}.")
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+    check_integer("n_roundings", n_roundings, 0, optional=False)
+    check_integer("max_iter", max_iter, 0)
+    check_positive("tol", tol, finite=True)
+    if max_seconds is not None:
+        check_positive("max_seconds", max_seconds, finite=True)

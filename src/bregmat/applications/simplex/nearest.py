@@ -18,6 +18,7 @@ from bregmat.applications.simplex.proofs import Certificate, certify, proves, se
 from bregmat.applications.simplex.result import DistributionResult
 from bregmat.applications.simplex.rows import Point, Rows, build
 from bregmat.applications.simplex.steppers import STEPPERS
+from bregmat.checks import check_integer, check_positive
 from bregmat.result import ExitReason, Record, Status
 
 SOLVERS: dict[str, Any] = {cls.name: cls for cls in STEPPERS}
@@ -88,14 +89,9 @@ def nearest_distribution(
         names = ", ".join(cls.__name__ for cls in SOLVERS.values())
         raise TypeError(f"solver must be a string or one of the objects {names}; got {solver!r}.")
     for name, value in {"tol": tol, "total": total, "max_seconds": max_seconds}.items():
-        if value is None and name != "tol":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise TypeError(f"{name} must be a number; got {value!r}.")
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
-    if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
-        raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
+        if value is not None or name == "tol":
+            check_positive(name, value, finite=True)
+    check_integer("max_iter", max_iter, 0)
     problem, support = build(x0, A, b, sense, total)
     step = STEPPERS[type(solver)](solver, problem)
     with np.errstate(all="ignore"):  # overflow far from the solution is part of the search
