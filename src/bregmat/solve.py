@@ -38,7 +38,9 @@ class State:
         return {}
 
     def violation(self, problem: NearestMatrix) -> float:
-        """Largest relative violation of a hard row, for the history."""
+        """Largest relative violation of a hard row, for the history; nan where there is none."""
+        if not problem.losses.has_hard:
+            return np.nan
         return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
 
     def is_finite(self) -> bool:
