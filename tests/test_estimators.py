@@ -1,9 +1,6 @@
 """MetricLearner: scikit-learn's own checks, and what users do with it."""
 
-import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
 import warnings
 
@@ -20,7 +17,6 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
 
 from bregmat.constraints import Constraints
 from bregmat.divergences import VonNeumann
@@ -29,33 +25,18 @@ from bregmat.estimators.priors import inverse_covariance
 from bregmat.io import load, save
 from bregmat.labels import constraints_from_labels
 from bregmat.result import SolverError
+from estimator_suite import run_array_api_check, sklearn_checks
 
 ESTIMATORS = [MetricLearner(), MetricLearner("vonneumann", prior="covariance"), MetricLearner(n_components=1)]
 
 
-def sklearn_checks():
-    """scikit-learn's checks; the one that needs a switch set before SciPy is imported runs below, on its own."""
-    for estimator in ESTIMATORS:
-        for instance, check in estimator_checks_generator(estimator):
-            if getattr(check, "func", check).__name__ != "check_array_api_input":
-                name = getattr(check, "func", check).__name__
-                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 def test_scikit_learn_array_api_check():
-    code = (
-        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
-        "from bregmat.estimators import MetricLearner\n"
-        "check('MetricLearner', MetricLearner(), array_namespace='numpy', expect_only_array_outputs=False)\n"
-    )
-    assert check_array_api_input.__name__ in code
-    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
+    run_array_api_check(MetricLearner)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,7 @@
 """KernelKMeans: scikit-learn's own checks, the objective, and clusterings that can be worked out another way."""
 
 import itertools
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,37 +12,22 @@ from sklearn.datasets import load_iris, make_circles
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from bregmat.estimators import KernelKMeans, KernelLearner
 from bregmat.estimators.lloyd import fill_empty, kernel_lloyd, plus_plus
 from bregmat.io import load, models, save
+from estimator_suite import run_array_api_check, sklearn_checks
 
 ESTIMATORS = [KernelKMeans(3), KernelKMeans(3, kernel="rbf")]
 
 
-def sklearn_checks():
-    """scikit-learn's checks; the one that needs a switch set before SciPy is imported runs below, on its own."""
-    for estimator in ESTIMATORS:
-        for instance, check in estimator_checks_generator(estimator):
-            name = getattr(check, "func", check).__name__
-            if name != "check_array_api_input":
-                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 def test_scikit_learn_array_api_check():
-    code = (
-        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
-        "from bregmat.estimators import KernelKMeans\n"
-        "check('KernelKMeans', KernelKMeans(3), array_namespace='numpy', expect_only_array_outputs=False)\n"
-    )
-    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
+    run_array_api_check(KernelKMeans)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,7 @@
 """KernelLearner: scikit-learn's own checks, kernels on new points, and what users do with them."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -21,7 +18,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
@@ -30,6 +26,7 @@ from bregmat.io import load, models, save
 from bregmat.lowrank import incomplete_cholesky, pivots_of
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import SolverError
+from estimator_suite import run_array_api_check, sklearn_checks
 
 AGREE = 1e-8  # of the largest entry: transductive and inductive values differ by rounding in triangular solves only
 FORMS = {
@@ -41,28 +38,13 @@ FORMS = {
 ESTIMATORS = [KernelLearner(), KernelLearner("linear", divergence="vonneumann"), KernelLearner(rank=1)]
 
 
-def sklearn_checks():
-    """scikit-learn's checks; the one that needs a switch set before SciPy is imported runs below, on its own."""
-    for estimator in ESTIMATORS:
-        for instance, check in estimator_checks_generator(estimator):
-            name = getattr(check, "func", check).__name__
-            if name != "check_array_api_input":
-                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 def test_scikit_learn_array_api_check():
-    code = (
-        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
-        "from bregmat.estimators import KernelLearner\n"
-        "check('KernelLearner', KernelLearner(), array_namespace='numpy', expect_only_array_outputs=False)\n"
-    )
-    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
+    run_array_api_check(KernelLearner)
 
 
 @pytest.fixture(scope="module")

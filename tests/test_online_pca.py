@@ -1,21 +1,18 @@
 """OnlinePCA: capping, mixture of corners, loss bounds, agreement with batch PCA, scikit-learn's checks, bad input, files."""
 
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.eigen_update import eigen_work
 from bregmat.online.corners import cap, mixture_of_corners
 from bregmat.online.pca import OnlinePCA
+from estimator_suite import run_array_api_check, sklearn_checks
 
 
 def twin_cap(w, m):
@@ -315,29 +312,15 @@ def test_checkpoint_continues_to_the_same_bits(rng):
     assert not hasattr(OnlinePCA.from_state(*OnlinePCA(2).to_state()), "n_features_in_")
 
 
-def sklearn_checks():
-    """The check that needs a switch set before SciPy is imported runs below, on its own."""
-    for estimator in (OnlinePCA(), OnlinePCA(n_components=1), OnlinePCA(center=True)):
-        for instance, check in estimator_checks_generator(estimator):
-            name = getattr(check, "func", check).__name__
-            if name != "check_array_api_input":
-                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+@pytest.mark.parametrize(
+    ("estimator", "check"), list(sklearn_checks(OnlinePCA(), OnlinePCA(n_components=1), OnlinePCA(center=True)))
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 def test_scikit_learn_array_api_check():
-    code = (
-        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
-        "from bregmat.online.pca import OnlinePCA\n"
-        "check('OnlinePCA', OnlinePCA(), array_namespace='numpy', expect_only_array_outputs=False)\n"
-    )
-    assert check_array_api_input.__name__ in code
-    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
+    run_array_api_check(OnlinePCA)
 
 
 # ---------------------------------------------------------------- bad input

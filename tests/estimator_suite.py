@@ -1,0 +1,28 @@
+"""scikit-learn's own checks, for every estimator class alike."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
+
+
+def sklearn_checks(*estimators):
+    """Parameters (estimator, check); the check that needs a switch set before SciPy is imported runs on its own."""
+    for estimator in estimators:
+        for instance, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            if name != check_array_api_input.__name__:
+                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
+
+
+def run_array_api_check(cls):
+    """That check, in a process of its own."""
+    code = (
+        f"from sklearn.utils.estimator_checks import {check_array_api_input.__name__} as check\n"
+        f"from bregmat import {cls.__name__}\n"
+        f"check('{cls.__name__}', {cls.__name__}(), array_namespace='numpy', expect_only_array_outputs=False)\n"
+    )
+    env = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=True)
