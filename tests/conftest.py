@@ -1,5 +1,8 @@
 """Fixtures and options shared by all tests."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -25,3 +28,13 @@ def pytest_sessionfinish(session):
 def rng():
     """A generator with a fixed seed, fresh for every test."""
     return np.random.default_rng(20261120)
+
+
+@pytest.fixture(scope="session")
+def data_home():
+    """The folder with the papers' data sets: BREGMAT_DATA, or shared/data beside the project."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("BREGMAT_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip("the papers' data sets are not here: set BREGMAT_DATA to a folder that has them")
+    return folder

@@ -1,13 +1,23 @@
 """Data sets: bundled ones, files checked by sha256, clear errors. No network: tiny files stand for the archive's."""
 
 import dataclasses
+import gzip
 import hashlib
 
 import numpy as np
 import pytest
 
-from bregmat import datasets
-from bregmat.datasets import DataNotFoundError, dataset_names, load_dataset, load_digits389, load_wine
+from bregmat.datasets import (
+    DataNotFoundError,
+    catalogue,
+    dataset_names,
+    load_dataset,
+    load_digits389,
+    load_groel2,
+    load_mnist,
+    load_sonar_split,
+    load_wine,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +31,12 @@ def put(monkeypatch, tmp_path):
     monkeypatch.setenv("BREGMAT_DATA", str(tmp_path))
 
     def write(name, *texts):
-        table = datasets._UCI[name]
+        table = catalogue.UCI[name]
         files = []
         for file, text in zip(table.files, texts, strict=True):
             (tmp_path / file.name).write_bytes(text.encode())
             files.append(dataclasses.replace(file, sha256=hashlib.sha256(text.encode()).hexdigest()))
-        monkeypatch.setitem(datasets._UCI, name, dataclasses.replace(table, files=tuple(files)))
+        monkeypatch.setitem(catalogue.UCI, name, dataclasses.replace(table, files=tuple(files)))
         return tmp_path
 
     return write
@@ -64,7 +74,7 @@ def test_every_name_is_known_and_sorted():
 
 
 def test_digests_are_hex_and_distinct():
-    files = {file for table in datasets._UCI.values() for file in table.files}
+    files = {file for table in catalogue.UCI.values() for file in table.files}
     assert all(len(file.sha256) == 64 and int(file.sha256, 16) >= 0 for file in files)
     assert len({file.sha256 for file in files}) == len({file.name for file in files}) == len(files)
 
@@ -124,7 +134,7 @@ def test_altered_file_is_refused(put):
     folder = put("wine", "1,2\n")
     with (folder / "wine.data").open("a") as handle:
         handle.write("2,3\n")
-    with pytest.raises(ValueError, match=r"wine\.data: not the file of the UCI archive \(sha256"):
+    with pytest.raises(ValueError, match=r"wine\.data: not the published file \(sha256"):
         load_dataset("wine")
 
 
@@ -159,4 +169,100 @@ def test_download_asks_pooch_with_the_digest(monkeypatch, tmp_path):
     assert data.target_names == ("M", "R")
     ((url, known_hash),) = calls
     assert url.endswith("/sonar/sonar.all-data")
-    assert known_hash == "sha256:" + datasets._UCI["sonar"].files[0].sha256
+    assert known_hash == "sha256:" + catalogue.UCI["sonar"].files[0].sha256
+
+
+# ---------------------------------------------------------------- sets that are no single table
+@pytest.fixture
+def publish(monkeypatch, tmp_path):
+    """publish(attribute, files, contents) writes tiny files and makes the catalogue expect them."""
+    monkeypatch.setenv("BREGMAT_DATA", str(tmp_path))
+
+    def write(files, contents):
+        fresh = []
+        for file, content in zip(files, contents, strict=True):
+            (tmp_path / file.name).write_bytes(content)
+            fresh.append(dataclasses.replace(file, sha256=hashlib.sha256(content).hexdigest()))
+        return tuple(fresh)
+
+    return write
+
+
+def _idx(array):
+    head = bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape)
+    return gzip.compress(head + array.astype(np.uint8).tobytes())
+
+
+def test_mnist_images_are_read_row_by_row(monkeypatch, publish, rng):
+    parts = {}
+    for part, n in (("train", 7), ("test", 3)):
+        images, labels = rng.integers(0, 256, (n, 28, 28)), rng.integers(0, 10, n)
+        monkeypatch.setitem(catalogue.MNIST, part, publish(catalogue.MNIST[part], [_idx(images), _idx(labels)]))
+        parts[part] = (images, labels)
+    for part, data in zip(parts, load_mnist()):
+        images, labels = parts[part]
+        assert np.array_equal(data.X, images.reshape(len(images), 784)) and data.X.dtype == np.float32
+        assert data.y.tolist() == labels.tolist() and data.name == f"mnist-{part}"
+        assert data.feature_names[29] == "pixel1_1" and len(data.feature_names) == 784
+
+
+def test_idx_file_that_is_cut_short_is_refused(monkeypatch, publish):
+    images = gzip.compress(gzip.decompress(_idx(np.zeros((2, 28, 28))))[:-1])
+    monkeypatch.setitem(catalogue.MNIST, "train", publish(catalogue.MNIST["train"], [images, _idx(np.zeros(2))]))
+    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz: not an IDX file of bytes, or cut short"):
+        load_mnist()
+
+
+def test_stars_mark_the_training_half_of_sonar(monkeypatch, publish):
+    from bregmat.datasets import parts
+
+    numbers = " ".join(["0.5"] * 60)
+    rocks = f"header\n*CR001:\n{{{numbers}}}\nCR002:\n{{{numbers}}}\n".encode()
+    mines = f"*CM001:\n{{{numbers}}}\n*CM002:\n{{{numbers}}}\n".encode()
+    monkeypatch.setattr(parts, "SONAR_SPLIT", publish(catalogue.SONAR_SPLIT, [rocks, mines]))
+    train, test = load_sonar_split()
+    assert train.X.shape == (3, 60) and test.X.shape == (1, 60)
+    assert train.y.tolist() == [1, 0, 0] and test.y.tolist() == [1]
+    assert train.target_names == ("M", "R")
+
+
+def test_sonar_split_is_the_whole_set(data_home):
+    whole, (train, test) = load_dataset("sonar", data_dir=data_home), load_sonar_split(data_dir=data_home)
+    rows = np.column_stack([np.vstack([train.X, test.X]), np.concatenate([train.y, test.y])])
+    assert len(train.X) == len(test.X) == 104
+    assert set(map(tuple, rows)) == set(map(tuple, np.column_stack([whole.X, whole.y])))
+
+
+def test_first_clean_sequence_of_each_named_species(monkeypatch, publish):
+    from bregmat.datasets import sequences
+
+    text = """>1 Mycobacterium avium strain a
+ACGN
+>2 Mycobacterium avium strain b
+ACGT
+AC
+>3 Mycobacterium avium strain c
+AAAA
+>4 Mycobacterium sp. x
+CCCC
+>5 Mycobacterium copy
+ACGTAC
+>6 Mycobacterium bovis
+GGGG
+>7 Nocardia dubia
+TTTT
+"""
+    packed, plain = catalogue.GROEL2
+    monkeypatch.setattr(sequences, "GROEL2", (*publish([packed], [gzip.compress(text.encode())]), plain))
+    genes = load_groel2({"Mycobacterium": 2, "Nocardia": 1})
+    assert genes.sequences == ("ACGTAC", "GGGG", "TTTT")
+    assert genes.species == ("Mycobacterium avium", "Mycobacterium bovis", "Nocardia dubia")
+    assert genes.y.tolist() == [0, 0, 1] and "groel2" in repr(genes)
+    with pytest.raises(ValueError, match=r"sizes=.*fewer species: Nocardia 1 of 2"):
+        load_groel2({"Nocardia": 2})
+
+
+@pytest.mark.parametrize("load", [load_mnist, load_sonar_split, load_groel2])
+def test_absent_files_are_named(load):
+    with pytest.raises(DataNotFoundError, match=r"needs .*, and BREGMAT_DATA is not set.*download=True"):
+        load()

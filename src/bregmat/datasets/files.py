@@ -1,0 +1,73 @@
+"""Files of a data set: found in a folder, checked by sha256, or fetched where that was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bregmat.datasets.catalogue import File
+from bregmat.datasets.types import DataNotFoundError
+
+
+def data_folder(data_dir: str | os.PathLike | None) -> Path | None:
+    """The folder that the caller names, else the one of `BREGMAT_DATA`, else None."""
+    folder = data_dir if data_dir is not None else os.environ.get("BREGMAT_DATA")
+    if folder is None:
+        return None
+    if not Path(folder).is_dir():
+        raise DataNotFoundError(f"BREGMAT_DATA (or data_dir) is {os.fspath(folder)!r}, which is not a folder")
+    return Path(folder)
+
+
+def find(files: Sequence[File], folder: Path | None) -> tuple[Path, ...] | None:
+    """Paths of all files in `folder`, verified; None if one is absent."""
+    if folder is None:
+        return None
+    paths = tuple(folder / file.name for file in files)
+    if not all(path.is_file() for path in paths):
+        return None
+    for path, file in zip(paths, files):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != file.sha256:
+            raise ValueError(
+                f"{path}: not the published file (sha256 is {digest}, expected {file.sha256}); replace it"
+            )
+    return paths
+
+
+def find_or_fetch(name: str, files: Sequence[File], folder: Path | None, download: bool) -> tuple[Path, ...]:
+    """Paths of all files of the set ``name``.
+
+    Raises
+    ------
+    DataNotFoundError
+        If one is absent and ``download`` is not set.
+    """
+    paths = find(files, folder)
+    if paths is None and download:
+        paths = tuple(fetch(file) for file in files)
+    if paths is None:
+        raise DataNotFoundError(_advice(name, files, folder))
+    return paths
+
+
+def fetch(file: File) -> Path:
+    """Download one file through pooch, which checks its sha256."""
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError('download=True needs pooch: pip install "bregmat[data]"') from error
+    return Path(
+        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=file.name, path=pooch.os_cache("bregmat"))
+    )
+
+
+def _advice(name: str, files: Sequence[File], folder: Path | None) -> str:
+    listed = ", ".join(file.name for file in files)
+    where = "BREGMAT_DATA is not set" if folder is None else f"not all of them are in {os.fspath(folder)!r}"
+    return (
+        f"data set {name!r} needs {listed}, and {where}. Set BREGMAT_DATA to a folder with these files "
+        f"(from {files[0].url.rsplit('/', 1)[0]}/), or ask for them with download=True"
+    )

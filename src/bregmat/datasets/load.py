@@ -1,0 +1,90 @@
+"""Small labelled data sets by name: scikit-learn's bundled ones, and the UCI files of the papers, checked by sha256."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from bregmat.datasets.catalogue import BUNDLED, UCI
+from bregmat.datasets.files import data_folder, find, find_or_fetch
+from bregmat.datasets.tables import read_table
+from bregmat.datasets.types import Dataset
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Names that `load_dataset` knows, in alphabetical order."""
+    return tuple(sorted({*BUNDLED, *UCI}))
+
+
+def load_dataset(name: str, *, data_dir: str | os.PathLike | None = None, download: bool = False) -> Dataset:
+    """Load a data set by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `dataset_names()`.
+    data_dir : path, optional
+        Folder with the UCI files. Default: the environment variable `BREGMAT_DATA`. A file found there is read only if
+        its sha256 is that of the UCI archive.
+    download : bool, default False
+        Fetch missing files from the UCI archive into pooch's cache folder, checked by sha256. Never done unasked.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError
+        Unknown name, or a file whose content is not the archive's.
+    DataNotFoundError
+        Neither bundled with scikit-learn nor found.
+
+    Notes
+    -----
+    `wine`, `iris`, `digits`, `digits389` and `breast-cancer-diagnostic` come with scikit-learn; the first two are read
+    from `data_dir` when it has them (UCI's iris differs from scikit-learn's in two rows). `pendigits389` is a seeded
+    sample of 317 of the 3,165 rows of the digits 3, 8 and 9: the 317 rows of Kulis 2009 are not published.
+    `soybean-large` joins the files `.data` and `.test`. Rows with an unknown value ("?") are left out, columns of words
+    become codes 0, 1, 2, ... in the order of their first appearance.
+    """
+    if name not in BUNDLED and name not in UCI:
+        raise ValueError(f"name={name!r} is no known data set; known: {', '.join(dataset_names())}")
+    folder = data_folder(data_dir)
+    if name in UCI:
+        table = UCI[name]
+        if name in BUNDLED and not download:  # scikit-learn's copy does where the folder has none
+            paths = find(table.files, folder)
+        else:
+            paths = find_or_fetch(name, table.files, folder, download)
+        if paths is not None:
+            return read_table(name, table, paths)
+    return _load_bundled(name)
+
+
+def load_wine() -> Dataset:
+    """Wine: 178 x 13, three cultivars, raw units (proline dominates the Euclidean distance)."""
+    return load_dataset("wine")
+
+
+def load_digits389() -> Dataset:
+    """The digits 3, 8 and 9 of scikit-learn's digits: 537 images of 8 x 8 pixels."""
+    return load_dataset("digits389")
+
+
+def _load_bundled(name: str) -> Dataset:
+    import sklearn.datasets
+
+    loader, kept = BUNDLED[name]
+    bunch = getattr(sklearn.datasets, loader)()
+    X = np.asarray(bunch.data, dtype=np.float64)
+    y = np.asarray(bunch.target, dtype=np.int64)
+    target_names = tuple(str(target) for target in bunch.target_names)
+    source = "bundled with scikit-learn"
+    if kept is not None:
+        mask = np.isin(y, kept)
+        X, y = X[mask], np.searchsorted(kept, y[mask])
+        target_names = tuple(target_names[k] for k in kept)
+        source += f", digits {', '.join(target_names)} only"
+    return Dataset(X, y, tuple(str(f) for f in bunch.feature_names), target_names, name, source)
