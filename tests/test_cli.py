@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bregmat._interrupt import interruptible
 from bregmat.cli import learning, main, measure, show
 from bregmat.cli.app import app
 from bregmat.cli.inputs import class_names, find_labels
@@ -249,7 +250,7 @@ def test_interrupt_ends_a_search_although_the_solver_would_keep_its_iterate():
 
     before = signal.getsignal(signal.SIGINT)
     assert solver() == "best iterate"
-    with pytest.raises(KeyboardInterrupt), show.interruptible():
+    with pytest.raises(KeyboardInterrupt), interruptible():
         solver()
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._html import name_of, number
+from bregmat._interrupt import interruptible
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy, pairs_in_order
@@ -50,7 +51,7 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
     with bad_input():
         rows = _rows(task, settings)
         if settings.choose_slack_weight:
-            with show.interruptible(), show.working(quiet=settings.quiet) as say:
+            with interruptible(), show.working(quiet=settings.quiet) as say:
                 say(f"choosing the slack weight for {task.name}")
                 settings = _with_slack_weight(task, settings)
     start = time.monotonic()
@@ -69,7 +70,7 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1:
         try:
-            with show.interruptible():
+            with interruptible():
                 _measure(summary, task, after, settings, elapsed)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED

@@ -1,7 +1,5 @@
 """What the commands print: tables, progress, messages. Results go to standard output, all else to standard error."""
 
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +22,6 @@ __all__ = [
     "collected_warnings",
     "exit_code",
     "fail",
-    "interruptible",
     "name_value_table",
     "note",
     "stderr",
@@ -75,32 +72,6 @@ def bad_input() -> Iterator[None]:
         raise fail(words.of_file(error)) from error
     except (ValueError, TypeError, ImportError) as error:
         raise fail(str(error)) from error
-
-
-class _Stop(BaseException):
-    """Ctrl-C, in a form that no solver takes for itself."""
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C inside ends the whole block with `KeyboardInterrupt`, not only the solver's run of the moment.
-
-    A solver that is interrupted gives its best iterate; a search over many runs would go on with the next.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        raise _Stop
-
-    previous = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    except _Stop:
-        raise KeyboardInterrupt from None
-    finally:
-        signal.signal(signal.SIGINT, previous or signal.default_int_handler)
 
 
 @contextmanager
