@@ -31,9 +31,7 @@ def find(files: Sequence[File], folder: Path | None) -> tuple[Path, ...] | None:
     for path, file in zip(paths, files):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digest != file.sha256:
-            raise ValueError(
-                f"{path}: not the published file (sha256 is {digest}, expected {file.sha256}); replace it"
-            )
+            raise ValueError(f"{path}: not the published file (sha256 is {digest}, expected {file.sha256}); replace it")
     return paths
 
 
