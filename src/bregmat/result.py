@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import astuple, dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -86,12 +86,36 @@ def _plain(x: float) -> float | str:
     return float(x) if np.isfinite(x) else str(float(x))
 
 
+class AnyResult(Protocol):
+    """What :func:`check` reads: the results of all solvers have it."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def exit_reason(self) -> ExitReason: ...
+    @property
+    def advice(self) -> str: ...
+    @property
+    def gap(self) -> float: ...
+    @property
+    def max_violation(self) -> float: ...
+    @property
+    def tol(self) -> float: ...
+    @property
+    def n_iter(self) -> int: ...
+    @property
+    def conflict(self) -> np.ndarray | None: ...
+
+
+_R = TypeVar("_R", bound=AnyResult)
+
+
 class SolverError(RuntimeError):
     """A problem has no usable solution; ``.result`` holds what is known."""
 
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        text = f"{result.status}: {result.status.meaning} {result.exit_reason.advice}"
+    def __init__(self, result: AnyResult) -> None:
+        self.result: Any = result
+        text = f"{result.status}: {result.status.meaning} {result.advice}"
         if result.conflict is not None:
             text += f" Conflicting rows: {', '.join(str(int(k)) for k in result.conflict[:8])}."
         super().__init__(text)
@@ -138,6 +162,11 @@ class Result:
     conflict: np.ndarray | None = None
     violation: np.ndarray = field(default_factory=lambda: np.zeros(0))
     trace: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return self.exit_reason.advice
 
     @property
     def objective(self) -> float:
@@ -267,7 +296,7 @@ class Result:
         return result_html(self)
 
 
-def check(result: Result) -> Result:
+def check(result: _R) -> _R:
     """Turn an outcome into a warning or an error, in one place.
 
     Raises
@@ -282,7 +311,7 @@ def check(result: Result) -> Result:
 
         warnings.warn(
             f"stopped by {result.exit_reason} after {result.n_iter} iterations with status {result.status}: "
-            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. {result.exit_reason.advice}",
+            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. {result.advice}",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -1,0 +1,203 @@
+"""Single exchanges of a primal active set: one variable enters at a time and moves with all free ones.
+
+Between calls the point is stationary on the free set; each step moves the entering variable j by t and the free ones by
+t z with ``A_FF z + E_F' mu = -A_Fj``, ``E_F z = -E_j``, which keeps it so.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from bregmat._kernels.free_factor import (
+    add_multiple_inplace,
+    add_rows_inplace,
+    constrain_inplace,
+    constrained_solve_inplace,
+    dot,
+    entry_column_inplace,
+    is_needed,
+    join_inplace,
+    leave_inplace,
+)
+
+OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
+LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor
+
+
+@njit(cache=True)
+def reduced_gradient(g, E, multiplier, i):
+    """``g_i + E_i' multiplier``."""
+    h = g[i]
+    for r in range(len(E)):
+        h += E[r, i] * multiplier[r]
+    return h
+
+
+@njit(cache=True)
+def worst_outside(x, g, multiplier, free, problem):
+    """The variable outside the free set whose condition is violated most for its weight, and its reduced gradient."""
+    worst, j, at = 0.0, -1, 0.0
+    for i in range(len(x)):
+        if free.position[i] >= 0:
+            continue
+        h = reduced_gradient(g, problem.E, multiplier, i)
+        size = abs(h) * problem.weight[i]
+        if size > worst and ((h < 0.0 and x[i] < problem.upper[i]) or (h > 0.0 and x[i] > 0.0)):
+            worst, j, at = size, i, h
+    return j, at
+
+
+@njit(cache=True)
+def first_blocked(x, d, free, upper, most):
+    """The longest step along d that stays in the box, at most ``most``, and the place that blocks it (-1: none)."""
+    t, p = most, -1
+    for i in range(free.size[0]):
+        v = free.order[i]
+        if d[i] < 0.0:
+            room = -x[v] / d[i]
+        elif d[i] > 0.0:
+            room = (upper[v] - x[v]) / d[i]
+        else:
+            continue
+        if room < t or (room == t and p >= 0 and abs(d[i]) > abs(d[p])):
+            t, p = max(room, 0.0), i
+    return t, p
+
+
+@njit(cache=True)
+def move_inplace(x, d, t, free, upper):
+    """``x_F += t d`` inside the box."""
+    for i in range(free.size[0]):
+        v = free.order[i]
+        x[v] = min(max(x[v] + t * d[i], 0.0), upper[v])
+
+
+@njit(cache=True)
+def centre_inplace(x, g, multiplier, W, S, d, free, problem, target):
+    """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank."""
+    m, n = problem.E.shape
+    residual = np.empty(m)
+    for _ in range(len(free.order) + 1):
+        if not constrain_inplace(W, S, free, problem):
+            return False
+        k = free.size[0]
+        for r in range(m):
+            residual[r] = target[r] - dot(problem.E[r], x)
+        for i in range(k):
+            d[i] = -g[free.order[i]]
+        constrained_solve_inplace(d, multiplier, W, S, free, problem, residual)
+        for r in range(m):
+            multiplier[r] += problem.rho * residual[r]
+        t, p = first_blocked(x, d, free, problem.upper, 1.0)
+        # E_F d = 0 says that d is 0, but for rounding, on a variable without which E_F would lose its rank
+        while p >= 0 and m > 0 and is_needed(W, S, free, p):
+            d[p] = 0.0
+            t, p = first_blocked(x, d, free, problem.upper, 1.0)
+        if t > 0.0:
+            move_inplace(x, d, t, free, problem.upper)
+            for i in range(k):
+                d[i] *= t
+            add_rows_inplace(g, problem.A, free.order[:k], d[:k])
+        if p < 0:
+            return True
+        v = free.order[p]
+        x[v] = 0.0 if d[p] < 0.0 else problem.upper[v]
+        leave_inplace(free, p)
+    return True
+
+
+@njit(cache=True)
+def exchange_inplace(x, g, multiplier, direction, counts, free, problem, target, tol, most):
+    """Enter the most violated variable until none is violated by more than ``tol`` times ``sqrt(A_jj)``.
+
+    Returns OPTIMAL, FULL (no room to join), PAUSED (``most`` steps), UNBOUNDED (along ``direction``), DEFICIENT (E_F
+    lacks full row rank) or INDEFINITE (negative curvature along ``direction``). ``counts``: steps taken.
+    """
+    m, n = problem.E.shape
+    room = len(free.order)
+    W, S, mu, z, step = np.empty((m, room)), np.empty((m, m)), np.empty(m), np.empty(room), np.empty(n)
+    if not centre_inplace(x, g, multiplier, W, S, z, free, problem, target):
+        return DEFICIENT
+    for _ in range(most):
+        counts[0] += 1
+        drift = 0.0
+        for i in range(free.size[0]):
+            v = free.order[i]
+            drift = max(drift, abs(reduced_gradient(g, problem.E, multiplier, v)) * problem.weight[v])
+        if drift > tol and not centre_inplace(x, g, multiplier, W, S, z, free, problem, target):
+            return DEFICIENT
+        j, h = worst_outside(x, g, multiplier, free, problem)
+        if j < 0 or abs(h) * problem.weight[j] <= tol:
+            return OPTIMAL
+        if free.size[0] == room:
+            return FULL
+        sign = -1.0 if h > 0.0 else 1.0
+        while True:
+            if not constrain_inplace(W, S, free, problem):
+                return DEFICIENT
+            k = free.size[0]
+            entry_column_inplace(z, problem, free.order, k, j)
+            for i in range(k):
+                z[i] = -z[i]
+            constrained_solve_inplace(z, mu, W, S, free, problem, -problem.E[:, j])
+            # curvature along (z, 1) from A itself: the factor's own figure loses digits where it matters
+            step[:] = problem.A[j]
+            add_rows_inplace(step, problem.A, free.order[:k], z[:k])
+            curvature, size = step[j], math.sqrt(problem.A[j, j])
+            for i in range(k):
+                v = free.order[i]
+                curvature += z[i] * step[v]
+                size += abs(z[i]) * math.sqrt(problem.A[v, v])
+                z[i] *= sign
+            flat = 1e-15 * size * size
+            if curvature < -1e-9 * size * size:
+                direction[:] = 0.0
+                direction[j] = sign
+                for i in range(k):
+                    direction[free.order[i]] = z[i]
+                return INDEFINITE
+            own = problem.upper[j] - x[j] if sign > 0.0 else x[j]
+            newton = abs(h) / curvature if curvature > flat else np.inf
+            longest = 0.0
+            for i in range(k):
+                longest = max(longest, abs(z[i]))
+            t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
+            while p >= 0 and m > 0 and abs(z[p]) <= 1e-11 * max(1.0, longest) and is_needed(W, S, free, p):
+                z[p] = 0.0
+                t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
+            if t == np.inf:
+                direction[:] = 0.0
+                direction[j] = sign
+                for i in range(k):
+                    direction[free.order[i]] = z[i]
+                return UNBOUNDED
+            if t > 0.0:
+                move_inplace(x, z, t, free, problem.upper)
+                x[j] += sign * t
+                add_multiple_inplace(g, step, sign * t)
+                for r in range(m):
+                    multiplier[r] += sign * t * mu[r]
+            if p < 0:
+                if own <= newton:
+                    x[j] = problem.upper[j] if sign > 0.0 else 0.0
+                else:
+                    join_inplace(free, problem, j, LEAST)
+                break
+            v = free.order[p]
+            x[v] = 0.0 if z[p] < 0.0 else problem.upper[v]
+            counts[0] += 1
+            leave_inplace(free, p)
+            if m > 0 and not constrain_inplace(W, S, free, problem):
+                # E_F needs a variable in place of the one that left: j moves along with it, so j is one
+                if not join_inplace(free, problem, j, LEAST) or not centre_inplace(
+                    x, g, multiplier, W, S, z, free, problem, target
+                ):
+                    return DEFICIENT
+                break
+            h = reduced_gradient(g, problem.E, multiplier, j)
+            if not -sign * h * problem.weight[j] > tol:
+                if 0.0 < x[j] < problem.upper[j]:
+                    join_inplace(free, problem, j, LEAST)
+                break
+    return PAUSED

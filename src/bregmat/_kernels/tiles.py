@@ -1,0 +1,125 @@
+"""``A+ v`` and ``A- v`` in one pass over a matrix: packed lower tiles of a nonnegative kernel, or full rows of any matrix.
+
+``parallel`` and most of ``fastmath`` are on: sums in any order, see benchmarks/bench_multiplicative.py for the gain.
+Both read memory in few long streams: that, and not the arithmetic, sets their pace.
+"""
+
+import numba
+from numba import njit, prange
+
+FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
+
+
+def n_threads() -> int:
+    """Threads that a parallel kernel would use now."""
+    return int(numba.get_num_threads())
+
+
+@njit(fastmath=FAST, inline="always")
+def _rows_and_columns_inplace(out_rows, out_columns, K, rows, columns):
+    """``out_rows += K columns`` and ``out_columns += K' rows`` for one tile, its numbers loaded once.
+
+    One row at a time: memory is read in a single stream, which is worth more than the registers that four rows would save.
+    """
+    for i in range(K.shape[0]):
+        k, a = K[i], rows[i]
+        s = a * 0
+        for j in range(len(columns)):
+            s += k[j] * columns[j]
+            out_columns[j] += k[j] * a
+        out_rows[i] += s
+
+
+@njit(fastmath=FAST, inline="always")
+def _rows_inplace(out, K, x):
+    """``out += K x`` for one tile on the diagonal, stored whole."""
+    for i in range(K.shape[0]):
+        k = K[i]
+        s = x[0] * 0
+        for j in range(len(x)):
+            s += k[j] * x[j]
+        out[i] += s
+
+
+@njit(fastmath=FAST, inline="always")
+def _tiles_inplace(P, Q, tiles, row, column, same, v, first, last):
+    """Tiles ``first`` to ``last``, added to the accumulators of one thread."""
+    size = tiles.shape[1]
+    P[:] = 0
+    Q[:] = 0
+    for t in range(first, last):
+        i, j = row[t] * size, column[t] * size
+        if i == j:
+            _rows_inplace(P[i : i + size], tiles[t], v[j : j + size])
+        else:
+            out = P if same[t] else Q
+            _rows_and_columns_inplace(out[i : i + size], out[j : j + size], tiles[t], v[i : i + size], v[j : j + size])
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def tile_pass_inplace(P, Q, tiles, row, column, same, v):
+    """Sums within the classes ``P`` and across them ``Q``, shape (threads, n), from lower tiles (t, s, s)."""
+    count = tiles.shape[0]
+    for thread in prange(P.shape[0]):
+        first, last = count * thread // P.shape[0], count * (thread + 1) // P.shape[0]
+        _tiles_inplace(P[thread], Q[thread], tiles, row, column, same, v, first, last)
+
+
+@njit(fastmath=FAST, cache=True)
+def tile_pass_serial_inplace(P, Q, tiles, row, column, same, v):
+    """The same on this thread alone, for matrices whose pass is shorter than the start of a thread; P, Q of shape (1, n)."""
+    _tiles_inplace(P[0], Q[0], tiles, row, column, same, v, 0, tiles.shape[0])
+
+
+@njit(fastmath=FAST, inline="always")
+def _signed_rows_inplace(p, q, A, v, i):
+    """Entries i to i + 3 of ``A+ v`` and ``A- v`` as halves of ``|A| v +- A v``: long rows bear four streams at a time."""
+    r0, r1, r2, r3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+    s0 = s1 = s2 = s3 = v[0] * 0
+    t0 = t1 = t2 = t3 = v[0] * 0
+    for j in range(len(v)):
+        x = v[j]
+        x0, x1, x2, x3 = r0[j] * x, r1[j] * x, r2[j] * x, r3[j] * x
+        s0 += x0
+        s1 += x1
+        s2 += x2
+        s3 += x3
+        t0 += abs(x0)
+        t1 += abs(x1)
+        t2 += abs(x2)
+        t3 += abs(x3)
+    p[i], q[i] = (t0 + s0) / 2, (t0 - s0) / 2
+    p[i + 1], q[i + 1] = (t1 + s1) / 2, (t1 - s1) / 2
+    p[i + 2], q[i + 2] = (t2 + s2) / 2, (t2 - s2) / 2
+    p[i + 3], q[i + 3] = (t3 + s3) / 2, (t3 - s3) / 2
+
+
+@njit(fastmath=FAST, inline="always")
+def _last_rows_inplace(p, q, A, v, first):
+    """The rows that are left over after groups of four."""
+    for i in range(first, A.shape[0]):
+        row = A[i]
+        s = t = v[0] * 0
+        for j in range(len(v)):
+            x = row[j] * v[j]
+            s += x
+            t += abs(x)
+        p[i], q[i] = (t + s) / 2, (t - s) / 2
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def signed_pass_inplace(p, q, A, v):
+    """``p = A+ v``, ``q = A- v`` for any square ``A`` and ``v >= 0``, both (n,), A read once."""
+    groups = A.shape[0] // 4
+    for g in prange(groups):
+        _signed_rows_inplace(p, q, A, v, 4 * g)
+    _last_rows_inplace(p, q, A, v, 4 * groups)
+
+
+@njit(fastmath=FAST, cache=True)
+def signed_pass_serial_inplace(p, q, A, v):
+    """The same on this thread alone."""
+    groups = A.shape[0] // 4
+    for g in range(groups):
+        _signed_rows_inplace(p, q, A, v, 4 * g)
+    _last_rows_inplace(p, q, A, v, 4 * groups)

@@ -1,0 +1,127 @@
+"""The free variables of an active set and their Cholesky factor, changed in place where few change."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs
+
+from bregmat._kernels.free_factor import (
+    FreeSet,
+    Quadratic,
+    constrain_inplace,
+    constrained_solve_inplace,
+    gather_upper_inplace,
+    join_inplace,
+    leave_inplace,
+)
+
+FEW = 16  # one variable in this many: beyond it a new factorisation is cheaper than changing the old one
+SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable stays outside
+
+
+class Factor:
+    """``U'U = A_FF + rho E_F' E_F`` for the free set F.
+
+    Attributes
+    ----------
+    n_factor : int
+        Factorisations from scratch.
+    """
+
+    def __init__(self, problem: Quadratic, n: int) -> None:
+        self.problem, self.n = problem, n
+        self.n_factor = 0
+        self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
+        self._allocate(0)
+        self._W = self._S = np.empty((0, 0))
+
+    def _allocate(self, room: int) -> None:
+        self.state = FreeSet(
+            np.empty((room, room)), np.empty(room, np.int64), np.full(self.n, -1, np.int64), np.zeros(1, np.int64)
+        )
+
+    @property
+    def U(self) -> np.ndarray:
+        """The array with the factor in its leading block."""
+        return self.state.U
+
+    @property
+    def size(self) -> int:
+        """Number of free variables."""
+        return int(self.state.size[0])
+
+    @property
+    def free(self) -> np.ndarray:
+        """The free variables in the order of the factor."""
+        return self.state.order[: self.size]
+
+    def rebuild(self, F: np.ndarray) -> None:
+        """Factor from scratch; variables that depend on the others stay outside."""
+        k = len(F)
+        if k == 0:
+            self._allocate(0)
+            return
+        self.n_factor += 1
+        M = np.empty((k, k))
+        gather_upper_inplace(M, self.problem.A, self.problem.E, self.problem.rho, F)
+        d = M.diagonal().copy()
+        U, info = self._potrf(M.T, lower=1, overwrite_a=1, clean=0)
+        U = U.T
+        if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
+            U, F = self._pivoted(F)
+        k = len(F)
+        self.state = FreeSet(U, np.array(F, np.int64), np.full(self.n, -1, np.int64), np.array([k], np.int64))
+        self.state.position[F] = np.arange(k)
+
+    def _pivoted(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Factor of a largest independent part, diagonal scaled to 1."""
+        k = len(F)
+        M = np.zeros((k, k))
+        gather_upper_inplace(M, self.problem.A, self.problem.E, self.problem.rho, F)
+        scale = np.sqrt(np.maximum(M.diagonal(), 0.0))
+        usable = scale > 0.0
+        inverse = np.where(usable, 1.0 / np.where(usable, scale, 1.0), 0.0)
+        M *= inverse
+        M *= inverse[:, None]
+        c, pivots, rank, _ = self._pstrf(M.T, lower=1, tol=SINGULAR)
+        order = pivots[:rank] - 1
+        U = np.ascontiguousarray(c.T[:rank, :rank]) * scale[order]
+        return U, F[order]
+
+    def grow(self) -> None:
+        """Room for more variables."""
+        k = self.size
+        if len(self.U) > k + 8 or len(self.U) == self.n:
+            return
+        room = min(self.n, k + max(32, k // 4))
+        U, order = np.empty((room, room)), np.empty(room, np.int64)
+        U[:k, :k] = self.U[:k, :k]
+        order[:k] = self.free
+        self.state = FreeSet(U, order, self.state.position, self.state.size)
+
+    def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
+        """Let variables join, and those at some places leave: in place where they are few."""
+        out = np.zeros(0, np.int64) if leave is None else leave
+        new = np.zeros(0, np.int64) if join is None else join
+        if (len(out) + len(new)) * FEW > self.size:
+            self.rebuild(np.concatenate([np.delete(self.free, out), new]))
+            return
+        for p in np.sort(out)[::-1]:
+            leave_inplace(self.state, int(p))
+        for j in new:
+            self.grow()
+            join_inplace(self.state, self.problem, int(j), SINGULAR)
+
+    def constrain(self) -> bool:
+        """Prepare the equality rows; False where they lack full row rank on F."""
+        m = len(self.problem.E)
+        self._W, self._S = np.empty((m, self.size)), np.empty((m, m))
+        return bool(constrain_inplace(self._W, self._S, self.state, self.problem))
+
+    def solve(self, rhs: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """d and multiplier with ``A_FF d + E_F' multiplier = rhs``, ``E_F d = residual``; after :meth:`constrain`."""
+        d, multiplier = rhs.copy(), np.empty(len(residual))
+        constrained_solve_inplace(d, multiplier, self._W, self._S, self.state, self.problem, residual)
+        if len(residual):
+            multiplier += self.problem.rho * residual
+        return d, multiplier

@@ -1,0 +1,115 @@
+"""What a nonnegative quadratic program returns."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from bregmat.result import ExitReason, Record, Status
+
+_ARRAYS = ("x", "dual", "equality_dual")
+_NUMBERS = ("objective", "dual_bound", "gap", "kkt_residual", "max_violation", "bound_perturbation", "seconds")
+
+
+@dataclass(eq=False)
+class QPResult:
+    """The minimiser of ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``, and its proof.
+
+    Attributes
+    ----------
+    status : Status
+        OPTIMAL: ``gap <= tol``. INFEASIBLE and UNBOUNDED are proven, too.
+    exit_reason : ExitReason
+        Why the run stopped.
+    x : ndarray, shape (n,)
+        Inside the box.
+    dual : ndarray, shape (n,)
+        Reduced gradient ``A x + b + E' equality_dual``: its positive part is the multiplier of ``x >= 0``, its negative part that of
+        ``x <= upper``, in units of the objective per unit of x.
+    equality_dual : ndarray, shape (m,)
+        Multipliers of ``E x = e``. For INFEASIBLE the proof: ``y'E x < y'e`` for every x in the box, with y = equality_dual.
+    objective, dual_bound : float
+        Objective of x and the proven lower bound.
+    gap : float
+        ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 0.01 max|b|^2 / max A_ii)``; dimensionless; inf where nothing is
+        proven.
+    kkt_residual : float
+        Largest violation of the optimality conditions by ``dual``, relative to max|b|.
+    max_violation : float
+        ``max|E x - e|`` relative to the size of its terms, counting x as no smaller than max|b| / max A_ii.
+    bound_perturbation : float
+        0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
+        bound is proven for b raised somewhere by at most this, relative to max|b|.
+    direction : ndarray, shape (n,), or None
+        For UNBOUNDED: ``direction >= 0``, ``A direction = 0``, ``E direction = 0``, ``b'direction < 0``.
+    n_iter : int
+        Free sets tried, exchanges, or updates, as the solver counts.
+    seconds : float
+    history : list of Record
+    solver : str
+        Name of the solver, or several joined by " + ".
+    """
+
+    status: Status
+    exit_reason: ExitReason
+    x: np.ndarray
+    dual: np.ndarray
+    equality_dual: np.ndarray
+    objective: float
+    dual_bound: float
+    gap: float
+    kkt_residual: float
+    max_violation: float = 0.0
+    bound_perturbation: float = 0.0
+    direction: np.ndarray | None = None
+    n_iter: int = 0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+    solver: str = ""
+
+    @property
+    def conflict(self) -> np.ndarray | None:
+        """Rows of E that carry the proof of infeasibility; None unless INFEASIBLE."""
+        return np.flatnonzero(self.equality_dual) if self.status is Status.INFEASIBLE else None
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays for :func:`bregmat.save`."""
+        meta: dict[str, Any] = {name: float(getattr(self, name)) for name in _NUMBERS}
+        meta |= {"status": self.status.value, "exit_reason": self.exit_reason.value}
+        meta |= {"n_iter": int(self.n_iter), "solver": self.solver}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.direction is not None:
+            arrays["direction"] = self.direction
+        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> QPResult:
+        """Inverse of :meth:`to_state`."""
+        figures = {name: float(meta[name]) for name in _NUMBERS}
+        return cls(
+            Status(meta["status"]),
+            ExitReason(meta["exit_reason"]),
+            arrays["x"],
+            arrays["dual"],
+            arrays["equality_dual"],
+            **figures,
+            direction=arrays.get("direction"),
+            n_iter=int(meta["n_iter"]),
+            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
+            solver=meta["solver"],
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"QPResult(status={self.status}, exit_reason={self.exit_reason}, objective={self.objective:.8g}, "
+            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, kkt_residual={self.kkt_residual:.1e}, "
+            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        from bregmat._html import result_html
+
+        return result_html(self, noun="point")

@@ -1,0 +1,146 @@
+"""Clock, history and callback of one run, and the result it ends with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bregmat.quadratic.equality import Rows
+from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.proof import Verdict, judge, residual_of, shifts
+from bregmat.quadratic.result import QPResult
+from bregmat.result import ExitReason, Record, Status
+
+PRECISE = 1e-10  # residual from which a gap that is too large is likely to be rounding
+
+
+def free_multiplier(problem: NonnegativeQP, x: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Least-squares multipliers of the equality on the variables away from their bounds."""
+    E = problem.rows[0]
+    if not len(E):
+        return np.zeros(0)
+    room = np.minimum(x, problem.bounds - x)
+    weight = np.sqrt(np.maximum(room, 0.0))
+    if not weight.any():
+        weight[:] = 1.0
+    return np.linalg.lstsq((E * weight).T, -g * weight, rcond=None)[0]
+
+
+class Watch:
+    """Clock, history and callback of one run; what it ends with."""
+
+    def __init__(
+        self,
+        problem: NonnegativeQP,
+        started: float,
+        max_seconds: float | None,
+        callback: Callable[[Record], Any] | None,
+    ) -> None:
+        self.problem, self.inner, self.started = problem, problem, started
+        self.max_seconds, self.callback = max_seconds, callback
+        self.history: list[Record] = []
+        self.reason: ExitReason | None = None
+        self.point = np.zeros(problem.n)
+        self.steps = self.before = 0
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def remaining(self) -> float | None:
+        return None if self.max_seconds is None else max(self.max_seconds - self.seconds(), 1e-9)
+
+    def __call__(self, x: np.ndarray, g: np.ndarray, steps: int | None = None) -> bool:
+        """Record a step; True stops."""
+        self.steps = self.steps + 1 if steps is None else self.before + steps
+        self.point = x.copy()
+        problem = self.inner
+        violation = residual_of(problem, x, g)
+        # at multipliers y: g = A x + b + E'y, so that x'(g + b) / 2 - y'E x / 2 is the objective; y'E x drops out with E x = e
+        objective = problem.objective(x) if len(problem.rows[0]) else 0.5 * float(x @ (g + problem.b))
+        record = Record(self.steps, self.seconds(), objective, -np.inf, np.inf, violation)
+        self.history.append(record)
+        if self.callback is not None and self.callback(record):
+            self.reason = ExitReason.INTERRUPTED
+        elif self.max_seconds is not None and self.seconds() > self.max_seconds:
+            self.reason = ExitReason.TIME
+        return self.reason is not None
+
+    def best(self, rows: Rows) -> np.ndarray:
+        """The last point, or a feasible one where rows have to be met."""
+        x = np.minimum(np.maximum(self.point, 0.0), self.problem.bounds)
+        return rows.onto(x, self.inner) if rows.equality is not None else x
+
+    def end(
+        self,
+        rows: Rows,
+        x: np.ndarray,
+        multiplier: np.ndarray | None,
+        candidates: Any,
+        tol: float,
+        n_iter: int,
+        name: str,
+    ) -> QPResult:
+        problem = self.inner
+        if multiplier is None:
+            multiplier = free_multiplier(problem, x, problem.gradient(x))
+        verdict = judge(problem, x, multiplier, candidates, tolerant=True)
+        if not verdict.gap <= tol and verdict.residual <= PRECISE:
+            again = judge(problem, x, multiplier, shifts(problem, None, x), tolerant=True, precise=True)
+            verdict = again if again.gap < verdict.gap else verdict
+        reason = self.reason or ExitReason.TOLERANCE
+        violation = rows.violation(self.problem, x)
+        feasible = violation <= 1e-8
+        status = Status.UNKNOWN if not feasible else Status.OPTIMAL if verdict.gap <= tol else Status.FEASIBLE
+        if status is Status.OPTIMAL:
+            reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
+        elif reason is ExitReason.TOLERANCE:
+            reason = ExitReason.STALLED
+        return self.result(status, reason, x, verdict, rows.expand(multiplier), n_iter, name, max_violation=violation)
+
+    def result(
+        self,
+        status: Status,
+        reason: ExitReason,
+        x: np.ndarray,
+        verdict: Verdict,
+        multiplier: np.ndarray,
+        n_iter: int,
+        name: str,
+        **more: Any,
+    ) -> QPResult:
+        last = Record(n_iter, self.seconds(), verdict.objective, verdict.bound, verdict.gap, verdict.residual)
+        return QPResult(
+            status,
+            reason,
+            x,
+            verdict.dual,
+            multiplier,
+            verdict.objective,
+            verdict.bound,
+            verdict.gap,
+            verdict.residual,
+            bound_perturbation=verdict.perturbation,
+            n_iter=n_iter,
+            seconds=last.seconds,
+            history=[*self.history, last],
+            solver=name,
+            **more,
+        )
+
+    def infeasible(self, proof: np.ndarray, x: np.ndarray) -> QPResult:
+        verdict = Verdict(self.problem.gradient(x), self.problem.objective(x), np.inf, np.inf, np.inf)
+        violation = float(np.abs(self.problem.rows[0] @ x - self.problem.rows[1]).max())
+        return self.result(
+            Status.INFEASIBLE, ExitReason.CERTIFICATE, x, verdict, proof, 0, "feasibility", max_violation=violation
+        )
+
+    def unbounded(self, x: np.ndarray, ray: np.ndarray, rows: Rows, n_iter: int, name: str) -> QPResult:
+        verdict = Verdict(self.inner.gradient(x), self.inner.objective(x), -np.inf, np.inf, np.inf)
+        nothing = rows.expand(np.zeros(len(self.inner.rows[1])))
+        return self.result(
+            Status.UNBOUNDED, ExitReason.CERTIFICATE, x, verdict, nothing, n_iter, name, direction=ray,
+            max_violation=rows.violation(self.problem, x),
+        )  # fmt: skip

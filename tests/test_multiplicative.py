@@ -1,0 +1,340 @@
+"""Runs of the multiplicative updates: bounds, the sum constraint, subsets, clamping, acceleration, Table 1.
+
+The numbered equations are in test_equations_multiplicative.py, the splits and their kernels in test_splits.py.
+"""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bregmat.datasets import load_sonar_split
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.splits import ClassBlocks, DenseSplit
+from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
+from bregmat.result import ExitReason
+
+EPS = np.finfo(float).eps
+ROUNDING = 1e-13  # relative to the terms of the objective: a few hundred roundings
+
+
+def twin(A, v):
+    """A+ v and A- v entry by entry."""
+    return np.maximum(A, 0) @ v, np.maximum(-A, 0) @ v
+
+
+def machine(rng, n=60, ridge=0.0):
+    """A radial kernel of two overlapping classes, labels, and the matrix of the margin machine."""
+    y = np.where(np.arange(n) < n // 3, 1.0, -1.0)
+    rng.shuffle(y)
+    X = rng.normal(size=(n, 2)) + 0.8 * y[:, None]
+    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1))
+    return K, y, K * np.outer(y, y) + ridge * np.eye(n)
+
+
+def falls(end, size):
+    """Whether F never rises by more than rounding of terms of that size."""
+    F = np.array([record.objective for record in end.history])
+    return len(F) > 5 and bool((np.diff(F) <= ROUNDING * size).all()) and F[-1] < F[0]
+
+
+def best(A, b, *, upper=None, signs=None):
+    """The optimum by SciPy's sequential quadratic programming."""
+    rows = () if signs is None else ({"type": "eq", "fun": lambda v: signs @ v, "jac": lambda v: signs},)
+    found = minimize(
+        lambda v: 0.5 * v @ A @ v + b @ v,
+        np.zeros(len(b)),
+        jac=lambda v: A @ v + b,
+        bounds=[(0, upper)] * len(b),
+        constraints=rows,
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 2000},
+    )
+    assert found.success
+    return found.fun
+
+
+# ---------------------------------------------------------------- bounds and the sum constraint (Sha 2007)
+def test_box_is_monotone_and_optimal(rng):
+    K, y, A = machine(rng)
+    b, C = -np.ones(len(y)), 2.0
+    end = run_updates(ClassBlocks(K, y), b, np.ones(len(y)), upper=C, tol=1e-7, max_iter=20_000)
+    assert end.exit_reason is ExitReason.TOLERANCE and falls(end, len(y) * C)
+    assert (end.x >= 0).all() and (end.x <= C).all() and (end.x == C).sum() > 5 and (end.x == 0).sum() > 5
+    assert end.objective == pytest.approx(best(A, b, upper=C), rel=1e-7)
+    assert end.multiplier == 0
+
+
+def test_bounds_may_differ_and_may_be_zero(rng):
+    K, y, A = machine(rng)
+    upper = rng.exponential(size=len(y))
+    upper[:5], upper[5:10] = 0.0, np.inf
+    end = run_updates(DenseSplit(A), -np.ones(len(y)), upper=upper, tol=1e-6, max_iter=20_000)
+    assert end.exit_reason is ExitReason.TOLERANCE
+    g = A @ end.x - 1
+    assert (end.x[:5] == 0).all() and (end.x <= upper).all()
+    assert (g[(end.x < upper)] > -1e-4).all() and (
+        g[end.x > 0] < 1e-4
+    ).all()  # the tolerance times the sizes of the terms
+
+
+@pytest.mark.parametrize("upper", [2.0, None])
+def test_sum_constraint_is_monotone_and_optimal(rng, upper):
+    K, y, A = machine(rng, ridge=0.1)
+    b = -np.ones(len(y))
+    end = run_updates(ClassBlocks(K, y, ridge=0.1), b, upper=upper, signs=y, tol=1e-7, max_iter=20_000)
+    assert end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum())
+    assert abs(y @ end.x) <= 1e-14 * len(y) * end.x.sum()
+    assert end.objective == pytest.approx(best(A, b, upper=upper, signs=y), rel=1e-6)
+    free = (end.x > 1e-6) & (end.x < (1.999 if upper else np.inf))
+    # the multiplier is the intercept: y_i (f_i + multiplier) = 1 on the margin
+    np.testing.assert_allclose((A @ end.x + end.multiplier * y)[free], 1.0, rtol=1e-4)
+
+
+def test_the_total_of_the_start_is_kept(rng):
+    _, y, A = machine(rng)
+    x0 = rng.exponential(size=len(y))
+    end = run_updates(DenseSplit(A), -np.ones(len(y)), x0, signs=y, upper=5.0, max_iter=50)
+    assert y @ end.x == pytest.approx(y @ x0, abs=1e-13 * x0.sum())
+    assert falls(end, x0 @ np.abs(A) @ x0)
+
+
+def test_balanced_step_minimises_the_auxiliary_function(rng):
+    """Against a finely scanned multiplier: the sum falls with it, and the step meets the total."""
+    _, y, A = machine(rng, 20)
+    v = rng.exponential(size=20)
+    b, (p, q) = -np.ones(20), twin(A, v)
+    new, multiplier = balanced_step(v, b, positive=p, negative=q, signs=y, total=y @ v, upper=1.5)
+    assert y @ new == pytest.approx(y @ v, abs=1e-13)
+    np.testing.assert_allclose(
+        new, np.minimum(v * (-(b + multiplier * y) + np.sqrt((b + multiplier * y) ** 2 + 4 * p * q)) / (2 * p), 1.5)
+    )
+    sums = [y @ step(v, b + t * y, positive=p, negative=q, upper=1.5) for t in np.linspace(-20, 20, 401)]
+    assert (np.diff(sums) <= 0).all() and sums[0] > y @ v > sums[-1]
+
+
+def test_subsets_under_a_sum_constraint(rng):
+    _, y, A = machine(rng, 30)
+    v, b = rng.uniform(0.1, 1.0, size=30), -np.ones(30)
+    F = [0.5 * v @ A @ v + b @ v]
+    total = y @ v
+    for _ in range(40):
+        subset = rng.random(30) < 0.4
+        p, q = twin(A, v)
+        known = {"positive": p, "negative": q, "upper": 1.0, "subset": subset}
+        new, _ = balanced_step(v, b, signs=y, total=total, **known)
+        assert np.array_equal(new[~subset], v[~subset]) and (new <= 1).all()
+        v = new
+        F.append(0.5 * v @ A @ v + b @ v)
+    assert (np.diff(F) <= ROUNDING * 30).all() and F[-1] < F[0] - 1
+    assert y @ v == pytest.approx(total, abs=1e-12)
+
+
+def test_spread_is_the_nearest_point_in_relative_entropy(rng):
+    v, y = rng.exponential(size=12), np.tile([1.0, -1.0, -1.0], 4)
+    u = spread(v, signs=y, total=0.5)
+    assert y @ u == pytest.approx(0.5, abs=1e-13)
+    ratio = np.log(u / v) * y
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-12)
+    boxed = spread(v, signs=y, total=0.0, upper=0.3)
+    assert y @ boxed == pytest.approx(0.0, abs=1e-13) and boxed.max() == pytest.approx(0.3)
+
+
+def test_one_class_under_a_zero_sum_stays_at_zero(rng):
+    _, _, A = machine(rng, 10)
+    end = run_updates(DenseSplit(np.abs(A)), -np.ones(10), signs=np.ones(10))
+    assert end.exit_reason is ExitReason.TOLERANCE and (end.x == 0).all()
+    assert (-1 + end.multiplier * np.ones(10) >= 0).all()
+
+
+def test_everything_may_vanish_under_a_zero_sum():
+    """The optimum is zero, on a row of zeros too, and the multiplier proves it."""
+    A, b, y = np.diag([0.0, 5.0, 3.0]), np.array([0.4, 2.0, 0.5]), np.array([-1.0, 1.0, 1.0])
+    end = run_updates(DenseSplit(A), b, signs=y)
+    assert end.exit_reason is ExitReason.TOLERANCE and end.x.max() < 1e-15
+    assert (b + end.multiplier * y >= -1e-6).all()  # the tolerance
+
+
+# ---------------------------------------------------------------- footnote 2: clamping
+def test_what_vanishes_is_zero_where_zero_is_optimal(rng):
+    K, y, A = machine(rng)
+    b = -np.ones(len(y))
+    known = {"upper": 2.0, "tol": 1e-8, "max_iter": 50_000}
+    with_, without = (
+        run_updates(ClassBlocks(K, y), b, settings=MultiplicativeUpdates(clamp=clamp), **known) for clamp in (EPS, 0.0)
+    )
+    gone = with_.x == 0
+    assert gone.sum() > 10 and ((A @ with_.x + b)[gone] >= 0).all()
+    assert (without.x > 0).all() and without.x[gone].max() < 1e-6
+    assert with_.objective == pytest.approx(without.objective, rel=1e-9)
+    assert falls(with_, 2.0 * len(y))
+
+
+def test_a_variable_that_waits_may_grow_again():
+    """Zero meets the conditions for the second variable while the first is large, and not at the optimum (0, 1)."""
+    A, b = np.array([[1.0, 2.0], [2.0, 4.1]]), np.array([-1.0, -4.1])
+    start = np.array([1e6, 1e-13])
+    end = run_updates(DenseSplit(A), b, start, settings=MultiplicativeUpdates(clamp=1e-6), tol=1e-10, max_iter=5000)
+    assert end.exit_reason is ExitReason.TOLERANCE
+    np.testing.assert_allclose(end.x, [0.0, 1.0], atol=3e-6)  # the second one was solved for beside the clamp, 1e-6
+
+
+def test_waiting_place():
+    v, slope = np.array([1e-9, 1e-9, 1e-3]), np.array([1.0, -1.0, 1.0])
+    assert waiting_place(v, slope, np.full(3, 1e-6)).tolist() == [1e-9, 0.0, 1e-6]
+    assert waiting_place(v, slope, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
+    K, y, _ = machine(rng)
+    x0 = np.ones(len(y))
+    x0[::2] = 0.0
+    split, b = ClassBlocks(K, y), -np.ones(len(y))
+    held = run_updates(split, b, x0, upper=2.0, settings=MultiplicativeUpdates(clamp=0.0), tol=1e-3, max_iter=500)
+    freed = run_updates(split, b, x0, upper=2.0, tol=1e-3, max_iter=5000)
+    assert (held.x[::2] == 0).all() and held.violation > 0.1 and held.exit_reason is not ExitReason.TOLERANCE
+    assert freed.exit_reason is ExitReason.TOLERANCE and freed.objective < held.objective
+    assert x0[0] == 0 and x0[1] == 1  # copied
+
+
+# ---------------------------------------------------------------- acceleration
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("upper", [1.0, None])
+def test_acceleration_is_monotone_and_quicker(rng, upper, constrained):
+    K, y, _ = machine(rng, 60, ridge=0.1)
+    b, signs = -np.ones(len(y)), y if constrained else None
+    split = ClassBlocks(K, y, ridge=0.1)
+    ends = [
+        run_updates(
+            split,
+            b,
+            upper=upper,
+            signs=signs,
+            settings=MultiplicativeUpdates(anderson=depth),
+            tol=1e-5,
+        )
+        for depth in (0, 10)
+    ]
+    plain, quick = ends
+    assert all(end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum()) for end in ends)
+    assert quick.objective == pytest.approx(plain.objective, rel=1e-5)  # the tolerance
+    np.testing.assert_allclose(quick.x, plain.x, atol=3e-2 * plain.x.max())  # over the least eigenvalue, 0.1 and a bit
+    assert 3 * quick.n_passes < plain.n_passes
+    if constrained:
+        assert abs(y @ quick.x) <= 1e-14 * len(y) * quick.x.sum()
+
+
+# ---------------------------------------------------------------- what ends a run
+def test_an_unbounded_row_is_named():
+    A = np.diag([1.0, 0.0, 2.0, 0.0])
+    b = np.array([-1.0, 1.0, -1.0, -1.0])
+    end = run_updates(DenseSplit(A), b)
+    assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 3
+    bounded = run_updates(DenseSplit(A), b, upper=np.array([np.inf, np.inf, np.inf, 7.0]), tol=1e-12)
+    assert bounded.unbounded_row is None and bounded.exit_reason is ExitReason.TOLERANCE
+    np.testing.assert_allclose(bounded.x, [1.0, 0.0, 0.5, 7.0])
+
+
+def test_an_unbounded_pair_under_a_sum_constraint_is_named():
+    A, y = np.diag([1.0, 0.0, 0.0]), np.array([1.0, 1.0, -1.0])
+    end = run_updates(DenseSplit(A), np.array([-1.0, 1.0, -2.0]), signs=y)
+    assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 2
+    # either row alone has no end, but the sum holds them both
+    end = run_updates(DenseSplit(A), np.array([-1.0, 2.0, -1.5]), signs=y, tol=1e-10)
+    assert end.unbounded_row is None and end.exit_reason is ExitReason.TOLERANCE
+    np.testing.assert_allclose(end.x, [2.5, 0.0, 2.5], rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_scales_far_from_one(rng, scale, constrained):
+    """A and b times a number leave the solution and the path alone."""
+    K, y, A = machine(rng, 30, ridge=0.1)
+    b, signs = -np.ones(len(y)), y if constrained else None
+    known = {"signs": signs, "max_iter": 30}
+    one, far = run_updates(DenseSplit(A), b, **known), run_updates(DenseSplit(scale * A), scale * b, **known)
+    np.testing.assert_allclose(far.x, one.x, rtol=1e-9, atol=1e-12)
+    assert far.multiplier == pytest.approx(scale * one.multiplier, rel=1e-8)
+
+
+def test_missing_numbers_end_a_run():
+    A = np.array([[1.0, np.nan], [np.nan, 1.0]])
+    end = run_updates(DenseSplit(A), -np.ones(2))
+    assert end.exit_reason is ExitReason.NONFINITE
+    end = run_updates(DenseSplit(np.eye(2)), np.array([-1.0, np.nan]), signs=np.array([1.0, -1.0]))
+    assert end.exit_reason is ExitReason.NONFINITE
+
+
+def test_callback_limits_and_history(rng):
+    K, y, _ = machine(rng)
+    split, b, seen = ClassBlocks(K, y), -np.ones(len(y)), []
+    end = run_updates(split, b, upper=1.0, tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
+    assert end.exit_reason is ExitReason.INTERRUPTED and end.n_iter == 3 and end.history == seen
+    assert [record.iteration for record in seen] == [0, 1, 2, 3]
+    assert run_updates(split, b, upper=1.0, tol=0.0, max_iter=7).exit_reason is ExitReason.MAX_ITER
+    assert run_updates(split, b, upper=1.0, tol=0.0, max_seconds=0.0).exit_reason is ExitReason.TIME
+
+    def stop(record):
+        if record.iteration == 2:
+            raise KeyboardInterrupt
+
+    end = run_updates(split, b, upper=1.0, tol=0.0, callback=stop)
+    assert end.exit_reason is ExitReason.INTERRUPTED and np.isfinite(end.x).all()
+
+
+def test_the_callers_gap_ends_the_run(rng):
+    K, y, A = machine(rng)
+    C = 1.0
+
+    def gap(x, p, q):
+        np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
+        dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
+        return (primal - dual) / primal
+
+    end = run_updates(ClassBlocks(K, y), -np.ones(len(y)), upper=C, tol=1e-3, certify=gap)
+    assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.gap <= 1e-3
+    assert [record.gap <= 1e-3 for record in end.history[-2:]] == [False, True]
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match=r"clamp must lie in \[0, 1\); got 1"):
+        MultiplicativeUpdates(clamp=1.0)
+    with pytest.raises(ValueError, match="anderson must be at least 0; got -1"):
+        MultiplicativeUpdates(anderson=-1)
+    with pytest.raises(TypeError, match="max_iter must be an integer; got 2.5"):
+        MultiplicativeUpdates(max_iter=2.5)
+
+
+def test_violation_is_zero_exactly_at_optimality():
+    known = {"diagonal": np.array([2.0, 1.0, 0.0]), "upper": 1.0, "scale": np.ones(3)}
+    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0]), **known) == 0
+    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0]), **known) == pytest.approx(0.1)
+    assert violation(np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0]), **known) == 1.0
+    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, -0.2, -1.0]), **known) == pytest.approx(0.2)
+
+
+# ---------------------------------------------------------------- the result
+def test_objective_of_a_run_is_that_of_its_point(rng):
+    K, y, A = machine(rng)
+    end = run_updates(ClassBlocks(K, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
+    assert end.objective == pytest.approx(0.5 * end.x @ A @ end.x - end.x.sum(), rel=1e-12)
+    assert objective(end.x, -np.ones(len(y)), positive=end.positive, negative=end.negative) == end.objective
+
+
+# ---------------------------------------------------------------- Table 1
+def test_table_1_sonar(data_home):
+    """Sha 2002, Table 1: 9.6, 9.6, 7.6, 6.7, 10.6 % of 104; raw features, ones, no intercept; the paper says 512 updates."""
+    train, test = load_sonar_split(data_dir=data_home)
+    y, y_test = (np.where(part.y == 0, 1.0, -1.0) for part in (train, test))
+    dots, across = train.X @ train.X.T, test.X @ train.X.T
+    sq, sq_test = train.X**2, test.X**2
+    far = np.maximum(sq.sum(1)[:, None] + sq.sum(1) - 2 * dots, 0)
+    far_test = np.maximum(sq_test.sum(1)[:, None] + sq.sum(1) - 2 * across, 0)
+    kernels = [((dots + 1) ** k, (across + 1) ** k) for k in (4, 6)]
+    kernels += [(np.exp(-far / (2 * s**2)), np.exp(-far_test / (2 * s**2))) for s in (0.3, 1.0, 3.0)]
+    errors = {256: [], 512: []}
+    for K, K_test in kernels:
+        for n_steps, found in errors.items():
+            end = run_updates(ClassBlocks(K, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
+            found.append(int((np.sign(K_test @ (end.x * y)) != y_test).sum()))
+            assert end.n_iter == n_steps
+    assert errors == {256: [10, 10, 8, 7, 11], 512: [9, 9, 8, 7, 13]}

@@ -1,0 +1,473 @@
+"""Nonnegative quadratic programs: against every support, against SciPy, with bounds, rows, singular matrices, and their proofs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import lsq_linear, nnls
+
+from bregmat.io import load, save
+from bregmat.io.models import SAVABLE
+from bregmat.quadratic import (
+    MultiplicativeUpdates,
+    NonnegativeQP,
+    QPResult,
+    active_set,
+    nnqp,
+    nonnegative_least_squares,
+)
+from bregmat.quadratic.bound import lower_bound
+from bregmat.result import ExitReason, Status
+
+EXACT = 1e-12  # KKT residual promised where A is positive definite
+
+
+def least_over_supports(A, b, upper, E, e):
+    """Least objective over all choices of zero, free, at the upper bound; inf where nothing is feasible."""
+    m, best = len(e), np.inf
+    sides = [(0, 1, 2) if np.isfinite(u) else (0, 1) for u in upper]
+    for choice in itertools.product(*sides):
+        side = np.array(choice)
+        F, x = np.flatnonzero(side == 1), np.where(side == 2, np.where(np.isfinite(upper), upper, 0.0), 0.0)
+        k = len(F)
+        K = np.zeros((k + m, k + m))
+        K[:k, :k], K[:k, k:], K[k:, :k] = A[np.ix_(F, F)], E[:, F].T, E[:, F]
+        rhs = np.concatenate([-(b[F] + A[F] @ x), e - E @ x])
+        solution = np.linalg.lstsq(K, rhs, rcond=None)[0] if k + m else rhs
+        if np.abs(K @ solution - rhs).max(initial=0.0) > 1e-9:
+            continue
+        x[F] = solution[:k]
+        if (x < -1e-9).any() or (x > upper + 1e-9).any():
+            continue
+        best = min(best, float(0.5 * x @ A @ x + b @ x))
+    return best
+
+
+def random_problem(rng):
+    """A of any rank, perhaps with equal columns; perhaps bounds; up to two rows, some of them infeasible."""
+    n = int(rng.integers(1, 7))
+    rank = int(rng.integers(1, n + 2))
+    X = rng.standard_normal((rank, n))
+    if n > 2 and rng.random() < 0.3:
+        X[:, 1] = X[:, 0]
+    b = -X.T @ rng.standard_normal(rank) if rng.random() < 0.7 else -rng.random(n)
+    upper = np.full(n, np.inf)
+    if rng.random() < 0.6:
+        upper = np.where(rng.random(n) < 0.5, 2 * rng.random(n), np.inf)
+    inside = np.minimum(rng.random(n) * (rng.random(n) < 0.5), upper)
+    m = 0 if n == 1 or rng.random() < 0.4 else int(rng.integers(1, 3))
+    E = rng.standard_normal((m, n)) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], (m, n))
+    e = E @ inside if rng.random() < 0.8 else rng.standard_normal(m)
+    return X.T @ X, b, upper, E, e, inside
+
+
+def check_optimal(result, problem, best, tol=1e-8):
+    """The figures of a result are those of its x, and the bound is one."""
+    x = result.x
+    assert result.status is Status.OPTIMAL
+    assert (x >= 0).all()
+    assert (x <= problem.bounds).all()
+    E, e = problem.rows
+    # rounding of sums of up to a few terms of order 1
+    np.testing.assert_allclose(E @ x, e, atol=1e-9)
+    assert result.objective == pytest.approx(problem.objective(x), rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(result.dual, problem.gradient(x) + result.equality_dual @ E, atol=1e-9)
+    assert result.dual_bound <= best + tol * (1 + abs(best))
+    assert abs(result.objective - best) <= tol * (1 + abs(best))
+
+
+def check_unbounded(result, A, b, E):
+    d = result.direction
+    assert (d >= 0).all()
+    assert np.abs(A @ d).max() <= 1e-8  # entries of A and d are of order 1
+    assert np.abs(E @ d).max(initial=0.0) <= 1e-8
+    assert b @ d < 0
+
+
+def check_infeasible(result, upper, E, e):
+    y = result.equality_dual
+    gain = y @ E
+    gain[gain <= 1e-11 * np.abs(y).max()] = 0.0
+    assert np.isfinite(upper[gain > 0]).all()
+    assert (gain[gain > 0] * upper[gain > 0]).sum() < y @ e
+    assert set(result.conflict) == set(np.flatnonzero(y))
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_against_every_support(rng, solver):
+    seen = set()
+    for _ in range(120):
+        A, b, upper, E, e, inside = random_problem(rng)
+        start = inside if rng.random() < 0.3 else None
+        rows = (E, e) if len(E) else None
+        result = nnqp(A, b, upper=upper, equality=rows, solver=solver, x0=start)
+        best = least_over_supports(A, b, upper, E, e)
+        seen.add(result.status)
+        if result.status is Status.UNBOUNDED:
+            check_unbounded(result, A, b, E)
+        elif result.status is Status.INFEASIBLE:
+            assert best == np.inf
+            check_infeasible(result, upper, E, e)
+        else:
+            check_optimal(result, NonnegativeQP.build(A, b, upper=upper, equality=rows), best)
+    assert seen == {Status.OPTIMAL, Status.UNBOUNDED, Status.INFEASIBLE}
+
+
+def regression(rng, n, m=None, decades=0.0):
+    """X and t with half of the planted coefficients zero; singular values over some decades."""
+    m = 2 * n if m is None else m
+    X = rng.standard_normal((m, n))
+    if decades:
+        U, _, V = np.linalg.svd(X, full_matrices=False)
+        X = (U * np.logspace(0, -decades, min(m, n))) @ V
+    planted = np.maximum(rng.standard_normal(n), 0)
+    return X, X @ planted + 0.1 * rng.standard_normal(m) / np.sqrt(n if decades else 1)
+
+
+@pytest.mark.parametrize(("n", "decades"), [(20, 0), (150, 0), (400, 0), (60, 2), (400, 2), (400, 3)])
+def test_positive_definite_to_rounding(rng, n, decades):
+    """n = 400 has more than 256 free variables: float32 factors, refined."""
+    X, t = regression(rng, n, decades=decades)
+    result = nnqp(X.T @ X, -X.T @ t)
+    assert result.status is Status.OPTIMAL
+    assert result.kkt_residual <= EXACT
+    assert result.gap <= 1e-8
+    assert result.bound_perturbation == 0
+    reference, norm = nnls(X, t, maxiter=100 * n)
+    # both solve a system whose condition is 10^(2 decades)
+    np.testing.assert_allclose(result.x, reference, atol=1e-13 * 10 ** (2 * decades) * n)
+    assert result.objective + 0.5 * t @ t == pytest.approx(0.5 * norm**2, rel=1e-9, abs=1e-12 * (t @ t))
+
+
+def test_box_against_lsq_linear(rng):
+    X, t = regression(rng, 80)
+    upper = rng.random(80)
+    result = nnqp(X.T @ X, -X.T @ t, upper=upper)
+    reference = lsq_linear(X, t, bounds=(0, upper), method="bvls", tol=1e-14).x
+    assert result.status is Status.OPTIMAL
+    assert result.kkt_residual <= EXACT
+    np.testing.assert_allclose(result.x, reference, atol=1e-10)
+    assert (result.x == upper).any()
+    assert (result.dual[result.x == upper] <= 0).all()
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_margin_machine(rng, solver):
+    """The dual of a soft-margin machine with intercept: a box, one row, zero sum."""
+    Z = rng.standard_normal((150, 2))
+    y = np.where(Z[:, 0] + 0.5 * rng.standard_normal(150) > 0, 1.0, -1.0)
+    K = np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2))
+    A = K * y * y[:, None]
+    result = nnqp(A, -np.ones(150), upper=10.0, equality=(y, 0.0), solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert result.gap <= 1e-10
+    assert abs(y @ result.x) <= 1e-12 * result.x.sum()
+    free = (result.x > 0) & (result.x < 10)
+    # the multiplier of the row is minus the intercept: margins of free support vectors are 1
+    np.testing.assert_allclose(
+        y[free] * (K[free] @ (y * result.x) + y[free] ** 2 * result.equality_dual[0]), 1, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_equal_columns_and_wide_data(rng, solver):
+    for m, n in ((60, 60), (30, 120)):
+        X = rng.standard_normal((m, n))
+        X[:, : n // 4] = X[:, n // 4 : 2 * (n // 4)]
+        t = 5 * rng.standard_normal(m)
+        result = nnqp(X.T @ X, -X.T @ t, solver=solver)
+        reference = nnls(X, t, maxiter=100 * n)[1]
+        assert result.status is Status.OPTIMAL
+        # 1/2 |t|^2 is the size of what cancels
+        assert result.objective + 0.5 * t @ t == pytest.approx(0.5 * reference**2, rel=1e-10, abs=1e-13 * (t @ t))
+
+
+def test_rows_that_say_the_same_twice(rng):
+    X, t = regression(rng, 30)
+    row = rng.random(30)
+    once = nnqp(X.T @ X, -X.T @ t, equality=(row, 1.0))
+    twice = nnqp(X.T @ X, -X.T @ t, equality=(np.array([row, -2 * row, 0 * row]), np.array([1.0, -2.0, 0.0])))
+    np.testing.assert_allclose(once.x, twice.x, atol=1e-12)
+    assert once.status is twice.status is Status.OPTIMAL
+    E = np.array([row, -2 * row, 0 * row])
+    np.testing.assert_allclose(twice.equality_dual @ E, once.equality_dual[0] * row, rtol=1e-9)
+
+
+def test_unbounded_names_the_direction():
+    A = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    result = nnqp(A, [-1.0, 0.5])
+    assert result.status is Status.UNBOUNDED
+    assert result.exit_reason is ExitReason.CERTIFICATE
+    np.testing.assert_allclose(result.direction, [1.0, 1.0])
+    assert result.dual_bound == -np.inf
+    assert nnqp(A, [-1.0, 0.5], upper=3.0).status is Status.OPTIMAL
+    assert nnqp(np.zeros((1, 1)), [-1.0]).status is Status.UNBOUNDED
+
+
+def test_optima_on_a_ray_are_told_apart():
+    """Any (s, s + 1) is optimal; b lowered by anything makes it unbounded, so that the bound is for b raised by rounding."""
+    A = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    b = 0.1 * np.array([1.0, -1.0])
+    result = nnqp(A, b)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(-0.005)
+    assert result.bound_perturbation <= 1e-15
+
+
+def test_infeasible_rows():
+    result = nnqp(
+        np.eye(3), np.zeros(3), equality=(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), np.array([1.0, -1.0]))
+    )
+    assert result.status is Status.INFEASIBLE
+    assert result.exit_reason is ExitReason.CERTIFICATE
+    assert "no point" in result._repr_html_().lower()
+    boxed = nnqp(np.eye(2), np.zeros(2), upper=1.0, equality=(np.ones(2), 3.0))
+    check_infeasible(boxed, np.ones(2), np.ones((1, 2)), np.array([3.0]))
+    empty = nnqp(np.eye(2), np.zeros(2), equality=(np.zeros((1, 2)), np.array([1.0])))
+    assert empty.status is Status.INFEASIBLE
+
+
+def test_trivial_problems():
+    at_zero = nnqp(np.eye(3), np.ones(3))
+    assert at_zero.status is Status.OPTIMAL
+    assert (at_zero.x == 0).all()
+    assert at_zero.gap == 0
+    assert nnqp(np.eye(3), np.zeros(3)).status is Status.OPTIMAL
+    pinned = nnqp(np.eye(2), [-1.0, -1.0], upper=[0.0, 0.5])
+    np.testing.assert_array_equal(pinned.x, [0.0, 0.5])
+    simplex = nnqp(np.zeros((3, 3)), [3.0, 1.0, 2.0], equality=(np.ones(3), 1.0))
+    np.testing.assert_allclose(simplex.x, [0.0, 1.0, 0.0], atol=1e-15)
+    assert simplex.objective == pytest.approx(1.0)
+
+
+def test_scales_of_the_variables(rng):
+    """Columns over eight decades: the conditions are tested in units of sqrt(A_ii), the bound holds."""
+    X, t = regression(rng, 60)
+    unit = 10 ** rng.uniform(-4, 4, 60)
+    plain, scaled = nnqp(X.T @ X, -X.T @ t), nnqp((X * unit).T @ (X * unit), -(X * unit).T @ t)
+    assert scaled.status is Status.OPTIMAL
+    np.testing.assert_allclose(scaled.x * unit, plain.x, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["pivoting", "active_set"])
+def test_start_at_the_solution(rng, solver):
+    X, t = regression(rng, 100)
+    A, b = X.T @ X, -X.T @ t
+    cold = nnqp(A, b, solver=solver)
+    start = cold.x.copy()
+    warm = nnqp(A, b, x0=start, solver=solver)
+    np.testing.assert_array_equal(start, cold.x)
+    np.testing.assert_allclose(warm.x, cold.x, atol=1e-13)
+    assert warm.n_iter <= 2
+
+
+# ---------------------------------------------------------------- the bound
+def test_bound_holds_for_any_point_and_multiplier(rng):
+    for _ in range(60):
+        A, b, upper, E, e, inside = random_problem(rng)
+        problem = NonnegativeQP.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
+        best = least_over_supports(A, b, upper, E, e)
+        z, multiplier = rng.standard_normal(len(b)), rng.standard_normal(len(E))
+        bound = lower_bound(problem, z, multiplier, [(rng.standard_normal(len(b)), None), (np.ones(len(b)), None)])
+        assert bound <= best + 1e-9 * (1 + abs(best))
+
+
+def test_bound_is_repaired_by_a_shift():
+    """At the solution rounded down the reduced gradient is negative: only a shift proves anything."""
+    A, b = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-1.0, -1.0])
+    problem = NonnegativeQP.build(A, b)
+    x = np.full(2, 1 / 3 - 1e-9)
+    assert lower_bound(problem, x, np.zeros(0)) == -np.inf
+    bound = lower_bound(problem, x, np.zeros(0), [(np.ones(2), None)])
+    assert -1 / 3 - 1e-8 <= bound <= -1 / 3
+
+
+# ---------------------------------------------------------------- the active set
+def test_active_set_never_raises_the_objective(rng):
+    for _ in range(60):
+        A, b, upper, E, e, inside = random_problem(rng)
+        rows = (E, E @ inside) if len(E) and np.linalg.matrix_rank(E) == len(E) else None
+        values = []
+
+        def watch(x, g, steps, A=A, b=b, values=values):
+            values.append(0.5 * x @ A @ x + b @ x)
+            return False
+
+        end = active_set(A, b, inside, upper=upper, equality=rows, watch=watch)
+        values.append(0.5 * end.x @ A @ end.x + b @ end.x)
+        assert (np.diff(values) <= 1e-12 * (1 + np.abs(values[:-1]))).all()
+        assert end.direction is not None or end.violation <= 1e-9
+
+
+def test_active_set_in_bulk(rng):
+    """More than 256 free variables: bulk steps, with and without a row."""
+    X, t = regression(rng, 500)
+    A, b = X.T @ X, -X.T @ t
+    exact = nnqp(A, b).x
+    start = np.maximum(exact + 0.05 * rng.standard_normal(500), 0.0)
+    upper = np.full(500, np.inf)
+    end = active_set(A, b, start, upper=upper)
+    np.testing.assert_allclose(end.x, exact, atol=1e-12)
+    assert end.n_factor <= 40
+    row = rng.choice([-1.0, 1.0], (1, 500))
+    boxed = np.full(500, 1.5)
+    start = np.minimum(start, boxed)
+    end = active_set(A, b, start, upper=boxed, equality=(row, row @ start))
+    reference = nnqp(A, b, upper=boxed, equality=(row, row @ start))
+    assert reference.solver == "pivoting"
+    np.testing.assert_allclose(end.x, reference.x, atol=1e-10)
+
+
+# ---------------------------------------------------------------- least squares
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csc_array])
+def test_least_squares_against_scipy(rng, form):
+    for m, n in ((60, 25), (25, 60), (40, 40)):
+        X = rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.5)
+        t = rng.standard_normal(m)
+        result = nonnegative_least_squares(form(X), t)
+        reference = nnls(X, t, maxiter=1000)[1]
+        assert result.status is Status.OPTIMAL
+        assert result.objective == pytest.approx(0.5 * reference**2, rel=1e-10, abs=1e-13)
+        assert result.dual_bound <= result.objective + 1e-13
+        np.testing.assert_allclose(result.dual, X.T @ (X @ result.x - t), atol=1e-12)
+
+
+def test_least_squares_loses_nothing_to_the_gram_matrix(rng):
+    """Condition 1e6, so 1e12 for the Gram matrix: the residual of the conditions is that of the data."""
+    X, t = regression(rng, 40, decades=6)
+    result = nonnegative_least_squares(X, t)
+    g = X.T @ (X @ result.x - t)
+    assert np.abs(np.where(result.x > 0, g, np.minimum(g, 0))).max() <= 1e-13 * np.abs(X.T @ t).max()
+    X, t = regression(rng, 40, decades=4)
+    F = np.flatnonzero((x := nonnegative_least_squares(X, t).x) > 0)
+    # 1e4 for the condition of X, a few units of rounding; from the Gram matrix alone it would be 1e8
+    np.testing.assert_allclose(x[F], np.linalg.lstsq(X[:, F], t, rcond=None)[0], atol=3e-11 * x.max())
+
+
+def test_least_squares_on_growing_sets_of_columns(rng):
+    X = rng.standard_normal((40, 4000))
+    t = X[:, :10] @ rng.random(10) + X[:, 10:] @ np.full(3990, -0.05)
+    X += 3.0  # columns that are alike, so that the solution is sparse and t out of reach
+    t -= 30.0 * rng.random(40)
+    result = nonnegative_least_squares(X, t)
+    assert "of 4000 columns" in result.solver
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(0.5 * nnls(X, t, maxiter=40000)[1] ** 2, rel=1e-10)
+    boxed = nonnegative_least_squares(np.abs(X), np.abs(t), upper=1e-3)
+    assert boxed.status is Status.OPTIMAL
+    g = np.abs(X).T @ (np.abs(X) @ boxed.x - np.abs(t))
+    np.testing.assert_array_less(-1e-9, np.where(boxed.x < 1e-3, g, 0.0))
+
+
+def test_least_squares_with_bounds_and_rows(rng):
+    X, t = regression(rng, 30)
+    result = nonnegative_least_squares(X, t, upper=0.5, equality=(np.ones(30), 3.0))
+    assert result.status is Status.OPTIMAL
+    assert result.x.sum() == pytest.approx(3.0, rel=1e-13)
+    direct = nnqp(X.T @ X, -X.T @ t, upper=0.5, equality=(np.ones(30), 3.0))
+    np.testing.assert_allclose(result.x, direct.x, atol=1e-12)
+
+
+# ---------------------------------------------------------------- the updates through the same door
+def test_multiplicative_updates(rng):
+    X, t = regression(rng, 20)
+    A, b = X.T @ X, -X.T @ t
+    exact = nnqp(A, b)
+    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10)):
+        result = nnqp(A, b, solver=solver, tol=1e-4, max_iter=5000)
+        assert result.status is Status.OPTIMAL
+        assert result.solver.startswith("multiplicative")
+        # rounding below, ten times the gap asked for above
+        assert exact.objective * (1 + 1e-12) <= result.objective <= exact.objective * (1 - 1e-3)
+        assert result.exit_reason is ExitReason.TOLERANCE
+        assert result.dual_bound <= exact.objective + 1e-9 * abs(exact.objective)
+        assert len(result.history) > 3
+
+
+def test_multiplicative_updates_with_a_row(rng):
+    Z = rng.standard_normal((40, 2))
+    y = np.where(Z[:, 0] > 0, 1.0, -1.0)
+    A = np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
+    exact = nnqp(A, -np.ones(40), upper=1.0, equality=(2 * y, 0.0))
+    result = nnqp(A, -np.ones(40), upper=1.0, equality=(2 * y, 0.0), solver="multiplicative", tol=1e-3, max_iter=5000)
+    assert result.max_violation <= 1e-8
+    assert result.objective == pytest.approx(exact.objective, rel=2e-3)
+    with pytest.raises(ValueError, match="one equality row"):
+        nnqp(np.eye(2), np.ones(2), equality=([[1.0, 2.0]], [1.0]), solver="multiplicative")
+
+
+# ---------------------------------------------------------------- limits
+def test_callback_stops_and_sees_every_step(rng):
+    X, t = regression(rng, 120, decades=3)
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        return len(seen) == 2
+
+    result = nnqp(X.T @ X, -X.T @ t, callback=stop)
+    assert len(seen) == 2
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert result.status in (Status.FEASIBLE, Status.OPTIMAL)
+    assert (result.x >= 0).all()
+    assert result.history[:2] == seen
+
+
+@pytest.mark.parametrize("solver", ["pivoting", "active_set"])
+def test_keyboard_interrupt_keeps_the_point(rng, solver):
+    X, t = regression(rng, 120, decades=3)
+    row = np.ones((1, 120))
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    for rows in (None, (row, np.array([5.0]))):
+        result = nnqp(X.T @ X, -X.T @ t, callback=interrupt, solver=solver, equality=rows)
+        assert result.exit_reason is ExitReason.INTERRUPTED
+        assert (result.x >= 0).all()
+        assert result.max_violation <= 1e-9
+        assert np.isfinite(result.objective)
+
+
+@pytest.mark.parametrize("solver", ["pivoting", "active_set"])
+def test_limits(rng, solver):
+    X, t = regression(rng, 120, decades=3)
+    A, b = X.T @ X, -X.T @ t
+    assert nnqp(A, b, max_seconds=1e-9, solver=solver).exit_reason is ExitReason.TIME
+    few = nnqp(A, b, max_iter=1, solver="pivoting")
+    assert few.exit_reason is ExitReason.MAX_ITER
+    assert few.status is Status.FEASIBLE
+    assert few.n_iter == 1
+
+
+# ---------------------------------------------------------------- results
+@pytest.mark.parametrize("kind", ["optimal", "unbounded", "infeasible"])
+def test_results_survive_a_file(tmp_path, monkeypatch, kind):
+    monkeypatch.setitem(SAVABLE, "QPResult", "bregmat.quadratic.result")
+    result = {
+        "optimal": lambda: nnqp(np.eye(3), [-1.0, 0.0, 1.0]),
+        "unbounded": lambda: nnqp(np.zeros((1, 1)), [-1.0]),
+        "infeasible": lambda: nnqp(np.eye(2), np.zeros(2), equality=(np.ones(2), -1.0)),
+    }[kind]()
+    save(tmp_path / "qp.bm", result)
+    again = load(tmp_path / "qp.bm")
+    assert isinstance(again, QPResult)
+    assert repr(again) == repr(result)
+    assert again.history == result.history
+    for name in ("x", "dual", "equality_dual", "direction"):
+        np.testing.assert_equal(getattr(again, name), getattr(result, name))
+    assert again._repr_html_() == result._repr_html_()
+
+
+def test_bound_in_extended_precision(rng):
+    """A low-rank kernel in a far box: what rounding may do to the gradient, times the bounds, would hide the optimum."""
+    Z = rng.standard_normal((300, 2))
+    y = rng.choice([-1.0, 1.0], 300)
+    A = np.exp(-0.3 * ((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
+    result = nnqp(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    assert result.status is Status.OPTIMAL
+    problem = NonnegativeQP.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    plain = lower_bound(problem, result.x, result.equality_dual)
+    precise = lower_bound(problem, result.x, result.equality_dual, precise=True)
+    assert plain < precise <= result.objective + 1e-12 * abs(result.objective)

@@ -1,0 +1,177 @@
+"""What nnqp and nonnegative_least_squares say to bad input."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from bregmat.quadratic import NonnegativeQP, active_set, nnqp, nonnegative_least_squares
+from bregmat.quadratic.definite import check_definite
+
+I2 = np.eye(2)
+NAN = np.array([[1.0, 0.0], [0.0, np.nan]])
+
+CASES = {
+    "A not square": ({"A": np.ones((2, 3))}, ValueError, "A must be square, (n, n) with n >= 1; got shape (2, 3)."),
+    "A empty": ({"A": np.ones((0, 0)), "b": []}, ValueError, "A must be square"),
+    "A a vector": ({"A": np.ones(4)}, ValueError, "A must have 2 dimensions; got shape (4,)."),
+    "A of words": ({"A": [["a", "b"], ["c", "d"]]}, TypeError, "A must be an array of real numbers"),
+    "A complex": ({"A": 1j * I2}, TypeError, "A must be an array of real numbers; got complex ones."),
+    "A with NaN": ({"A": NAN}, ValueError, "A must be finite; rows 1 hold NaN or infinity."),
+    "A with NaN off the diagonal": (
+        {"A": np.array([[1.0, np.nan], [np.nan, 1.0]])},
+        ValueError,
+        "A must be finite; rows 0, 1 hold NaN",
+    ),
+    "A with infinity": ({"A": np.diag([1.0, np.inf])}, ValueError, "A must be finite; rows 1 hold"),
+    "A not symmetric": (
+        {"A": np.array([[1.0, 0.5], [0.25, 1.0]])},
+        ValueError,
+        "A must be symmetric; A[1, 0] = 0.25 but A[0, 1] = 0.5.",
+    ),
+    "negative diagonal": (
+        {"A": np.diag([1.0, -0.5])},
+        ValueError,
+        "A is not positive semidefinite: A[1, 1] = -0.5 is negative.",
+    ),
+    "negative minor": (
+        {"A": np.array([[1.0, 2.0], [2.0, 1.0]])},
+        ValueError,
+        "A is not positive semidefinite: rows and columns 1 and 0 alone have the eigenvalue -1",
+    ),
+    "b too long": ({"b": np.ones(3)}, ValueError, "b must have one entry per row of A, 2; got shape (3,)."),
+    "b a matrix": ({"b": np.ones((2, 1))}, ValueError, "b must have 1 dimension; got shape (2, 1)."),
+    "b with NaN": ({"b": [0.0, np.nan]}, ValueError, "b must be finite; rows 1 hold NaN"),
+    "upper negative": (
+        {"upper": [1.0, -1.0]},
+        ValueError,
+        "upper must be at least 0 (inf for no bound); entries 1 are -1.",
+    ),
+    "upper NaN": ({"upper": np.nan}, ValueError, "upper must be at least 0"),
+    "upper too long": (
+        {"upper": np.ones(3)},
+        ValueError,
+        "upper must be a number or have shape (2,); got shape (3,).",
+    ),
+    "upper of words": ({"upper": "much"}, TypeError, "upper must be a number or an array of numbers"),
+    "x0 too long": ({"x0": np.ones(3)}, ValueError, "x0 must have shape (2,); got shape (3,)."),
+    "x0 negative": ({"x0": [0.0, -1.0]}, ValueError, "x0 must lie in [0, upper]; x0[1] = -1 with upper bound inf."),
+    "x0 above": (
+        {"x0": [0.0, 2.0], "upper": 1.0},
+        ValueError,
+        "x0 must lie in [0, upper]; x0[1] = 2 with upper bound 1.",
+    ),
+    "x0 NaN": ({"x0": [0.0, np.nan]}, ValueError, "x0 must be finite; entry 1 is not."),
+    "x0 of words": ({"x0": ["a", "b"]}, TypeError, "x0 must be an array of numbers"),
+    "equality no pair": ({"equality": np.ones(2)}, TypeError, "equality must be a pair (E, e); got ndarray."),
+    "equality E narrow": (
+        {"equality": (np.ones((1, 3)), [1.0])},
+        ValueError,
+        "equality[0] (E) must have 2 columns; got shape (1, 3).",
+    ),
+    "equality e long": (
+        {"equality": (np.ones((1, 2)), [1.0, 2.0])},
+        ValueError,
+        "equality[1] (e) must have 1 entries, one per row of E; got shape (2,).",
+    ),
+    "equality NaN": ({"equality": ([[1.0, np.nan]], [1.0])}, ValueError, "equality[0] (E) must be finite; rows 0"),
+    "solver unknown": (
+        {"solver": "simplex"},
+        ValueError,
+        "solver must be one of auto, pivoting, active_set, multiplicative; got 'simplex'.",
+    ),
+    "solver a number": ({"solver": 3}, TypeError, "solver must be a name or MultiplicativeUpdates; got int."),
+    "tol zero": ({"tol": 0.0}, ValueError, "tol must be positive"),
+    "max_iter zero": ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
+    "max_iter half": ({"max_iter": 0.5}, TypeError, "max_iter must be an integer"),
+    "max_seconds negative": ({"max_seconds": -1.0}, ValueError, "max_seconds must be positive"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(name):
+    given, error, message = CASES[name]
+    with pytest.raises(error, match=re.escape(message)):
+        nnqp(**{"A": I2, "b": -np.ones(2), **given})
+
+
+DATA_CASES = {
+    "X a vector": ({"X": np.ones(3)}, ValueError, "X must have 2 dimensions"),
+    "X with NaN": ({"X": NAN}, ValueError, "X must be finite; rows 1"),
+    "X sparse with NaN": ({"X": sparse.csr_matrix(NAN)}, ValueError, "X must be finite; row 1 holds NaN"),
+    "X without columns": ({"X": np.ones((2, 0))}, ValueError, "X must have rows and columns; got shape (2, 0)."),
+    "y too long": ({"y": np.ones(3)}, ValueError, "y must have one entry per row of X, 2; got shape (3,)."),
+    "y with NaN": ({"y": [1.0, np.nan]}, ValueError, "y must be finite; rows 1"),
+    "upper negative": ({"upper": -1.0}, ValueError, "upper must be at least 0"),
+    "x0 above": ({"x0": [2.0, 0.0], "upper": 1.0}, ValueError, "x0 must lie in [0, upper]"),
+    "solver unknown": ({"solver": "lasso"}, ValueError, "solver must be one of"),
+    "tol a word": ({"tol": "small"}, TypeError, "tol must be a number"),
+    "max_seconds zero": ({"max_seconds": 0}, ValueError, "max_seconds must be positive"),
+}
+
+
+@pytest.mark.parametrize("name", DATA_CASES)
+def test_bad_data(name):
+    given, error, message = DATA_CASES[name]
+    with pytest.raises(error, match=re.escape(message)):
+        nonnegative_least_squares(**{"X": I2, "y": np.ones(2), **given})
+
+
+def test_indefinite_matrix_that_no_minor_shows():
+    """Correlations of -0.6 among three: all 2 x 2 minors are positive, the smallest eigenvalue is -0.2."""
+    A = np.full((3, 3), -0.6) + 1.6 * np.eye(3)
+    for solver in ("auto", "active_set", "multiplicative"):
+        with pytest.raises(ValueError, match=r"A is not positive semidefinite: its leading 3 .* the eigenvalue -0\.2;"):
+            nnqp(A, -np.ones(3), solver=solver)
+    with pytest.raises(
+        ValueError, match=r"A is not positive semidefinite: d'Ad / d'd = -0\.\d+ along a direction d of 3"
+    ):
+        active_set(A, -np.ones(3), np.zeros(3), upper=np.full(3, np.inf))
+
+
+@pytest.mark.parametrize("n", [40, 300])
+def test_indefinite_kernel_matrix_in_a_box(rng, n):
+    """A box hides negative curvature from the search: A is looked at as a whole. 300 rows: in float32."""
+    Z = rng.standard_normal((n, 3))
+    A = np.tanh(Z @ Z.T - 1.0)
+    A[np.diag_indices(n)] = np.abs(A).max() * 1.01
+    assert np.linalg.eigvalsh(A)[0] < -0.1
+    with pytest.raises(ValueError, match="A is not positive semidefinite"):
+        nnqp(A, -np.ones(n), upper=1.0)
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_singular_matrices_pass(rng, n):
+    """Rank 5, equal rows, zero rows, and scales over sixteen decades: rounding is not taken for an eigenvalue."""
+    X = rng.standard_normal((5, n))
+    X[:, 3] = X[:, 4]
+    X[:, 7] = 0.0
+    for unit in (1.0, 10 ** rng.uniform(-8, 8, n), 1e-150, 1e100):
+        check_definite((X * unit).T @ (X * unit))
+
+
+def test_data_are_not_changed(rng):
+    X = rng.standard_normal((12, 6))
+    A, b = X.T @ X, rng.standard_normal(6)
+    E, e = rng.random((1, 6)), np.ones(1)
+    copies = A.copy(), b.copy(), E.copy(), e.copy()
+    nnqp(A, b, equality=(E, e), upper=2.0)
+    for given, copy in zip((A, b, E, e), copies, strict=True):
+        np.testing.assert_array_equal(given, copy)
+    x = rng.random(6)
+    kept = x.copy()
+    active_set(A, b, x, upper=np.full(6, 2.0))
+    np.testing.assert_array_equal(x, kept)
+
+
+def test_layouts_and_types_are_read_alike(rng):
+    X = rng.standard_normal((12, 6))
+    A, b = X.T @ X, -rng.random(6)
+    expected = nnqp(A, b).x
+    np.testing.assert_array_equal(nnqp(np.asfortranarray(A), list(b)).x, expected)
+    np.testing.assert_array_equal(nnqp(A.tolist(), b).x, expected)
+    np.testing.assert_array_equal(nnqp(2 * np.eye(2, dtype=int), np.array([-2, 1])).x, [1.0, 0.0])
+    problem = NonnegativeQP.build(A, b, equality=(np.ones(6), 1.0))
+    assert problem.A is A
+    assert problem.rows[0].shape == (1, 6)
