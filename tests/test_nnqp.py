@@ -471,3 +471,21 @@ def test_bound_in_extended_precision(rng):
     plain = lower_bound(problem, result.x, result.equality_dual)
     precise = lower_bound(problem, result.x, result.equality_dual, precise=True)
     assert plain < precise <= result.objective + 1e-12 * abs(result.objective)
+
+
+# ---------------------------------------------------------------- the result, handed to bregmat.check
+def test_check_takes_the_result(rng):
+    from sklearn.exceptions import ConvergenceWarning
+
+    from bregmat import SolverError, check
+
+    A, b = np.eye(3) + 0.5, np.array([-1.0, -2.0, 3.0])
+    assert check(nnqp(A, b)).tol == 1e-8
+    with pytest.raises(SolverError, match=r"UNBOUNDED: The objective has no lower bound\..*direction") as caught:
+        check(nnqp(np.zeros((2, 2)), [-1.0, 1.0]))
+    assert caught.value.result.direction is not None
+    with pytest.raises(SolverError, match="INFEASIBLE: .*equality_dual.*Conflicting rows: 0"):
+        check(nnqp(A, b, equality=([[1.0, 1.0, 1.0]], [-1.0])))
+    X = rng.standard_normal((30, 20))
+    with pytest.warns(ConvergenceWarning, match=r"MAX_ITER after 1 iterations.*tol 1e-08\. Raise max_iter"):
+        check(nnqp(X.T @ X, rng.standard_normal(20), solver="multiplicative", max_iter=1))

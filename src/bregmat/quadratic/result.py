@@ -10,7 +10,15 @@ import numpy as np
 from bregmat.result import ExitReason, Record, Status
 
 _ARRAYS = ("x", "dual", "equality_dual")
-_NUMBERS = ("objective", "dual_bound", "gap", "kkt_residual", "max_violation", "bound_perturbation", "seconds")
+_NUMBERS = ("objective", "dual_bound", "gap", "kkt_residual", "max_violation", "bound_perturbation", "tol", "seconds")
+_ADVICE = {
+    ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
+    ExitReason.MAX_ITER: "Raise max_iter, or (a) scale the variables so that diag(A) is even, (b) loosen tol, (c) use another solver.",
+    ExitReason.TIME: "Raise max_seconds, or continue from this result's x with x0=.",
+    ExitReason.STALLED: "Rounding allows no better: (a) scale the variables so that the diagonal of A is even, (b) loosen tol.",
+    ExitReason.INTERRUPTED: "Stopped on request; continue from this result's x with x0=.",
+    ExitReason.NONFINITE: "A number overflowed: scale A and b towards 1.",
+}
 
 
 @dataclass(eq=False)
@@ -42,6 +50,8 @@ class QPResult:
     bound_perturbation : float
         0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
         bound is proven for b raised somewhere by at most this, relative to max|b|.
+    tol : float
+        The relative gap that was asked for.
     direction : ndarray, shape (n,), or None
         For UNBOUNDED: ``direction >= 0``, ``A direction = 0``, ``E direction = 0``, ``b'direction < 0``.
     n_iter : int
@@ -63,11 +73,17 @@ class QPResult:
     kkt_residual: float
     max_violation: float = 0.0
     bound_perturbation: float = 0.0
+    tol: float = np.nan
     direction: np.ndarray | None = None
     n_iter: int = 0
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list)
     solver: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return _ADVICE.get(self.exit_reason, self.exit_reason.advice)
 
     @property
     def conflict(self) -> np.ndarray | None:

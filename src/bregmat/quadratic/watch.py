@@ -98,7 +98,9 @@ class Watch:
             reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
         elif reason is ExitReason.TOLERANCE:
             reason = ExitReason.STALLED
-        return self.result(status, reason, x, verdict, rows.expand(multiplier), n_iter, name, max_violation=violation)
+        return self.result(
+            status, reason, x, verdict, rows.expand(multiplier), n_iter, name, max_violation=violation, tol=tol
+        )
 
     def result(
         self,
