@@ -1,0 +1,337 @@
+"""Blocks of a Gaussian kernel in one go: matrix product and exponential chunk by chunk, in cache; sums of its rows.
+
+Each of the parallel loops has a serial twin: threads are worth their start only for large blocks. BLAS must be limited to
+one thread by the caller, else its threads fight with Numba's for the same cores.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+
+# No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
+EXP = {"nnan", "ninf", "nsz", "contract", "arcp"}
+SUM = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
+CHUNK = 512  # columns of a chunk
+STRIP = 512  # rows of a chunk: 1 MB of float32 stays in the second-level cache
+
+
+@intrinsic
+def _from_bits(typing, bits):
+    """An int32 or int64 read as a float of the same width."""
+    wanted: Any = {types.int32: types.float32, types.int64: types.float64}.get(bits)
+    if wanted is None:
+        return None
+
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType() if wanted is types.float32 else ir.DoubleType())
+
+    return wanted(bits), code
+
+
+@intrinsic
+def _to_bits(typing, value):
+    """A float64 read as an int64."""
+    if value != types.float64:
+        return None
+
+    def code(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(value), code
+
+
+_float_of_bits: Any = _from_bits  # called with one argument in compiled code; the decorator's type says two
+_bits_of_float: Any = _to_bits
+
+
+@njit(inline="always", fastmath=EXP)
+def exp_f32(x):
+    """exp of a float32 x <= 0, relative error below 2e-7 down to x = -87, where it stays (Cephes expf)."""
+    x = max(x, np.float32(-87.0))
+    k = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    r = x - k * np.float32(0.693359375)
+    r = r + k * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    p = p * r * r + r + np.float32(1.0)
+    # np.int32 again: integer arithmetic widens to int64
+    return p * _float_of_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
+
+
+@njit(inline="always", fastmath=EXP)
+def exp_f64(x):
+    """exp of a float64 x <= 0, relative error below 4e-16 down to x = -708, where it stays (Taylor, degree 13)."""
+    x = max(x, -708.0)
+    shifted = x * 1.4426950408889634 + 6755399441055744.0
+    k = shifted - 6755399441055744.0
+    r = x - k * 0.693145751953125
+    r = r - k * 1.42860682030941723212e-6
+    p = 1.6059043836821613e-10
+    p = p * r + 2.08767569878681e-09
+    p = p * r + 2.505210838544172e-08
+    p = p * r + 2.755731922398589e-07
+    p = p * r + 2.7557319223985893e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 0.0001984126984126984
+    p = p * r + 0.001388888888888889
+    p = p * r + 0.008333333333333333
+    p = p * r + 0.041666666666666664
+    p = p * r + 0.16666666666666666
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    return _float_of_bits(_bits_of_float(p) + (_bits_of_float(shifted) << np.int64(52)))
+
+
+@njit(cache=True, fastmath=EXP)
+def _exp_row_inplace(target, source, own, h):
+    """``target = exp(min(source - own - h, 0))`` in float32."""
+    for j in range(len(target)):
+        target[j] = exp_f32(min(source[j] - own - h[j], np.float32(0.0)))
+
+
+@njit(cache=True)
+def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
+    """Columns start..stop of :func:`gaussian_rows_inplace`."""
+    T, hT, S = Z[start:stop].T, h[start:stop], np.empty((min(STRIP, len(ZI)), stop - start), np.float32)
+    for top in range(0, len(ZI), STRIP):
+        bottom = min(top + STRIP, len(ZI))
+        np.dot(ZI[top:bottom], T, S[: bottom - top])
+        for i in range(top, bottom):
+            _exp_row_inplace(out[first + i, start:stop], S[i - top], hI[i], hT)
+
+
+@njit(cache=True)
+def gaussian_rows_inplace(out, first, ZI, hI, Z, h):
+    """``out[first + i, j] = exp(ZI_i . Z_j - hI_i - h_j)`` in float32; with ``h = |z|^2 / 2`` that is ``exp(-|ZI_i - Z_j|^2 / 2)``."""
+    for start in range(0, len(Z), CHUNK):
+        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
+
+
+@njit(cache=True, parallel=True)
+def gaussian_rows_parallel_inplace(out, first, ZI, hI, Z, h):
+    """:func:`gaussian_rows_inplace` with Numba's threads."""
+    for chunk in prange((len(Z) + CHUNK - 1) // CHUNK):
+        start = chunk * CHUNK
+        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
+
+
+@njit(cache=True, fastmath=EXP)
+def _square_difference_inplace(target, column, own):
+    """``target = (column - own)^2``."""
+    for j in range(len(target)):
+        d = column[j] - own
+        target[j] = d * d
+
+
+@njit(cache=True, fastmath=EXP)
+def _add_square_difference_inplace(target, column, own):
+    """``target += (column - own)^2``."""
+    for j in range(len(target)):
+        d = column[j] - own
+        target[j] += d * d
+
+
+@njit(cache=True, fastmath=EXP)
+def _exp_half_inplace(target):
+    """``target = exp(-target / 2)`` in float32."""
+    for j in range(len(target)):
+        target[j] = exp_f32(np.float32(-0.5) * target[j])
+
+
+@njit(cache=True)
+def _near_chunk_inplace(out, first, ZI, ZT, start, stop):
+    """Columns start..stop of :func:`gaussian_near_rows_inplace`."""
+    for i in range(len(ZI)):
+        target = out[first + i, start:stop]
+        _square_difference_inplace(target, ZT[0, start:stop], ZI[i, 0])
+        for k in range(1, len(ZT)):
+            _add_square_difference_inplace(target, ZT[k, start:stop], ZI[i, k])
+        _exp_half_inplace(target)
+
+
+@njit(cache=True)
+def gaussian_near_rows_inplace(out, first, ZI, ZT):
+    """``out[first + i, j] = exp(-|ZI_i - Z_j|^2 / 2)`` in float32 from differences; few features, given as ``ZT`` (d, n)."""
+    for start in range(0, ZT.shape[1], 4 * CHUNK):
+        _near_chunk_inplace(out, first, ZI, ZT, start, min(start + 4 * CHUNK, ZT.shape[1]))
+
+
+@njit(cache=True, parallel=True)
+def gaussian_near_rows_parallel_inplace(out, first, ZI, ZT):
+    """:func:`gaussian_near_rows_inplace` with Numba's threads."""
+    for chunk in prange((ZT.shape[1] + 4 * CHUNK - 1) // (4 * CHUNK)):
+        start = chunk * 4 * CHUNK
+        _near_chunk_inplace(out, first, ZI, ZT, start, min(start + 4 * CHUNK, ZT.shape[1]))
+
+
+@njit(cache=True, fastmath=EXP)
+def _exp_row64_inplace(target, source, scale, own, h):
+    """``target = exp(min(scale source - own - h, 0))`` in float64."""
+    for j in range(len(target)):
+        target[j] = exp_f64(min(scale * source[j] - own - h[j], 0.0))
+
+
+@njit(cache=True, fastmath=SUM)
+def _sign_row_inplace(row, own, signs):
+    """``row *= own signs``."""
+    for j in range(len(row)):
+        row[j] *= own * signs[j]
+
+
+@njit(cache=True)
+def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, symmetric):
+    """Columns start..stop of :func:`gaussian_block_inplace`; of a symmetric block the rows from ``start`` on only."""
+    T, S, hT, sT = B[start:stop].T, np.empty((STRIP // 2, stop - start)), hB[start:stop], sB[start:stop]
+    for top in range(start if symmetric else 0, len(A), STRIP // 2):
+        bottom = min(top + STRIP // 2, len(A))
+        np.dot(A[top:bottom], T, S[: bottom - top])
+        for i in range(top, bottom):
+            target = out[i, start:stop]
+            _exp_row64_inplace(target, S[i - top], scale, hA[i], hT)
+            _sign_row_inplace(target, sA[i], sT)
+        if symmetric:
+            # 16 x 16 tiles: a row of the mirror image is written while its cache lines are still there
+            for i0 in range(top, bottom, 16):
+                for j0 in range(start, stop, 16):
+                    for j in range(j0, min(j0 + 16, stop)):
+                        for i in range(i0, min(i0 + 16, bottom)):
+                            out[j, i] = out[i, j]
+
+
+@njit(cache=True)
+def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
+    """``out_ij = sA_i sB_j exp(scale A_i . B_j - hA_i - hB_j)`` in float64; ``symmetric`` where A is B: half the work."""
+    width = CHUNK // 2
+    for start in range(0, len(B), width):
+        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
+
+
+@njit(cache=True, parallel=True)
+def gaussian_block_parallel_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
+    """:func:`gaussian_block_inplace` with Numba's threads."""
+    width = CHUNK // 2
+    chunks = (len(B) + width - 1) // width
+    for turn in prange(chunks):
+        # of a symmetric block the first chunk is the longest and the last the shortest: threads get one of each
+        chunk = turn // 2 if turn % 2 == 0 else chunks - 1 - turn // 2
+        start = chunk * width
+        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
+
+
+@njit(cache=True, fastmath=SUM)
+def _dot(a, b):
+    """``a . b``."""
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@njit(cache=True, fastmath=SUM)
+def _add_multiple_inplace(out, row, c):
+    """``out += c row``."""
+    for j in range(len(out)):
+        out[j] += c * row[j]
+
+
+@njit(cache=True)
+def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, symmetric):
+    """What rows start..stop of A contribute to :func:`gaussian_sums_inplace`."""
+    width = CHUNK // 2
+    row = np.empty(width)
+    for left in range(0, stop if symmetric else len(B), width):
+        right = min(left + width, stop if symmetric else len(B))
+        S = np.empty((stop - start, right - left))
+        np.dot(A[start:stop], B[left:right].T, S)
+        for i in range(start, stop):
+            end = min(right, i + 1) if symmetric else right
+            if end <= left:
+                continue
+            values = row[: end - left]
+            _exp_row64_inplace(values, S[i - start, : end - left], scale, hA[i], hB[left:end])
+            f[i] += _dot(values, weight[left:end])
+            if symmetric:
+                last = i if end == i + 1 else end
+                _add_multiple_inplace(f[left:last], values[: last - left], weight[i])
+
+
+@njit(cache=True)
+def gaussian_sums_inplace(f, A, hA, B, hB, weight, scale, symmetric):
+    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric``: A is B."""
+    for start in range(0, len(A), STRIP // 2):
+        _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, min(start + STRIP // 2, len(A)), symmetric)
+
+
+@njit(cache=True, parallel=True)
+def gaussian_sums_parallel_inplace(f, A, hA, B, hB, weight, scale, symmetric):
+    """:func:`gaussian_sums_inplace` with Numba's threads; every chunk of a symmetric sum adds to a vector of its own."""
+    step = STRIP // 2
+    chunks = (len(A) + step - 1) // step
+    if not symmetric:
+        for chunk in prange(chunks):
+            start = chunk * step
+            _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, min(start + step, len(A)), False)
+        return
+    parts = np.zeros((chunks, len(A)))
+    for turn in prange(chunks):
+        chunk = turn // 2 if turn % 2 == 0 else chunks - 1 - turn // 2
+        start = chunk * step
+        _gaussian_sum_chunk_inplace(parts[chunk], A, hA, B, hB, weight, scale, start, min(start + step, len(A)), True)
+    for chunk in range(chunks):
+        _add_multiple_inplace(f, parts[chunk], 1.0)
+
+
+@njit(cache=True, fastmath=SUM)
+def add_rows_inplace(f, K, rows, weight):
+    """``f += sum_k weight_k K[rows_k]`` with f in float64: four rows are added in the dtype of K, their sum in float64."""
+    n, m = f.shape[0], len(rows)
+    for start in range(0, n, 2048):
+        stop = min(start + 2048, n)
+        target, k = f[start:stop], 0
+        while k + 4 <= m:
+            a, b = K[rows[k], start:stop], K[rows[k + 1], start:stop]
+            c, d = K[rows[k + 2], start:stop], K[rows[k + 3], start:stop]
+            wa, wb, wc, wd = weight[k], weight[k + 1], weight[k + 2], weight[k + 3]
+            for j in range(stop - start):
+                target[j] += wa * a[j] + wb * b[j] + wc * c[j] + wd * d[j]
+            k += 4
+        while k < m:
+            a, wa = K[rows[k], start:stop], weight[k]
+            for j in range(stop - start):
+                target[j] += wa * a[j]
+            k += 1
+
+
+@njit(cache=True)
+def gather_inplace(out, first, K, rows, columns):
+    """``out[first + i, j] = K[rows_i, columns_j]`` in the dtype of ``out``."""
+    for i in range(len(rows)):
+        target, source = out[first + i], K[rows[i]]
+        for j in range(len(columns)):
+            target[j] = source[columns[j]]
+
+
+@njit(cache=True)
+def mirror_inplace(K, old, new):
+    """``K[:old, old:new] = K[old:new, :old]'``, tile by tile through a buffer: columns of K share cache sets."""
+    tile = np.empty((64, 64), K.dtype)
+    for i0 in range(old, new, 64):
+        i1 = min(i0 + 64, new)
+        for j0 in range(0, old, 64):
+            j1 = min(j0 + 64, old)
+            for i in range(i0, i1):
+                source = K[i, j0:j1]
+                for j in range(j1 - j0):
+                    tile[j, i - i0] = source[j]
+            for j in range(j0, j1):
+                target, values = K[j, i0:i1], tile[j - j0]
+                for i in range(i1 - i0):
+                    target[i] = values[i]

@@ -1,0 +1,223 @@
+"""Greedy descent on box-constrained quadratics: one coordinate, or a pair where the sum is fixed (SMO).
+
+Both solve ``min 1/2 x'K x - c'x, lower <= x <= upper`` and keep the negative gradient ``e = c - K x``; selection is by
+second-order gain. A step is two streaming passes over a row, so it must run at memory speed: Numba's own ``max`` does not
+vectorise as a reduction, ``lane_max`` below does, and the position of a maximum is looked up afterwards.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+# Without 'nnan' and 'nsz' LLVM must keep the order of a maximum, without 'reassoc' that of a sum.
+FAST = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
+
+
+def _select(relation):
+    """Typing and code of ``a if a <relation> b else b`` with the flags that let a reduction vectorise."""
+
+    def lane(typing, a, b):
+        if not (isinstance(a, types.Float) and a == b):
+            return None
+
+        def code(context, builder, signature, arguments):
+            left, right = arguments
+            chosen = builder.fcmp_ordered(relation, left, right, flags=("fast",))
+            return builder.select(chosen, left, right, flags=("fast",))
+
+        return a(a, a), code
+
+    return lane
+
+
+@intrinsic
+def _larger(typing, a, b):
+    """The larger of two floats of one type; vectorises as a reduction."""
+    return _select(">")(typing, a, b)
+
+
+@intrinsic
+def _smaller(typing, a, b):
+    """The smaller of two floats of one type; vectorises as a reduction."""
+    return _select("<")(typing, a, b)
+
+
+lane_max: Any = _larger  # called with two arguments in compiled code; the decorator's type says three
+lane_min: Any = _smaller
+
+
+@njit(cache=True, fastmath=FAST)
+def _position(v, w, value):
+    """First index with ``v + w == value``; where rounding hides it, the largest ``v + w``."""
+    n = len(v)
+    for start in range(0, n - 63, 64):
+        a, b, hits = v[start : start + 64], w[start : start + 64], 0
+        for t in range(64):
+            hits += a[t] + b[t] == value
+        if hits > 0:
+            for t in range(64):
+                if a[t] + b[t] == value:
+                    return start + t
+    best = n - 1
+    for t in range(n - n % 64, n):
+        if v[t] + w[t] == value:
+            return t
+    for t in range(n):
+        if v[t] + w[t] > v[best] + w[best]:
+            best = t
+    return best
+
+
+@njit(cache=True, fastmath=FAST)
+def _position_of(v, value):
+    """First index with ``v == value``; where rounding hides it, the largest ``v``."""
+    n = len(v)
+    for start in range(0, n - 63, 64):
+        a, hits = v[start : start + 64], 0
+        for t in range(64):
+            hits += a[t] == value
+        if hits > 0:
+            for t in range(64):
+                if a[t] == value:
+                    return start + t
+    best = n - 1
+    for t in range(n - n % 64, n):
+        if v[t] == value:
+            return t
+    for t in range(n):
+        if v[t] > v[best]:
+            best = t
+    return best
+
+
+@njit(cache=True, fastmath=FAST)
+def _move_pair_inplace(e, Ki, Kj, step, may_rise, may_fall):
+    """``e -= step (Ki - Kj)``; returns max over those that may rise and min over those that may fall."""
+    kind = e.dtype.type
+    high, low = kind(-1e30), kind(1e30)
+    for t in range(len(e)):
+        v = e[t] - step * kind(Ki[t] - Kj[t])
+        e[t] = v
+        high = lane_max(high, v + may_rise[t])
+        low = lane_min(low, v + may_fall[t])
+    return high, low
+
+
+@njit(cache=True, fastmath=FAST, error_model="numpy")
+def _pair_gain_inplace(gain, e, Ki, diagonal, may_fall, high, own, floor):
+    """Second-order gain of pairing i with every t that may fall: ``(e_i - e_t)^2 / (K_ii + K_tt - 2 K_it)``."""
+    kind = e.dtype.type
+    best, zero, two = kind(-1.0), kind(0.0), kind(2.0)
+    for t in range(len(e)):
+        d = lane_max(high - e[t] - may_fall[t], zero)
+        g = d * d / lane_max(own + diagonal[t] - two * kind(Ki[t]), floor)
+        gain[t] = g
+        best = lane_max(best, g)
+    return best
+
+
+@njit(cache=True)
+def _least_curvature(diagonal):
+    """What stands for a curvature that is zero, or negative, but for rounding: a few units of rounding of the largest entry."""
+    kind, largest = diagonal.dtype.type, diagonal.dtype.type(1e-20)
+    for t in range(len(diagonal)):
+        largest = max(largest, abs(diagonal[t]))
+    return largest * np.finfo(diagonal.dtype).eps * kind(4.0)
+
+
+@njit(cache=True)
+def smo_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
+    """Sequential minimal optimisation: pairs move so that ``sum(x)`` stays what it is.
+
+    ``x`` (n,) float64 and ``e = c - K x`` (n,) are overwritten; ``diagonal`` is that of ``K`` (n, n), in the dtype of ``e``,
+    which may be a shorter one than that of ``K``; bounds float64, inf allowed. Stops when ``max e over x < upper`` minus
+    ``min e over x > lower`` is at most ``tol``.
+    Returns the number of steps and those two values. Selection: Fan, Chen, Lin 2005, "WSS 2". A NaN runs to ``max_iter``.
+    """
+    n = len(x)
+    kind = e.dtype.type
+    may_rise, may_fall, gain = np.empty(n, e.dtype), np.empty(n, e.dtype), np.empty(n, e.dtype)
+    for t in range(n):
+        may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
+        may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(1e30)
+    floor = _least_curvature(diagonal)
+    high, low = _move_pair_inplace(e, K[0], K[0], kind(0.0), may_rise, may_fall)
+    steps = 0
+    while steps < max_iter:
+        if high - low <= tol or high < kind(-1e29) or low > kind(1e29):
+            break
+        i = _position(e, may_rise, high)
+        best = _pair_gain_inplace(gain, e, K[i], diagonal, may_fall, high, diagonal[i], floor)
+        j = _position_of(gain, best)
+        curvature = max(diagonal[i] + diagonal[j] - kind(2.0) * kind(K[i, j]), floor)
+        step = np.float64(high - e[j]) / np.float64(curvature)
+        room_i, room_j = upper[i] - x[i], x[j] - lower[j]
+        room = min(room_i, room_j)
+        if step >= room:
+            step = room
+        x[i] = upper[i] if step == room_i else x[i] + step
+        x[j] = lower[j] if step == room_j else x[j] - step
+        for t in (i, j):
+            may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
+            may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(1e30)
+        high, low = _move_pair_inplace(e, K[i], K[j], kind(step), may_rise, may_fall)
+        steps += 1
+    return steps, high, low
+
+
+@njit(cache=True, fastmath=FAST)
+def _move_one_inplace(gain, e, Ki, step, may_rise, may_fall, inverse):
+    """``e -= step Ki``, then the gain of every coordinate; returns the largest gain and the largest violation."""
+    kind = e.dtype.type
+    best, worst, zero = kind(-1.0), kind(0.0), kind(0.0)
+    for t in range(len(e)):
+        v = e[t] - step * kind(Ki[t])
+        e[t] = v
+        d = lane_max(lane_max(v + may_rise[t], zero), may_fall[t] - v)
+        g = d * d * inverse[t]
+        gain[t] = g
+        best = lane_max(best, g)
+        worst = lane_max(worst, d)
+    return best, worst
+
+
+@njit(cache=True)
+def greedy_descent_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
+    """Coordinate descent by the largest second-order gain, for ``min 1/2 x'K x - c'x, lower <= x <= upper``.
+
+    For a quadratic program ``min 1/2 x'A x + b'x`` call it with ``K = A`` and ``e = -(A x + b)``; ``A`` may be singular.
+    ``x`` (n,) float64 and ``e`` (n,) are overwritten; ``diagonal`` is that of ``K`` (n, n), in the dtype of ``e``, which may be a
+    shorter one than that of ``K`` (a zero there sends its coordinate to its bound, which must be finite then); bounds
+    float64, inf allowed.
+    Stops when no feasible coordinate has a slope above ``tol``. Returns the number of steps and the largest slope left.
+    ``e`` drifts by rounding: recompute it every few thousand steps where that matters. A NaN runs to ``max_iter``.
+    """
+    n = len(x)
+    kind = e.dtype.type
+    may_rise, may_fall, gain, inverse = (
+        np.empty(n, e.dtype),
+        np.empty(n, e.dtype),
+        np.empty(n, e.dtype),
+        np.empty(n, e.dtype),
+    )
+    for t in range(n):
+        may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
+        may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(-1e30)
+    floor = _least_curvature(diagonal)
+    for t in range(n):
+        inverse[t] = kind(1.0) / max(diagonal[t], floor)
+    best, worst = _move_one_inplace(gain, e, K[0], kind(0.0), may_rise, may_fall, inverse)
+    steps = 0
+    while steps < max_iter and not worst <= tol:
+        i = _position_of(gain, best)
+        target = x[i] + np.float64(e[i]) * np.float64(inverse[i])
+        target = min(max(target, lower[i]), upper[i])
+        step = target - x[i]
+        x[i] = target
+        may_rise[i] = kind(0.0) if target < upper[i] else kind(-1e30)
+        may_fall[i] = kind(0.0) if target > lower[i] else kind(-1e30)
+        best, worst = _move_one_inplace(gain, e, K[i], kind(step), may_rise, may_fall, inverse)
+        steps += 1
+    return steps, worst

@@ -1,0 +1,254 @@
+"""The duality gap of a margin machine, rigorous: float64 wherever a value matters, a proven float32 bound where it does not.
+
+Written without differences of large numbers. With margins ``m = signs (f + b)`` and ``sum(x) = 0``, primal minus dual is
+
+    hinge           sum (C_i - alpha_i) (1 - m_i)+  +  alpha_i (m_i - 1)+
+    squared hinge   sum over m < 1 of (1 - m_i - r_i alpha_i)^2 / 2 r_i,  else r_i alpha_i^2 / 2 + alpha_i (m_i - 1)
+    hard margin     relative to the primal: d (2q - d) / q^2 with q = alpha'A alpha, d = sum alpha_i (m_i - min m)
+
+so a sample contributes nothing if it has alpha 0 and m >= 1, or, under the hinge, alpha = C_i and m <= 1. Rounding of float64
+(about 1e-15 of the sums) is not bounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat.margin.kernels import UNIT
+from bregmat.margin.problem import MarginProblem
+from bregmat.margin.rows import RowCache
+
+SUMMED = 8.0 * UNIT  # rounding of a weight, of four products and of their sum in float32, relative to the absolute sum
+
+
+@dataclass(eq=False)
+class Values:
+    """``f`` = K x at all samples, ``error`` what it may be off by: 0 where it was computed in float64."""
+
+    f: np.ndarray
+    error: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Dual and primal objective, their relative distance, the intercept they hold for, and what is proven of each sample:
+    ``certified`` where its part is, ``support`` where it is that of a support vector.
+
+    ``scale`` is what alpha must be multiplied by for ``objective`` (1 but for the hard margin).
+    """
+
+    objective: float
+    bound: float
+    gap: float
+    intercept: float
+    certified: np.ndarray
+    support: np.ndarray
+    scale: float = 1.0
+
+
+def rough_values(problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Values:
+    """``K x`` from float32 rows, and the proven bound of its error."""
+    plus, minus = np.zeros(problem.n), np.zeros(problem.n)
+    for part, rows in ((plus, np.flatnonzero(x > 0)), (minus, np.flatnonzero(x < 0))):
+        cache.add(part, rows, x[rows])
+    # |f - K x| <= sum_j |x_j| |K_ij| (relative error of the entry + rounding of the sum); for a nonnegative kernel the
+    # absolute sum is at hand, else |K_ij| <= sqrt(K_ii K_jj).
+    if problem.kernel.nonnegative:
+        absolute = plus - minus
+    else:
+        root = np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0))
+        absolute = root * float(np.abs(x) @ root)
+    return Values(plus + minus, 1.01 * (problem.kernel.fill_error() + SUMMED) * absolute + 1e-300)
+
+
+def sharpen(problem: MarginProblem, x: np.ndarray, values: Values, rows: np.ndarray) -> None:
+    """Values at ``rows`` in float64."""
+    support = np.flatnonzero(x)
+    rows = rows[values.error[rows] > 0]
+    if len(rows) == 0:
+        return
+    # Rows that are support vectors themselves share their block with its transpose.
+    if 2 * len(np.intersect1d(rows, support, assume_unique=True)) > len(support):
+        values.f[support] = problem.kernel.sums(support, support, x[support])
+        values.error[support] = 0.0
+        rows = rows[values.error[rows] > 0]
+    if len(rows):
+        values.f[rows] = problem.kernel.sums(rows, support, x[support])
+        values.error[rows] = 0.0
+
+
+def certify(problem: MarginProblem, x: np.ndarray, values: Values, shift: float) -> Certificate:
+    """The gap of signed weights ``x``; ``values`` is sharpened where that decides. ``shift`` is a first guess of the intercept."""
+    counts, y = problem.counts, problem.signs
+    sharpen(problem, x, values, np.flatnonzero(x))
+    # A counted sample without weight that could lie within the margin is looked at in float64; the best intercept for
+    # those may move others there.
+    b = shift
+    for _ in range(20):
+        unsure = np.flatnonzero(
+            (values.error > 0) & counts & (y * (values.f + b) - values.error < _reach(problem, values, b))
+        )
+        sharpen(problem, x, values, unsure)
+        known = np.flatnonzero((values.error == 0) & counts)
+        b = best_intercept(problem, values.f, known) if problem.intercept else 0.0
+        if not ((values.error > 0) & counts & (y * (values.f + b) - values.error < _reach(problem, values, b))).any():
+            break
+    else:
+        sharpen(problem, x, values, np.flatnonzero(counts))
+        known = np.flatnonzero(counts)
+        b = best_intercept(problem, values.f, known) if problem.intercept else 0.0
+    return _gap(problem, x, values, b, known)
+
+
+def _reach(problem: MarginProblem, values: Values, b: float) -> float:
+    """Margin up to which a sample may matter: 1, or for the hard margin the smallest one found."""
+    if problem.loss != "hard":
+        return 1.0
+    known = (values.error == 0) & problem.counts
+    return float(np.min(problem.signs * (values.f + b), initial=np.inf, where=known))
+
+
+def best_intercept(problem: MarginProblem, f: np.ndarray, rows: np.ndarray) -> float:
+    """The minimiser of the primal objective over b, given ``f``, for the losses of ``rows``."""
+    y = problem.signs[rows]
+    bend = y - f[rows]  # where the sample's margin is 1
+    if problem.loss == "hard":
+        plus, minus = f[rows][y > 0], f[rows][y < 0]
+        return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
+    order = np.argsort(bend, kind="stable")
+    bend = bend[order]
+    if problem.loss == "hinge":
+        # The slope is -(C of the positive samples) + (C of all samples with bend < b): a weighted order statistic.
+        price = problem.upper[rows][order]
+        k = int(np.searchsorted(np.cumsum(price), float(problem.upper[rows][y > 0].sum()) * (1 - 1e-15)))
+        return float(bend[min(k, len(bend) - 1)])
+    # Squared hinge: the slope at b is sum of (b - bend) / r over positives with bend > b and negatives with bend < b.
+    price = 1.0 / problem.ridge[rows][order]
+    plus = y[order] > 0
+    above, below = np.where(plus, price, 0.0), np.where(plus, 0.0, price)
+    weight = np.cumsum(below) + above.sum() - np.cumsum(above)
+    moment = np.cumsum(below * bend) + (above * bend).sum() - np.cumsum(above * bend)
+    slope = weight * bend - moment  # at each bend, itself counted: it contributes nothing there
+    k = int(
+        np.searchsorted(slope > 0, True)
+    )  # the root lies between bend k - 1 and bend k, where the sums are those of k - 1
+    return float(moment[k - 1] / weight[k - 1]) if k > 0 else float(bend[0])
+
+
+def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known: np.ndarray) -> Certificate:
+    y, f = problem.signs[known], values.f[known]
+    alpha, m = np.abs(x[known]), y * (f + b)
+    total, q = float(alpha.sum()), float(x[known] @ f)
+    drift = b * float(x.sum())  # 0 but for rounding
+    nothing = Certificate(total - 0.5 * q, np.inf, np.inf, b, ~problem.counts, np.zeros(problem.n, dtype=bool))
+    size = float(alpha @ np.sqrt(np.maximum(problem.kernel.diagonal()[known], 0.0)))
+    if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
+        return nothing
+    q = max(q, 0.0)
+    least = float(m.min(initial=np.inf))
+    if problem.loss == "hard":
+        if not (least > 0 and q > 0):
+            return nothing
+        d = max(float(alpha @ (m - least)) - drift, 0.0)
+        primal, gap = 0.5 * q / least**2, d * (2 * q - d) / q**2
+        sure = _certified(problem, values, b, known, gap * primal, primal, least)
+        return Certificate(0.5 * total**2 / q, primal, gap, b, *sure, total / q)
+    slack = np.maximum(1.0 - m, 0.0)
+    if problem.loss == "hinge":
+        upper = problem.upper[known]
+        distance = float((upper - alpha) @ slack + alpha @ np.maximum(m - 1.0, 0.0)) - drift
+        primal, dual = 0.5 * q + float(upper @ slack), total - 0.5 * q
+        if least > 0:
+            # The machine divided by its smallest margin has no slack at all: the better one for a very large C.
+            d = float(alpha @ (m - least)) - drift
+            other = 0.5 * q * (1.0 / least - 1.0) ** 2 + d / least
+            if other < distance:
+                distance, primal = other, 0.5 * q / least**2
+                sure = _certified(problem, values, b, known, max(distance, 0.0), primal, least)
+                return Certificate(dual, primal, max(distance, 0.0) / primal, b, *sure)
+    else:
+        r = problem.ridge[known]
+        inside = (slack - r * alpha) ** 2 / (2 * r)
+        distance = float(np.where(m < 1, inside, 0.5 * r * alpha**2 + alpha * np.maximum(m - 1, 0)).sum()) - drift
+        primal = 0.5 * q + float((slack**2 / (2 * r)).sum())
+        dual = total - 0.5 * q - 0.5 * float(r @ alpha**2)
+    distance = max(distance, 0.0)
+    if not primal > 0:
+        return nothing
+    return Certificate(
+        dual, primal, distance / primal, b, *_certified(problem, values, b, known, distance, primal, 1.0)
+    )
+
+
+def _certified(
+    problem: MarginProblem, values: Values, b: float, known: np.ndarray, distance: float, primal: float, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples whose part in every optimum is proven, and those that support.
+
+    By the machine ``(f + b) / scale`` of absolute gap ``distance``: the primal objective grows by ``|w - w*|^2 / 2`` away
+    from its minimum, so ``|f - f*| <= sqrt(2 distance K_ii)`` (Ndiaye, Fercoq, Gramfort, Salmon 2017). The optimal
+    intercept lies where the least loss of the known samples within those balls does not exceed what the objective leaves
+    over. A margin above 1 for all of them proves alpha = 0, one below 1 proves alpha > 0.
+    """
+    y, f = problem.signs, values.f / scale
+    radius = float(np.sqrt(2.0 * distance))
+    ball = radius * np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0)) + values.error / scale
+    low = high = b / scale
+    if problem.intercept:
+        low, high = _intercepts(problem, f[known], ball[known], known, b / scale, primal, radius)
+    plus = y > 0
+    least, most = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
+    support = (most < 1.0) & problem.counts
+    return support | (least > 1.0) | ~problem.counts, support
+
+
+def _intercepts(
+    problem: MarginProblem, f: np.ndarray, ball: np.ndarray, known: np.ndarray, b: float, primal: float, radius: float
+) -> tuple[float, float]:
+    """An interval that holds every optimal intercept."""
+    y = problem.signs[known]
+    if problem.loss == "hard":
+        plus = y > 0
+        return float(np.max((1.0 - f - ball)[plus], initial=-np.inf)), float(
+            np.min((ball - 1.0 - f)[~plus], initial=np.inf)
+        )
+    price = problem.upper[known] if problem.loss == "hinge" else 1.0 / problem.ridge[known]
+    squared = problem.loss == "squared_hinge"
+
+    def least_loss(t: float) -> tuple[float, float]:
+        """Loss of the samples at intercept t, each at the best place in its ball, and the derivative."""
+        slack = np.maximum(1.0 - y * (f + t) - ball, 0.0)
+        pull = -(price * slack if squared else price * (slack > 0)) * y
+        return float((0.5 * price * slack**2 if squared else price * slack).sum()), float(pull.sum())
+
+    # |w*| >= |w| - radius, so the loss of an optimal machine is at most primal - (|w| - radius)^2 / 2.
+    slack = np.maximum(1.0 - y * (f + b), 0.0)
+    loss = float((0.5 * price * slack**2 if squared else price * slack).sum())
+    length = float(np.sqrt(max(2.0 * (primal - loss), 0.0)))
+    most = (primal - 0.5 * max(length - radius, 0.0) ** 2) * (1 + 1e-12) + 1e-300
+    ends = []
+    for way in (-1.0, 1.0):
+        step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
+        t = b + way * step
+        value, slope = least_loss(t)
+        for _ in range(200):
+            if value > most:
+                break
+            step *= 4.0
+            t = b + way * step
+            value, slope = least_loss(t)
+        else:
+            return -np.inf, np.inf
+        # The loss is convex: Newton from outside stays outside, so that every iterate is a valid end.
+        for _ in range(6):
+            if slope * way <= 0 or value <= most:
+                break
+            nearer = t - (value - most) / slope
+            value, slope = least_loss(nearer)
+            if value < most * (1 - 1e-9):  # rounding went past the root: keep the last end
+                break
+            t = nearer
+        ends.append(t)
+    return ends[0], ends[1]

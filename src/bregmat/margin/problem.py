@@ -1,0 +1,129 @@
+"""The dual of a margin machine: kernel, labels as signs, and what a slack may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from bregmat.checks import check_flag, check_number
+from bregmat.margin.kernels import KernelSource
+
+Loss = Literal["hard", "hinge", "squared_hinge"]
+
+
+@dataclass(frozen=True, eq=False)
+class MarginProblem:
+    """``max sum(a) - 1/2 a'(A + diag(ridge)) a``, ``0 <= a <= upper``, ``signs'a = 0`` with an intercept; ``A = yy' * K``.
+
+    Made by :meth:`build`, which checks what a caller can get wrong; the fields are taken as they are.
+
+    Attributes
+    ----------
+    kernel : KernelSource
+        Positive semidefinite on the n samples.
+    signs : ndarray of shape (n,), float64
+        +1 or -1.
+    upper : ndarray of shape (n,), float64
+        Largest weight of each sample: its C for the hinge, inf for the hard margin and the squared hinge, 0 for a sample
+        that does not count.
+    ridge : ndarray of shape (n,), float64
+        ``1 / C_i`` for the squared hinge ``C_i / 2 * xi_i^2``, else 0.
+    intercept : bool
+        Whether the machine has one (not regularised).
+    """
+
+    kernel: KernelSource
+    signs: np.ndarray
+    upper: np.ndarray
+    ridge: np.ndarray
+    intercept: bool
+
+    @classmethod
+    def build(
+        cls,
+        kernel: KernelSource,
+        signs: Any,
+        *,
+        C: float = 1.0,
+        sample_weight: Any = None,
+        squared_hinge: bool = False,
+        intercept: bool = True,
+    ) -> MarginProblem:
+        """The usual machines.
+
+        Parameters
+        ----------
+        kernel : KernelSource
+            Over n samples; see :func:`~bregmat.margin.kernels.kernel_source`.
+        signs : array_like of shape (n,)
+            Labels, +1 or -1.
+        C : float, default 1.0
+            Price of a unit of slack (hinge) or twice that of its square (squared hinge), in units of ``||w||^2 / 2``; inf is
+            the hard margin.
+        sample_weight : array_like of shape (n,), optional
+            Multiplies C, >= 0; a sample of weight 0 does not count.
+        squared_hinge : bool, default False
+            ``C/2 sum xi^2`` instead of ``C sum xi``.
+        intercept : bool, default True
+
+        Raises
+        ------
+        TypeError, ValueError
+            Shapes, NaN, labels other than +1 and -1 or of one class only, C <= 0, negative weights; with the rows.
+        """
+        y = np.asarray(signs, dtype=float)
+        if y.shape != (kernel.n,):
+            raise ValueError(f"signs must have shape ({kernel.n},), one per row of the kernel; got {y.shape}.")
+        odd = np.flatnonzero(np.abs(y) != 1.0)
+        if len(odd):
+            raise ValueError(f"signs must be +1 or -1; got {y[odd[0]]!r} in row {odd[0]} ({len(odd)} such rows).")
+        check_number("C", C)
+        if not C > 0:
+            raise ValueError(f"C must be positive (inf for a hard margin); got {C!r}.")
+        check_flag("squared_hinge", squared_hinge)
+        check_flag("intercept", intercept)
+        weight = _weights(sample_weight, len(y))
+        counts = weight > 0
+        # Without an intercept one class is a proper problem; with one it has no margin to speak of.
+        if not counts.any() or (intercept and (y[counts] == y[counts][0]).all()):
+            held = sorted({int(s) for s in y[counts]})
+            raise ValueError(f"signs must hold two classes among the samples of positive weight; got {held}.")
+        price = np.where(counts, weight, 0.0) * C if np.isfinite(C) else np.where(counts, np.inf, 0.0)
+        free = np.where(counts, np.inf, 0.0)
+        if not squared_hinge or not np.isfinite(C):
+            return cls(kernel, y, price, np.zeros(len(y)), bool(intercept))
+        return cls(kernel, y, free, np.divide(1.0, price, out=np.zeros(len(y)), where=counts), bool(intercept))
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.signs)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What a slack costs: nothing is allowed ("hard"), ``C_i xi`` ("hinge") or ``C_i/2 xi^2`` ("squared_hinge")."""
+        if self.ridge.any():
+            return "squared_hinge"
+        return "hinge" if np.isfinite(self.upper).all() else "hard"
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Samples of positive weight, bool of shape (n,)."""
+        return self.upper > 0
+
+
+def _weights(sample_weight: Any, n: int) -> np.ndarray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},); got {weight.shape}.")
+    bad = np.flatnonzero(~((weight >= 0) & np.isfinite(weight)))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight must be finite and >= 0; got {weight[bad[0]]!r} in row {bad[0]} ({len(bad)} such rows)."
+        )
+    return weight

@@ -1,0 +1,96 @@
+"""Float32 kernel rows within a memory budget, and the growing square block of the working set."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bregmat._kernels.kernel_rows import add_rows_inplace, mirror_inplace
+from bregmat.margin.buffers import borrow
+from bregmat.margin.kernels import KernelSource
+
+
+class RowCache:
+    """Rows of the kernel in float32. Rows beyond the budget are computed again whenever they are needed."""
+
+    def __init__(self, kernel: KernelSource, budget: int) -> None:
+        self.kernel, self.n = kernel, kernel.n
+        self.most = max(16, budget // (4 * self.n))
+        self.place = np.full(self.n, -1, dtype=np.int64)
+        self.size = 0
+        # Mapped for all rows that may come, touched only where rows do come.
+        self.store = np.empty((0, self.n), np.float32)
+
+    def add(self, f: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> None:
+        """``f += sum_k weight_k K[rows_k]``; f float64."""
+        if self.kernel.given is not None:
+            add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
+            return
+        weight = weight.astype(np.float32)
+        new = rows[self.place[rows] < 0]
+        room = self.most - self.size
+        self._take(new[:room])
+        place = self.place[rows]
+        held = place >= 0
+        add_rows_inplace(f, self.store, place[held], weight[held])
+        if len(new) <= room:
+            return
+        rows, weight = rows[~held], weight[~held]
+        step = max(1, 4_000_000 // self.n)
+        for start in range(0, len(rows), step):
+            some = np.empty((len(rows[start : start + step]), self.n), np.float32)
+            self.kernel.fill(some, 0, rows[start : start + step])
+            add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
+
+    def _take(self, new: np.ndarray) -> None:
+        """Compute and keep these rows."""
+        if len(new) == 0:
+            return
+        need = self.size + len(new)
+        if need > len(self.store):
+            grown = min(max(need, (3 * len(self.store)) // 2, min(256, self.most)), self.most, self.n)
+            memory = borrow("rows", grown * self.n)
+            have = min(memory.size // self.n, self.most, self.n)
+            store = memory[: have * self.n].reshape(have, self.n)
+            if self.size and not np.shares_memory(store[:1], self.store[:1]):
+                store[: self.size] = self.store[: self.size]
+            self.store = store
+        self.kernel.fill(self.store, self.size, new)
+        self.place[new] = np.arange(self.size, need)
+        self.size = need
+
+
+class Block:
+    """The kernel over the working set, float32, with the ridge on its diagonal; grows by appending."""
+
+    def __init__(self, kernel: KernelSource, ridge: np.ndarray, expected: int, budget: int) -> None:
+        self.kernel, self.ridge, self.n = kernel, ridge, kernel.n
+        self.most = min(self.n, max(512, math.isqrt(budget // 4)))
+        self.members = np.empty(0, dtype=np.int64)
+        self.diagonal = np.empty(0, np.float32)
+        self._shape(min(self.n, max(1024, expected)))
+
+    def _shape(self, order: int) -> None:
+        """Room for ``order`` members, more where the kept memory has it."""
+        memory = borrow("block", order * order)
+        self.order = min(self.n, max(order, math.isqrt(memory.size)))
+        self.K = memory[: self.order * self.order].reshape(self.order, self.order)
+
+    def clear(self) -> None:
+        """Back to an empty set."""
+        self.members, self.diagonal = self.members[:0], self.diagonal[:0]
+
+    def append(self, new: np.ndarray) -> None:
+        """Let samples join; the caller keeps ``len(members)`` within ``most``."""
+        m, k = len(self.members), len(new)
+        if m + k > self.order:
+            old = self.K[:m, :m].copy()
+            self._shape(min(self.n, max(m + k, (3 * self.order) // 2)))
+            self.K[:m, :m] = old
+        self.members = np.concatenate([self.members, new])
+        self.kernel.fill(self.K, m, new, self.members)
+        mirror_inplace(self.K, m, m + k)
+        spot = np.arange(m, m + k)
+        self.K[spot, spot] += self.ridge[new].astype(np.float32)
+        self.diagonal = np.concatenate([self.diagonal, self.K[spot, spot]])

@@ -1,0 +1,216 @@
+"""Finding the support: SMO in float32 on a working set that grows by the worst violators.
+
+Everything is in signed weights ``x_i = signs_i alpha_i``, where both classes look alike: ``max signs'x - 1/2 x'(K + ridge) x``
+with ``lower <= x <= upper`` and, with an intercept, ``sum(x) = 0``. ``e = signs - f - ridge x`` is the slope; at the optimum it
+equals the intercept wherever x is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bregmat._kernels.kernel_rows import add_rows_inplace
+from bregmat._kernels.smo import greedy_descent_inplace, smo_inplace
+from bregmat._kernels.violators import FAR, slopes_inplace, violators_inplace
+from bregmat.margin.kernels import UNIT
+from bregmat.margin.problem import MarginProblem
+from bregmat.margin.rows import Block, RowCache
+
+SINGLE = 4e-7  # typical error of an entry of the float32 kernel
+WHOLE = 900  # samples up to which the working set is everything
+STEPS = 20_000  # and 100 per member: limit of one call
+
+
+@dataclass(eq=False)
+class Support:
+    """Where the search stands.
+
+    ``x`` signed weights; ``f`` = K x to float32 accuracy; ``shift`` the intercept; ``violation`` the spread of the slopes;
+    ``noise`` below which float32 rows cannot tell violations; ``steps`` coordinate steps so far; ``stopped`` whether
+    ``on_round`` asked for it, ``stuck`` whether noise or a limit ended the search above its tolerance.
+    """
+
+    x: np.ndarray
+    f: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    cache: RowCache
+    shift: float = 0.0
+    violation: float = np.inf
+    noise: float = 0.0
+    steps: int = 0
+    rounds: int = 0
+    stopped: bool = False
+    stuck: bool = False
+    finite: bool = True
+
+
+def new_support(problem: MarginProblem, start: np.ndarray, *, budget: int, ceiling: float = np.inf) -> Support:
+    """The search at ``start`` (alpha, feasible); ``budget`` bytes for kernel rows; bounds above ``ceiling`` are cut to it."""
+    most = np.minimum(problem.upper, ceiling)
+    plus = problem.signs > 0
+    lower, upper = np.where(plus, 0.0, -most), np.where(plus, most, 0.0)
+    cache = RowCache(problem.kernel, budget)
+    x, f = np.clip(problem.signs * start, lower, upper), np.zeros(problem.n)
+    held = np.flatnonzero(x)
+    cache.add(f, held, x[held])
+    return Support(x, f, lower, upper, cache)
+
+
+def find_support(
+    problem: MarginProblem,
+    state: Support,
+    tol: float,
+    *,
+    rng: np.random.Generator,
+    budget: int,
+    max_steps: float,
+    on_round: Callable[[Support], bool],
+) -> None:
+    """Improve ``state`` until its optimality conditions hold to ``tol``, in units of the margin, as far as float32 can tell.
+
+    ``budget`` bytes for the block of the working set; ``on_round`` is shown the state after every round and ends the
+    search by returning True.
+    """
+    y, n, lower, upper = problem.signs, problem.n, state.lower, state.upper
+    if problem.kernel.given is not None and n > WHOLE and not problem.ridge.any():
+        done = _descend_on_all(problem, state, tol, max_steps)
+        state.stopped = on_round(state) and not done
+        if done or state.stopped:
+            return
+    weights = state.x.copy()
+    held = np.flatnonzero(weights)
+    first = _first_members(problem, held, rng)
+    block = Block(problem.kernel, problem.ridge, 4 * len(first), budget)
+    inside = np.zeros(n, dtype=bool)
+    first = first[: block.most]
+    block.append(first)
+    inside[first] = True
+    slope, worse = np.empty(n), np.empty(n)
+    inner, best, waited = 1e-1, np.inf, 0
+    if len(first) == n:
+        inner = 0.5 * tol
+    while True:
+        W = block.members
+        x, e = state.x[W], (y[W] - state.f[W] - problem.ridge[W] * state.x[W]).astype(np.float32)
+        most = int(min(100 * len(W) + STEPS, max(max_steps - state.steps, 0)))
+        goal = np.float32(max(inner, state.noise))
+        solve = smo_inplace if problem.intercept else greedy_descent_inplace
+        state.steps += solve(x, e, block.K, block.diagonal, lower[W], upper[W], goal, most)[0]
+        state.x[W] = x
+        state.noise = SINGLE * float(np.sqrt(x @ x))
+        if len(W) == n:
+            # the block is the kernel: its rows serve, but carry the ridge
+            state.f[:] = 0.0
+            held = np.flatnonzero(state.x)
+            _add_block(state, block, held, problem.ridge)
+            changed = np.zeros(0, dtype=np.int64)
+        else:
+            changed = np.flatnonzero(state.x != weights)
+            state.cache.add(state.f, changed, state.x[changed] - weights[changed])
+        weights[changed] = state.x[changed]
+        state.rounds += 1
+        _measure(problem, state, slope, inside)
+        if not np.isfinite(state.violation):
+            state.finite = False
+            return
+        if on_round(state):
+            state.stopped = True
+            return
+        if state.violation <= tol:
+            return
+        waited = 0 if state.violation < 0.7 * best or (len(W) < n and state.rounds < 8) else waited + 1
+        best = min(best, state.violation)
+        if (waited >= 2 and state.noise > 0.5 * tol) or waited >= 12 or state.steps >= max_steps:
+            state.stuck = True
+            return
+        # Worst violators outside join, at most half as many as there are: the block costs |W|^2.
+        count = violators_inplace(worse, slope, state.x, lower, upper, inside, state.shift, 0.5 * tol)
+        most_new = max(200, len(W) // 2)
+        if count == 0:
+            inner = max(0.2 * inner, 0.3 * tol)
+            continue
+        inner = max(0.4 * tol, min(inner, 0.3 * state.violation) if count <= most_new else inner)
+        new = np.flatnonzero(worse > 0.5 * tol)
+        if count > most_new:
+            new = new[np.argpartition(worse[new], count - most_new)[count - most_new :]]
+        if len(W) + len(new) > block.most:
+            new = _fresh_members(state, inside, new, worse, block.most)
+            block.clear()
+            inside[:] = False
+        block.append(new)
+        inside[new] = True
+
+
+def _descend_on_all(problem: MarginProblem, state: Support, tol: float, max_steps: float) -> bool:
+    """Descent over all samples on a matrix that is given, at most n steps: where few are needed, no block pays. Whether that did."""
+    K, y, n = problem.kernel.given, problem.signs, problem.n
+    x, e = state.x.copy(), (y - state.f).astype(np.float32)
+    diagonal = problem.kernel.diagonal().astype(np.float32)
+    solve = smo_inplace if problem.intercept else greedy_descent_inplace
+    most = int(min(n, max_steps))
+    state.steps += solve(x, e, K, diagonal, state.lower, state.upper, np.float32(0.8 * tol), most)[0]
+    # e has drifted by a rounding of float32 a step, in random directions: where that is far below tol, it says what f is.
+    if 4 * UNIT * np.sqrt(state.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
+        state.f = y - e
+    else:
+        moved = np.flatnonzero(x != state.x)
+        state.cache.add(state.f, moved, x[moved] - state.x[moved])
+    state.x, state.rounds = x, state.rounds + 1
+    state.noise = SINGLE * float(np.sqrt(x @ x))
+    _measure(problem, state, np.empty(n), np.ones(n, dtype=bool))
+    if not np.isfinite(state.violation):
+        state.finite = False
+        return True
+    return state.violation <= tol
+
+
+def _first_members(problem: MarginProblem, held: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random sample of both classes, and the samples that have weight already."""
+    n, counts = problem.n, problem.counts
+    if n <= WHOLE:
+        return np.arange(n)
+    size = max(200, n // 16)
+    members = [held]
+    for sign in (1.0, -1.0):
+        rows = np.flatnonzero((problem.signs == sign) & counts)
+        share = min(len(rows), max(1, round(size * len(rows) / n)))
+        members.append(rng.choice(rows, share, replace=False) if len(rows) else rows)
+    return np.unique(np.concatenate(members))
+
+
+def _fresh_members(state: Support, inside: np.ndarray, new: np.ndarray, worse: np.ndarray, most: int) -> np.ndarray:
+    """A working set within its limit: free samples first, then the worst violators, then those with weight."""
+    free = np.flatnonzero(inside & (state.x > state.lower) & (state.x < state.upper))
+    new = new[np.argsort(-worse[new])][: most // 2]
+    rest = np.flatnonzero(inside & (state.x != 0))
+    free = free[: most - len(new)]
+    rest = np.setdiff1d(rest, free)[: most - len(new) - len(free)]
+    return np.concatenate([free, new, rest])
+
+
+def _add_block(state: Support, block: Block, held: np.ndarray, ridge: np.ndarray) -> None:
+    """``f = K x`` from the block over all samples, without the ridge on its diagonal."""
+    place = np.empty(len(state.x), dtype=np.int64)
+    place[block.members] = np.arange(len(block.members))
+    part = np.zeros(len(state.x))
+    add_rows_inplace(part, block.K, place[held], state.x[held].astype(np.float32))
+    state.f[block.members] = part
+    state.f -= ridge.astype(np.float32) * state.x
+
+
+def _measure(problem: MarginProblem, state: Support, slope: np.ndarray, inside: np.ndarray) -> None:
+    """Slopes and violation over all samples, and the intercept from the working set."""
+    high, low, above, below = slopes_inplace(
+        slope, state.x, state.f, problem.signs, problem.ridge, state.lower, state.upper, inside
+    )
+    if not problem.intercept:
+        state.shift, state.violation = 0.0, max(high, -low, 0.0)
+    else:
+        state.violation = high - low
+        state.shift = 0.5 * (above + below if abs(above) < FAR and abs(below) < FAR else high + low)
+    if not np.isfinite(slope.sum()):
+        state.violation = np.nan

@@ -1,0 +1,335 @@
+"""The compiled loops of the margin machines beside their NumPy twins, and the kernels they fill."""
+
+import numpy as np
+import pytest
+
+from bregmat._kernels import kernel_rows, smo, violators
+from bregmat.margin import kernel_source
+from bregmat.margin.rows import Block, RowCache
+
+KINDS = [np.float32, np.float64]
+
+
+def gaussian(A, B, gamma):
+    """exp(-gamma |a - b|^2) from differences, float64."""
+    return np.exp(-gamma * ((A[:, None, :] - B[None, :, :]) ** 2).sum(-1))
+
+
+def semidefinite(rng, n, rank=None):
+    F = rng.standard_normal((n, rank or n + 5))
+    return F @ F.T / F.shape[1]
+
+
+# ---------------------------------------------------------------- exponentials
+def test_exp_f32_keeps_its_error_bound():
+    # every 97th float32 between -87 and -1e-9; 2e-7 is what fill_error adds for it
+    bits = np.arange(np.float32(1e-9).view(np.int32), np.float32(87).view(np.int32), 97, dtype=np.int32)
+    x = -bits.view(np.float32)
+    got = kernel_rows_exp(kernel_rows._exp_half_inplace, np.float32(-2.0) * x)
+    true = np.exp(x.astype(np.float64))
+    assert np.max(np.abs(got / true - 1)) < 2e-7
+
+
+def kernel_rows_exp(kernel, x):
+    out = x.copy()
+    kernel(out)
+    return out.astype(np.float64)
+
+
+def test_exp_f64_is_exact_to_rounding(rng):
+    x = -np.concatenate([np.linspace(0, 1, 5000), np.exp(rng.uniform(-30, np.log(708), 5000))])
+    out = np.empty_like(x)
+    kernel_rows._exp_row64_inplace(out, x, 1.0, 0.0, np.zeros(len(x)))
+    assert np.max(np.abs(out / np.exp(x) - 1)) < 5e-16
+
+
+@pytest.mark.parametrize("x", [-87.5, -1e4, -np.inf])
+def test_exponentials_stop_where_floats_end(x):
+    small = np.array([-2 * x], dtype=np.float32)
+    kernel_rows._exp_half_inplace(small)
+    out = np.empty(1)
+    kernel_rows._exp_row64_inplace(out, np.array([x]), 1.0, 0.0, np.zeros(1))
+    assert 0 <= small[0] < 2e-38
+    assert 0 <= out[0] <= max(1.0001 * np.exp(max(x, -708.0)), 4e-308)
+
+
+# ---------------------------------------------------------------- kernel blocks
+@pytest.mark.parametrize("d", [1, 2, 8, 9, 20, 300])
+@pytest.mark.parametrize("spread", [0.3, 30.0])
+def test_gaussian_rows_blocks_and_sums(rng, d, spread):
+    n, gamma = 700, spread / d
+    X = rng.standard_normal((n, d)) + 5.0
+    source = kernel_source(X, gamma=gamma)
+    some, others = rng.permutation(n)[:300], rng.permutation(n)[:613]
+    true = gaussian(X[some], X, gamma)
+    out = np.full((310, n), 7.0, np.float32)
+    source.fill(out, 10, some)
+    # the bound that certificates rest on; below 1e-37 float32 has no more digits
+    assert np.all(np.abs(out[10:] - true) <= source.fill_error() * true + 1e-37)
+    assert (out[:10] == 7.0).all()
+    part = source.block(some, others, np.float32)
+    assert np.all(np.abs(part - true[:, others]) <= source.fill_error()[others] * true[:, others] + 1e-37)
+    # float64: the exponent, up to about 2 spread d gamma ... , loses a few units of rounding
+    exponent = 1e-15 * (1 + gamma * 4 * ((X - X.mean(0)) ** 2).sum(1).max())
+    np.testing.assert_allclose(source.block(some, others), true[:, others], rtol=10 * exponent, atol=1e-300)
+    signs = np.where(rng.random(300) < 0.5, 1.0, -1.0)
+    signed = source.signed_block(some, signs)
+    np.testing.assert_allclose(signed, signs[:, None] * signs * true[:, some], rtol=10 * exponent, atol=1e-300)
+    assert (signed == signed.T).all()
+    w = rng.standard_normal(613)
+    tolerance = 10 * exponent * np.abs(w).sum()
+    np.testing.assert_allclose(source.sums(some, others, w), true[:, others] @ w, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(source.sums(some, some, w[:300]), true[:, some] @ w[:300], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("d", [3, 30])
+def test_parallel_loops_equal_the_serial_ones(rng, d):
+    n = 1300
+    X = rng.standard_normal((n, d))
+    s = kernel_source(X, gamma=0.5 / d)
+    rows = rng.permutation(n)[:700]
+    serial, parallel = np.empty((2, 700, n), np.float32)
+    if d == 3:
+        kernel_rows.gaussian_near_rows_inplace(serial, 0, s.Z[rows], s.ZT)
+        kernel_rows.gaussian_near_rows_parallel_inplace(parallel, 0, s.Z[rows], s.ZT)
+    else:
+        kernel_rows.gaussian_rows_inplace(serial, 0, s.Z[rows], s.h[rows], s.Z, s.h)
+        kernel_rows.gaussian_rows_parallel_inplace(parallel, 0, s.Z[rows], s.h[rows], s.Z, s.h)
+    assert (serial == parallel).all()
+    A, h = s._exact(rows)
+    one = np.where(rng.random(700) < 0.5, 1.0, -1.0)
+    for B, hB, same in ((A, h, True), (A[:650].copy(), h[:650], False)):
+        serial, parallel = np.empty((2, 700, len(B)))
+        arguments = (A, h, one, B, hB, one[: len(B)], 2 * s.gamma, same)
+        kernel_rows.gaussian_block_inplace(serial, *arguments)
+        kernel_rows.gaussian_block_parallel_inplace(parallel, *arguments)
+        assert (serial == parallel).all()
+        w, f, g = rng.standard_normal(len(B)), np.zeros(700), np.zeros(700)
+        kernel_rows.gaussian_sums_inplace(f, A, h, B, hB, w, 2 * s.gamma, same)
+        kernel_rows.gaussian_sums_parallel_inplace(g, A, h, B, hB, w, 2 * s.gamma, same)
+        np.testing.assert_allclose(f, g, rtol=0, atol=1e-13 * np.abs(w).sum())  # other order of summation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_add_rows_and_mirror(rng, kind):
+    K = rng.standard_normal((150, 5000)).astype(kind)
+    rows, w, f = rng.permutation(150)[:131], rng.standard_normal(131).astype(kind), rng.standard_normal(5000)
+    want = f + w.astype(float) @ K[rows].astype(float)
+    kernel_rows.add_rows_inplace(f, K, rows, w)
+    # four products are added in the dtype of K
+    np.testing.assert_allclose(f, want, rtol=0, atol=131 * 8 * np.finfo(kind).eps * np.abs(w).max() * 5)
+    S = rng.standard_normal((200, 200)).astype(kind)
+    T = S.copy()
+    kernel_rows.mirror_inplace(T, 70, 191)
+    S[:70, 70:191] = S[70:191, :70].T
+    assert (S == T).all()
+
+
+# ---------------------------------------------------------------- descent
+def smo_twin(x, e, K, lower, upper, tol, max_iter):
+    """WSS 2 in NumPy, float64."""
+    d = np.diagonal(K)
+    for step in range(max_iter):
+        high = np.where(x < upper, e, -np.inf)
+        i = int(np.argmax(high))
+        low = np.where(x > lower, e, np.inf)
+        if high[i] - low.min() <= tol:
+            return step
+        fall = np.maximum(high[i] - low, 0.0)
+        fall[~np.isfinite(fall)] = 0.0
+        both = d[i] + d
+        j = int(np.argmax(fall**2 / np.maximum(both - 2 * K[i], d.max() * 4 * np.finfo(float).eps)))
+        t = min((e[i] - e[j]) / max(d[i] + d[j] - 2 * K[i, j], 1e-30), upper[i] - x[i], x[j] - lower[j])
+        x[i] += t
+        x[j] -= t
+        e -= t * (K[i] - K[j])
+    return max_iter
+
+
+def greedy_twin(x, e, K, lower, upper, tol, max_iter):
+    for step in range(max_iter):
+        slope = np.maximum(np.where(x < upper, e, 0.0), np.where(x > lower, -e, 0.0)).clip(0)
+        if slope.max() <= tol:
+            return step
+        i = int(np.argmax(slope**2 / np.diagonal(K)))
+        t = np.clip(x[i] + e[i] / K[i, i], lower[i], upper[i]) - x[i]
+        x[i] += t
+        e -= t * K[i]
+    return max_iter
+
+
+@pytest.mark.parametrize(("kernel", "twin"), [(smo.smo_inplace, smo_twin), (smo.greedy_descent_inplace, greedy_twin)])
+@pytest.mark.parametrize("n", [2, 63, 64, 130])
+def test_descent_takes_the_twins_steps(rng, kernel, twin, n):
+    K, y = semidefinite(rng, n), np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    upper, lower = np.where(y > 0, 0.7, 0.0), np.where(y > 0, 0.0, -0.7)
+    for most in (1, 7, 100):
+        x, z = np.zeros(n), np.zeros(n)
+        e, g = y.copy(), y.copy()
+        steps = kernel(x, e, K, np.diagonal(K).copy(), lower, upper, 1e-3, most)[0]
+        assert steps == twin(z, g, K, lower, upper, 1e-3, most)
+        np.testing.assert_allclose(x, z, rtol=0, atol=1e-12)  # the same steps, rounded in another order
+        np.testing.assert_allclose(e, g, rtol=0, atol=1e-12)
+        assert np.all((x >= lower) & (x <= upper))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kernel", [smo.smo_inplace, smo.greedy_descent_inplace])
+def test_descent_meets_its_tolerance(rng, kernel, kind):
+    n = 300
+    K = semidefinite(rng, n, 40).astype(kind)
+    y = np.where(rng.random(n) < 0.4, 1.0, -1.0)
+    upper, lower = np.where(y > 0, 1.0, 0.0), np.where(y > 0, 0.0, -1.0)
+    x, e = np.zeros(n), y.astype(kind)
+    steps = kernel(x, e, K, np.diagonal(K).copy(), lower, upper, kind(1e-2), 200_000)[0]
+    slope = y - K.astype(float) @ x
+    up, down = slope[x < upper], slope[x > lower]
+    left = up.max() - down.min() if kernel is smo.smo_inplace else max(up.max(), -down.min())
+    assert 0 < steps < 200_000
+    assert left <= 1e-2 + 1e-3  # drift of e in float32
+    assert kernel is smo.greedy_descent_inplace or abs(x.sum()) < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kernel", [smo.smo_inplace, smo.greedy_descent_inplace])
+def test_descent_ends_on_nan(rng, kernel, kind):
+    n = 100
+    K = semidefinite(rng, n).astype(kind)
+    K[3] = K[:, 3] = np.nan
+    x, e = np.zeros(n), np.where(np.arange(n) % 2 == 0, 1.0, -1.0).astype(kind)
+    steps = kernel(x, e, K, np.ones(n, kind), np.full(n, -1.0), np.ones(n), kind(1e-9), 500)[0]
+    assert steps <= 500  # terminates, indices in range; the caller finds the NaN in what it computes from x
+
+
+def test_greedy_descent_on_a_singular_program(rng):
+    n = 60
+    A = semidefinite(rng, n, 12)
+    b = A @ rng.standard_normal(n) - 0.1
+    x, e, lower, upper = np.zeros(n), -b, np.zeros(n), np.full(n, 3.0)
+    steps, left = smo.greedy_descent_inplace(x, e, A, np.diagonal(A).copy(), lower, upper, 1e-9, 10**6)
+    gradient = A @ x + b
+    assert 0 < steps < 10**6 and left <= 1e-9
+    np.testing.assert_allclose(e, -gradient, atol=1e-12)
+    assert np.all((x >= 0) & (x <= 3))
+    assert np.abs(gradient[(x > 0) & (x < 3)]).max() <= 2e-9
+    assert gradient[x == 0].min() >= -2e-9 and gradient[x == 3].max(initial=-1.0) <= 2e-9
+
+
+# ---------------------------------------------------------------- one look over all samples
+def test_slopes_violators_and_objectives(rng):
+    n = 333
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    x = y * np.where(rng.random(n) < 0.4, 0.0, np.where(rng.random(n) < 0.5, 1.0, rng.random(n)))
+    lower, upper = np.where(y > 0, 0.0, -1.0), np.where(y > 0, 1.0, 0.0)
+    f, ridge, inside, price = (
+        rng.standard_normal(n),
+        rng.random(n) * (rng.random(n) < 0.5),
+        rng.random(n) < 0.3,
+        rng.random(n),
+    )
+    slope, worse = np.empty(n), np.empty(n)
+    got = violators.slopes_inplace(slope, x, f, y, ridge, lower, upper, inside)
+    want = y - f - ridge * x
+    np.testing.assert_allclose(slope, want, atol=1e-15)
+    rise, fall = x < upper, x > lower
+    assert got == (slope[rise].max(), slope[fall].min(), slope[rise & inside].max(), slope[fall & inside].min())
+    count = violators.violators_inplace(worse, slope, x, lower, upper, inside, 0.1, 0.3)
+    bent = slope - 0.1
+    want = np.maximum(np.where(rise, bent, 0.0), np.where(fall, -bent, 0.0)).clip(0) * ~inside
+    np.testing.assert_array_equal(worse, want)
+    assert count == (want > 0.3).sum()
+    slack = np.maximum(1 - y * (f + 0.1), 0)
+    squared = np.divide(0.5 * slack**2, ridge, out=np.zeros(n), where=ridge > 0).sum()
+    want = (x @ f, np.abs(x).sum(), ridge @ x**2, price @ slack, squared, (y * (f + 0.1)).min())
+    np.testing.assert_allclose(violators.objectives(x, f, y, price, ridge, 0.1), want, rtol=1e-12)
+
+
+# ---------------------------------------------------------------- rows and blocks
+@pytest.mark.parametrize("budget", [1, 40_000, 10**8])
+def test_row_cache_gives_the_sum_within_any_budget(rng, budget):
+    X = rng.standard_normal((400, 5))
+    cache, f = RowCache(kernel_source(X, gamma=0.1), budget), np.zeros(400)
+    K, total = gaussian(X, X, 0.1), np.zeros(400)
+    for _ in range(4):
+        rows = rng.permutation(400)[:90]
+        w = rng.standard_normal(90)
+        total[rows] += w
+        cache.add(f, rows, w)
+    np.testing.assert_allclose(f, K @ total, atol=1e-6 * np.abs(total).sum())  # float32 rows
+    assert cache.size <= max(16, budget // 1600)
+
+
+def test_block_grows_by_appending(rng):
+    X = rng.standard_normal((1500, 4))
+    ridge = rng.random(1500)
+    block = Block(kernel_source(X, gamma=0.3), ridge, 10, 10**9)
+    order = rng.permutation(1500)
+    for part in np.split(order, [20, 300, 1200]):
+        block.append(part)
+    m = len(block.members)
+    true = gaussian(X[order], X[order], 0.3) + np.diag(ridge[order])
+    np.testing.assert_array_equal(block.members, order)
+    np.testing.assert_allclose(block.K[:m, :m], true, atol=2e-6)
+    np.testing.assert_allclose(block.diagonal, np.diagonal(true), atol=2e-7)
+
+
+# ---------------------------------------------------------------- sources
+@pytest.mark.parametrize("name", ["linear", "poly", "sigmoid", "laplacian", "cosine", "rbf"])
+def test_named_kernels_are_scikit_learns(rng, name):
+    from sklearn.metrics.pairwise import pairwise_kernels
+
+    X = rng.standard_normal((90, 7))
+    source = kernel_source(X, name, gamma=0.2, degree=3, coef0=0.5)
+    given = {"gamma": 0.2, "degree": 3, "coef0": 0.5}
+    true = pairwise_kernels(X, metric=name, filter_params=True, **given)
+    i, j = np.arange(40), np.arange(30, 90)
+    np.testing.assert_allclose(source.block(i, j), true[np.ix_(i, j)], atol=1e-12)
+    np.testing.assert_allclose(source.diagonal(), np.diagonal(true), atol=1e-12)
+    out = np.empty((40, 90), np.float32)
+    source.fill(out, 0, i)
+    np.testing.assert_allclose(out, true[i], atol=1e-5)
+    w = rng.standard_normal(60)
+    np.testing.assert_allclose(source.sums(i, j, w), true[np.ix_(i, j)] @ w, atol=1e-12)
+
+
+def test_gamma_by_name(rng):
+    X = rng.standard_normal((50, 4)) * 3
+    assert kernel_source(X, gamma="scale").gamma == pytest.approx(1 / (4 * X.var()))
+    assert kernel_source(X, gamma="auto").gamma == 0.25
+    assert kernel_source(np.ones((3, 2))).gamma == 1.0
+    assert kernel_source(X.astype(np.float32)).X.dtype == np.float32
+
+
+def test_precomputed_and_functions_agree(rng):
+    X = rng.standard_normal((60, 3))
+    K = X @ X.T
+    i, j = np.arange(20), np.arange(15, 60)
+    for source in (kernel_source(K, "precomputed"), kernel_source(X, lambda A, B: A @ B.T)):
+        np.testing.assert_allclose(source.block(i, j), K[np.ix_(i, j)], atol=1e-13)
+        np.testing.assert_allclose(source.signed_block(i, -np.ones(20)), K[:20, :20], atol=1e-13)
+
+
+def broken_function(A, B):
+    return np.full((len(A), len(B)), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: kernel_source(np.ones(3)), ValueError, "two-dimensional"),
+        (lambda: kernel_source([[0.0, np.nan]]), ValueError, "row 0"),
+        (lambda: kernel_source(np.eye(3), "rbf", gamma=0.0), ValueError, "gamma"),
+        (lambda: kernel_source(np.eye(3), "rbf", gamma="wide"), ValueError, "gamma"),
+        (lambda: kernel_source(np.eye(3), "spline"), ValueError, "spline"),
+        (lambda: kernel_source(np.eye(3), 3), TypeError, "kernel"),
+        (lambda: kernel_source(np.eye(3), "poly", degree="3"), TypeError, "degree"),
+        (lambda: kernel_source(np.ones((2, 3)), "precomputed"), ValueError, "square"),
+        (lambda: kernel_source([[1.0, np.nan], [0.0, 1.0]], "precomputed"), ValueError, "finite"),
+        (lambda: kernel_source([[1.0, 0.5], [0.0, 1.0]], "precomputed"), ValueError, "symmetric"),
+        (lambda: kernel_source(np.eye(3), broken_function).diagonal(), ValueError, "broken_function is not finite"),
+        (lambda: kernel_source(np.eye(3), lambda A, B: np.ones(2)).diagonal(), ValueError, "shape"),
+    ],
+)
+def test_bad_kernels_are_named(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
