@@ -18,6 +18,7 @@ ROOT = Path(bregmat.__file__).parent
 # Upper lines may import lower ones, never the other way; units of one line do not import each other.
 TREE = """
 cli
+experiments
 report
 plots
 io
@@ -26,6 +27,8 @@ estimators
 applications
 labels datasets
 nearest
+margin
+quadratic
 solvers
 solve
 result
@@ -37,7 +40,7 @@ charts
 binding
 operators
 constraints divergences losses sampling lowrank
-columns checks _html linalg _kernels
+columns checks _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 
@@ -50,8 +53,9 @@ PUBLIC = {
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
     | {"nearest_correlation", "CorrelationResult", "balanced_cut", "CutResult"},
+    "quadratic programs": {"nnqp", "nonnegative_least_squares", "QPResult", "MultiplicativeUpdates"},
     "results": {"Result", "Status", "ExitReason", "Record", "SolverError", "check"},
-    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans"},
+    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

@@ -38,10 +38,13 @@ SAVABLE = {
     "DistributionResult": "bregmat.applications.simplex.result",
     "KernelKMeans": "bregmat.estimators.cluster",
     "KernelLearner": "bregmat.estimators.kernel",
+    "MarginResult": "bregmat.margin.result",
+    "MarginSVC": "bregmat.estimators.svm",
     "MatrixExponentiatedGradient": "bregmat.online.gradient",
     "MetricLearner": "bregmat.estimators.metric",
     "OnlineLogDet": "bregmat.online.logdet",
     "OnlinePCA": "bregmat.online.pca",
+    "QPResult": "bregmat.quadratic.result",
     "Result": "bregmat.result",
 }
 

@@ -4,6 +4,7 @@ Every class has ``from_estimator`` / ``from_result`` / ``from_data``, which comp
 which draws again; ``ax_`` and ``figure_`` hold the Matplotlib objects.
 """
 
+from bregmat.plots.coefficients import CoefficientDisplay
 from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
 from bregmat.plots.online_loss import OnlineLossDisplay
@@ -12,6 +13,7 @@ from bregmat.plots.spectrum import SpectrumDisplay
 from bregmat.plots.violation import ViolationDisplay
 
 __all__ = [
+    "CoefficientDisplay",
     "ConvergenceDisplay",
     "EmbeddingDisplay",
     "OnlineLossDisplay",

@@ -1,0 +1,522 @@
+"""MarginSVC: scikit-learn's own checks, agreement with its SVC, and what users do with it."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, rbf_kernel
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.multiclass import OneVsOneClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from bregmat.estimators import KernelLearner
+from bregmat.estimators.svm import MarginSVC
+from bregmat.io import load, models, save
+from bregmat.margin import ActiveSet
+from bregmat.quadratic import MultiplicativeUpdates
+from bregmat.result import ExitReason, SolverError, Status
+from estimator_suite import run_array_api_check, sklearn_checks
+
+AGREE = 1e-3  # of decision values in units of the margin: with a relative gap of 1e-10 they differ by sqrt(2 gap P K_ii) at most
+EXACT = {"tol": 1e-10, "random_state": 0}
+ESTIMATORS = [
+    MarginSVC(),
+    MarginSVC(kernel="linear", C=0.5),
+    MarginSVC(kernel="poly", degree=2, coef0=1.0, squared_hinge=True, fit_intercept=False),
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS)))
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_scikit_learn_array_api_check():
+    run_array_api_check(MarginSVC)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X)[::2], y[::2]
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
+    return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
+
+
+def rivals(params, **more):
+    """The same machine twice, SVC's to its own high accuracy."""
+    return MarginSVC(**params, **more, **EXACT), SVC(**params, tol=1e-9, break_ties=True)
+
+
+# ---------------------------------------------------------------------- the same machine as SVC
+@pytest.mark.parametrize("data", ["cancer", "iris"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"kernel": "rbf"},
+        {"kernel": "rbf", "gamma": "auto", "C": 30.0},
+        {"kernel": "rbf", "gamma": 0.3, "class_weight": "balanced"},
+        {"kernel": "linear", "C": 1.0},
+        {"kernel": "poly", "degree": 2, "coef0": 1.0},
+        {"kernel": rbf_kernel},
+    ],
+    ids=str,
+)
+def test_agrees_with_svc(request, data, params):
+    X, y = request.getfixturevalue(data)
+    machine, svc = (model.fit(X, y) for model in rivals(params))
+    new = X[::3] * 1.1 + 0.05
+    assert np.array_equal(machine.predict(new), svc.predict(new))
+    assert machine.result_ is not None and 0 <= machine.gap_ <= 1e-10 * 1.001
+    for shape in ("ovr", "ovo"):
+        machine.decision_function_shape = svc.decision_function_shape = shape
+        svc.break_ties = False
+        assert np.abs(machine.decision_function(new) - svc.decision_function(new)).max() < AGREE
+    assert machine.dual_coef_.shape == (len(svc.classes_) - 1, len(machine.support_))
+    assert machine.n_support_.sum() == len(machine.support_) and np.all(machine.n_iter_ >= 1)
+    # one row per example and other class; where an example supports for one machine only, both have it
+    table = np.zeros((2, len(svc.classes_) - 1, len(X)))
+    for k, model in enumerate((machine, svc)):
+        table[k][:, model.support_] = model.dual_coef_
+    assert np.abs(table[0] - table[1]).max() < 1e-2 * np.abs(table[1]).max()
+    assert np.array_equal(machine.class_weight_, svc.class_weight_) and machine.shape_fit_ == svc.shape_fit_
+    if params["kernel"] == "linear":
+        assert np.abs(machine.coef_ - svc.coef_).max() < AGREE
+    else:
+        assert not hasattr(machine, "coef_")
+
+
+@pytest.mark.parametrize("name", sorted(set(PAIRWISE_KERNEL_FUNCTIONS) - {"sigmoid", "additive_chi2"}))
+def test_every_positive_semidefinite_kernel(cancer, name):
+    X, y = cancer
+    X = MinMaxScaler().fit_transform(X)
+    machine = MarginSVC(kernel=name, gamma=0.5, coef0=1.0, **EXACT).fit(X, y)
+    K = pairwise_kernels(X, metric=name, filter_params=True, gamma=0.5, degree=3, coef0=1.0)
+    svc = SVC(kernel="precomputed", tol=1e-9).fit(K, y)
+    assert np.abs(machine.decision_function(X) - svc.decision_function(K)).max() < AGREE
+
+
+@pytest.mark.parametrize("data", ["cancer", "iris"])
+def test_weights(request, rng, data):
+    X, y = request.getfixturevalue(data)
+    weights = rng.integers(0, 4, len(y)) * 0.5
+    machine, svc = (model.fit(X, y, sample_weight=weights) for model in rivals({"C": 2.0, "gamma": 0.1}))
+    assert np.abs(machine.decision_function(X) - svc.decision_function(X)).max() < AGREE
+    assert not np.isin(np.flatnonzero(weights == 0), machine.support_).any()
+
+
+@pytest.mark.parametrize(
+    "more", [{"class_weight": "balanced"}, {"C": np.inf, "fit_intercept": False, "gamma": 5.0}, {"squared_hinge": True}]
+)
+def test_weight_two_is_the_point_twice(iris, rng, more):
+    """Weights 0, 1, 2 are the points repeated; under a hard margin all that matters is whether they are 0."""
+    X, y = iris
+    weights = rng.integers(0, 3, len(y))
+    rows = np.arange(len(y)).repeat(weights)
+    one = MarginSVC(**more, **EXACT).fit(X, y, sample_weight=weights)
+    two = MarginSVC(**more, **EXACT).fit(X[rows], y[rows])
+    assert np.abs(one.decision_function(X) - two.decision_function(X)).max() < AGREE
+
+
+def test_pairs_are_scikit_learns(iris):
+    X, y = iris
+    machine = MarginSVC(gamma=0.3, **EXACT).fit(X, y)
+    pairs = OneVsOneClassifier(MarginSVC(gamma=0.3, **EXACT)).fit(X, y)
+    assert np.array_equal(machine.predict(X), pairs.predict(X))
+    assert (
+        np.abs(machine.decision_function(X) - pairs.decision_function(X)).max() < 1e-9
+    )  # the same arithmetic, reordered
+    assert len(machine.result_) == 3 and machine.gap_ == max(r.gap for r in machine.result_)
+    for result, inner in zip(machine.result_, pairs.estimators_):
+        assert np.isclose(result.objective, inner.result_.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("data", ["cancer", "iris"])
+def test_precomputed_and_functions(request, data):
+    X, y = request.getfixturevalue(data)
+    new = X[1::4] * 0.9
+    by_name = MarginSVC(gamma=0.2, **EXACT).fit(X, y)
+    expected = by_name.decision_function(new)
+    precomputed = MarginSVC(kernel="precomputed", **EXACT).fit(rbf_kernel(X, gamma=0.2), y)
+    assert np.abs(precomputed.decision_function(rbf_kernel(new, X, gamma=0.2)) - expected).max() < AGREE
+    assert not hasattr(precomputed, "support_vectors_")
+    function = MarginSVC(kernel=rbf_kernel, kernel_params={"gamma": 0.2}, **EXACT).fit(X, y)
+    assert np.abs(function.decision_function(new) - expected).max() < AGREE
+    sparse = MarginSVC(gamma=0.2, **EXACT).fit(sp.csr_array(X), y)
+    assert np.abs(sparse.decision_function(sp.csr_array(new)) - expected).max() < AGREE
+    assert sp.issparse(sparse.support_vectors_)
+
+
+def test_coefficients_of_sparse_data(cancer):
+    X, y = cancer
+    dense, sparse = (MarginSVC(kernel="linear", C=0.1, **EXACT).fit(form(X), y) for form in (np.asarray, sp.csr_array))
+    assert np.abs(dense.coef_ - sparse.coef_).max() < AGREE
+    assert np.abs(X @ dense.coef_[0] + dense.intercept_ - dense.decision_function(X)).max() < 1e-9
+
+
+def test_prediction_block_by_block(iris, monkeypatch):
+    X, y = iris
+    machine = MarginSVC(random_state=0).fit(X, y)
+    whole = machine.decision_function(X)
+    monkeypatch.setattr("bregmat.estimators.svm.BLOCK", 1000)
+    assert np.abs(machine.decision_function(X) - whole).max() < 1e-12
+
+
+# ---------------------------------------------------------------------- the paper's machine
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_multiplicative_updates_are_the_same_machine(iris, C):
+    X, y = iris
+    settings = {"gamma": 5.0, "C": C, "fit_intercept": False}
+    exact = MarginSVC(**settings, **EXACT).fit(X, y)
+    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10)):
+        slow = MarginSVC(**settings, solver=solver, tol=1e-4, max_iter=20_000).fit(X, y)
+        assert slow.gap_ <= 1e-4
+        # |f - f*|^2 <= 2 gap P, and every value of f moves by |f - f*| at most (K_ii = 1)
+        room = [np.sqrt(2 * 1e-4 * result.bound) for result in slow.result_]
+        slow.decision_function_shape = exact.decision_function_shape = "ovo"
+        assert (np.abs(slow.decision_function(X) - exact.decision_function(X)).max(axis=0) <= room).all()
+        assert (slow.intercept_ == 0).all()
+
+
+def test_squared_hinge_is_a_ridge(cancer):
+    """C/2 max(0, 1 - y f)^2 is the hard margin on K + I/C."""
+    X, y = cancer
+    K = rbf_kernel(X, gamma=0.1)
+    soft = MarginSVC(kernel="precomputed", C=3.0, squared_hinge=True, **EXACT).fit(K, y)
+    hard = MarginSVC(kernel="precomputed", C=np.inf, **EXACT).fit(K + np.eye(len(K)) / 3.0, y)
+    assert np.abs(soft.result_.alpha - hard.result_.alpha).max() < 1e-3 * hard.result_.alpha.max()
+    infinite = MarginSVC(gamma=5.0, C=np.inf, squared_hinge=True, **EXACT).fit(X, y)
+    plain = MarginSVC(gamma=5.0, C=np.inf, **EXACT).fit(X, y)
+    assert np.abs(infinite.decision_function(X) - plain.decision_function(X)).max() < AGREE
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_is_certified_is_true(cancer, C, intercept):
+    """What a loose gap proves of an example holds for the exact machine."""
+    X, y = cancer
+    settings = {"gamma": 0.1, "C": C, "fit_intercept": intercept}
+    alpha = MarginSVC(**settings, **EXACT).fit(X, y).result_.alpha
+    updates = MultiplicativeUpdates(anderson=10)
+    loose = MarginSVC(**settings, solver=updates, tol=1e-4, max_iter=50_000).fit(X, y)
+    assert 1e-6 < loose.gap_ <= 1e-4 and loose.n_certified_[0] == (loose.certified_ != 0).sum()
+    proven, outside = loose.certified_ == 1, loose.certified_ == -1
+    assert outside.any() and not (alpha[outside] > 0).any() and (alpha[proven] > 0).all()
+    assert proven.any() == (C == 1.0)  # all support vectors of a hard margin lie exactly on it, which no gap proves
+
+
+@pytest.mark.parametrize(("squared", "loss", "share"), [(False, "hinge", 1.0), (True, "squared_hinge", 0.5)])
+def test_without_intercept_agrees_with_linear_svc(cancer, squared, loss, share):
+    X, y = cancer
+    machine = MarginSVC(kernel="linear", C=0.2, fit_intercept=False, squared_hinge=squared, **EXACT).fit(X, y)
+    rival = LinearSVC(loss=loss, C=0.2 * share, fit_intercept=False, tol=1e-9, max_iter=1_000_000, random_state=0)
+    assert np.abs(machine.coef_ - rival.fit(X, y).coef_).max() < AGREE
+    assert machine.intercept_ == 0.0
+
+
+def test_hard_margin(cancer):
+    X, y = cancer
+    machine = MarginSVC(gamma=1.0, C=np.inf, **EXACT).fit(X, y)
+    margins = np.where(y == 1, 1, -1) * machine.decision_function(X)
+    assert margins.min() > 1 - AGREE and np.abs(margins[machine.support_] - 1).max() < AGREE
+
+
+def test_hard_margin_of_what_cannot_be_separated(iris):
+    X, y = iris
+    machine = MarginSVC(kernel="linear").fit(X, y)
+    machine.set_params(C=np.inf)
+    with pytest.raises(SolverError, match="use a finite C") as error:
+        machine.fit(X, y)
+    assert error.value.__notes__ == ["Classes versicolor and virginica."]
+    assert error.value.result.status is Status.INFEASIBLE
+    assert not [name for name in vars(machine) if name.endswith("_") or name.startswith("_fit")]
+
+
+# ---------------------------------------------------------------------- learned kernels
+def test_learned_kernel(iris, tmp_path, monkeypatch):
+    monkeypatch.setitem(models.SAVABLE, "MarginSVC", "bregmat.estimators.svm")
+    X, y = iris
+    learner = KernelLearner("rbf", gamma=0.1, random_state=0).fit(X, y)
+    machine = MarginSVC(kernel=learner.kernel, **EXACT).fit(X, y)
+    by_values = MarginSVC(kernel="precomputed", **EXACT).fit(learner.kernel_, y)
+    new = X[::5] + 0.1
+    expected = by_values.decision_function(learner.kernel(new, X))
+    assert np.abs(machine.decision_function(new) - expected).max() < AGREE
+    assert clone(machine).fit(X, y).score(X, y) == machine.score(X, y) > 0.9
+    search = GridSearchCV(machine, {"C": [0.1, 10.0]}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.9
+    save(tmp_path / "machine.bm", machine)
+    for again in (load(tmp_path / "machine.bm"), pickle.loads(pickle.dumps(machine))):
+        assert np.allclose(again.decision_function(new), machine.decision_function(new), rtol=1e-12, atol=1e-12)
+        assert isinstance(again.kernel.__self__, KernelLearner) and clone(again).fit(X, y).score(X, y) > 0.9
+    machine.set_params(kernel=rbf_kernel)
+    with pytest.raises(TypeError, match="kernel is a function cannot be saved"):
+        save(tmp_path / "machine.bm", machine)
+
+
+# ---------------------------------------------------------------------- with scikit-learn
+def test_search_pipeline_calibration(cancer):
+    X, y = cancer
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), MarginSVC(random_state=0)),
+        {"marginsvc__C": [0.1, 1.0, 10.0], "marginsvc__gamma": ["scale", 0.1]},
+        cv=StratifiedKFold(3),
+    ).fit(X, y)
+    assert search.best_score_ > 0.95
+    calibrated = CalibratedClassifierCV(MarginSVC(random_state=0), ensemble=False, cv=3).fit(X, y)
+    chance = calibrated.predict_proba(X)
+    assert chance.shape == (len(X), 2) and (chance.argmax(axis=1) == y).mean() > 0.95
+    K = rbf_kernel(X, gamma=0.03)
+    folds = cross_val_score(MarginSVC(kernel="precomputed", random_state=0), K, y, cv=StratifiedKFold(3))
+    assert np.array_equal(
+        folds, cross_val_score(MarginSVC(gamma=0.03, random_state=0), X, y, cv=StratifiedKFold(3))
+    )  # the pairwise tag: both rows and columns of K are cut
+
+
+def test_names_of_columns(iris):
+    X, y = iris
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    machine = MarginSVC().fit(frame, pd.Series(y))
+    assert list(machine.feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names"):
+        machine.predict(frame[list("dcba")])
+    assert "MarginSVC" in machine._repr_html_()
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        MarginSVC().predict(np.eye(3))
+    with pytest.raises(NotFittedError):
+        _ = MarginSVC(kernel="linear").coef_
+
+
+@pytest.mark.parametrize("seed", [0, None, "state", "generator"])
+def test_random_state(cancer, seed):
+    X, y = cancer
+    made = {"state": np.random.RandomState(3), "generator": np.random.default_rng(3)}.get(seed, seed)
+    machine = MarginSVC(random_state=made, tol=1e-10).fit(X, y)
+    other = MarginSVC(random_state=1, tol=1e-10).fit(X, y)
+    assert np.abs(machine.decision_function(X) - other.decision_function(X)).max() < AGREE
+
+
+# ---------------------------------------------------------------------- limits
+@pytest.mark.parametrize("data", ["cancer", "iris"])
+def test_one_warning_when_stopped_early(request, data):
+    X, y = request.getfixturevalue(data)
+    machine = MarginSVC(solver="multiplicative", fit_intercept=False, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="stopped by MAX_ITER after 2 iterations") as caught:
+        machine.fit(X, y)
+    assert len(caught) == 1 and machine.gap_ > 1e-6 and machine.score(X, y) > 0.6
+    with pytest.warns(ConvergenceWarning, match="stopped by TIME") as caught:
+        machine.set_params(max_iter=None, max_seconds=1e-9).fit(X, y)
+    assert len(caught) == 1
+
+
+def test_a_warning_that_is_an_error_leaves_nothing_half_fitted(iris):
+    machine = MarginSVC(solver="multiplicative", max_iter=2)
+    with pytest.raises(ConvergenceWarning):  # the project's tests turn warnings into errors
+        machine.fit(*iris)
+    assert not [name for name in vars(machine) if name.endswith("_") or name.startswith("_fit")]
+
+
+@pytest.mark.parametrize("data", ["cancer", "iris"])
+def test_callback_stops_all_pairs(request, data, capsys):
+    X, y = request.getfixturevalue(data)
+    records = []
+
+    def stop(record):
+        records.append(record)
+        return True
+
+    machine = MarginSVC(solver="multiplicative", fit_intercept=False, tol=1e-12, callback=stop, verbose=2).fit(X, y)
+    results = machine.result_ if isinstance(machine.result_, list) else [machine.result_]
+    assert all(result.exit_reason is ExitReason.INTERRUPTED for result in results)
+    assert len(records) == 1 and records[0].iteration >= 0
+    assert capsys.readouterr().out.startswith("[bregmat] iteration")
+
+
+def test_interrupted_by_hand(iris):
+    X, y = iris
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    machine = MarginSVC(solver="multiplicative", fit_intercept=False, tol=1e-12, callback=interrupt).fit(X, y)
+    assert all(result.exit_reason is ExitReason.INTERRUPTED for result in machine.result_)
+
+
+# ---------------------------------------------------------------------- files
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"kernel": "linear", "class_weight": "balanced"},
+        {"kernel": "precomputed"},
+        {"C": 5.0, "gamma": 0.5, "class_weight": {"setosa": 2.0, "versicolor": 1.0}},
+        {"solver": ActiveSet(violation_tol=1e-3, cache_mb=10.0)},
+        {"solver": MultiplicativeUpdates(anderson=5), "fit_intercept": False, "tol": 0.5},
+        {"solver": "multiplicative", "C": np.inf, "gamma": 5.0, "fit_intercept": False, "tol": 0.5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_saved_and_loaded(iris, tmp_path, monkeypatch, params, n_classes, form):
+    monkeypatch.setitem(models.SAVABLE, "MarginSVC", "bregmat.estimators.svm")
+    X, y = (part[: 50 * n_classes] for part in iris)
+    precomputed = params.get("kernel") == "precomputed"
+    X = rbf_kernel(X) if precomputed else form(X)
+    machine = MarginSVC(**params, random_state=0).fit(X, y)
+    expected = machine.decision_function(X)
+    machine.set_params(gamma=9.0)  # of the fit counts, not this one
+    save(tmp_path / "machine.bm", machine)
+    for again in (load(tmp_path / "machine.bm"), pickle.loads(pickle.dumps(machine))):
+        assert np.array_equal(again.decision_function(X), expected)
+        assert again.get_params() == machine.get_params() and np.array_equal(again.predict(X), machine.predict(X))
+        assert again.gap_ == machine.gap_ and np.array_equal(again.n_certified_, machine.n_certified_)
+        assert {name for name in vars(again) if name.endswith("_")} == {n for n in vars(machine) if n.endswith("_")}
+
+
+def test_functions_are_not_saved(iris, tmp_path, monkeypatch):
+    monkeypatch.setitem(models.SAVABLE, "MarginSVC", "bregmat.estimators.svm")
+    with pytest.raises(TypeError, match="kernel is a function cannot be saved"):
+        save(tmp_path / "f.bm", MarginSVC(kernel=rbf_kernel).fit(*iris))
+
+
+# ---------------------------------------------------------------------- bad input
+EYE, Y = np.eye(4), np.array([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "y", "error", "message"),
+    [
+        ({"C": 0.0}, EYE, Y, ValueError, "C must be positive; got 0.0"),
+        ({"C": -1}, EYE, Y, ValueError, "C must be positive; got -1"),
+        ({"C": np.nan}, EYE, Y, ValueError, "C must be positive; got nan"),
+        ({"C": "1"}, EYE, Y, TypeError, "C must be a number; got '1'"),
+        ({"tol": 0.0}, EYE, Y, ValueError, "tol must be positive and finite; got 0.0"),
+        ({"solver": "smo"}, EYE, Y, ValueError, "solver must be one of active_set, multiplicative.*got 'smo'"),
+        ({"solver": None}, EYE, Y, ValueError, "solver must be one of .*got None"),
+        ({"kernel": "gauss"}, EYE, Y, ValueError, "kernel must be .*got 'gauss'"),
+        ({"kernel": "additive_chi2"}, EYE, Y, ValueError, "additive_chi2' is not positive semidefinite; use 'chi2'"),
+        ({"kernel": None}, EYE, Y, ValueError, "kernel must be .*got None"),
+        ({"gamma": 0.0}, EYE, Y, ValueError, "gamma must be positive and finite; got 0.0"),
+        ({"gamma": "large"}, EYE, Y, ValueError, "gamma must be .*got 'large'"),
+        ({"gamma": None}, EYE, Y, TypeError, "gamma must be a number; got None"),
+        ({"kernel_params": {"gamma": 1.0}}, EYE, Y, ValueError, "kernel_params are for a kernel that is a function"),
+        ({"fit_intercept": 1}, EYE, Y, TypeError, "fit_intercept must be True or False; got 1"),
+        ({"squared_hinge": "no"}, EYE, Y, TypeError, "squared_hinge must be True or False; got 'no'"),
+        ({"max_iter": 0}, EYE, Y, ValueError, "max_iter must be at least 1; got 0"),
+        ({"max_iter": -1}, EYE, Y, ValueError, "max_iter must be at least 1; got -1"),
+        ({"max_seconds": 0.0}, EYE, Y, ValueError, "max_seconds must be positive; got 0.0"),
+        ({"callback": 3}, EYE, Y, TypeError, "callback must be callable or None; got 3"),
+        ({"random_state": -1}, EYE, Y, ValueError, "random_state must be at least 0; got -1"),
+        ({"decision_function_shape": "all"}, EYE, Y, ValueError, "decision_function_shape must be .*got 'all'"),
+        ({"class_weight": {0: -1.0}}, EYE, Y, ValueError, "class_weight must be positive and finite; got {0: -1.0}"),
+        ({"class_weight": {0: 0.0}}, EYE, Y, ValueError, "class_weight must be positive and finite"),
+        ({"class_weight": "heavy"}, EYE, Y, ValueError, "class_weight"),
+        ({}, EYE, np.zeros(4, int), ValueError, "y must have at least two classes; got 1 class"),
+        ({}, EYE, Y[:3], ValueError, "inconsistent numbers of samples"),
+        ({}, EYE, [0.5, 1.5, 2.5, 0.1], ValueError, "Unknown label type"),
+        ({}, EYE, None, ValueError, "requires y"),
+        ({}, np.full((4, 2), np.nan), Y, ValueError, "NaN"),
+        ({"kernel": "chi2"}, -EYE, Y, ValueError, "negative"),
+        ({"kernel": "precomputed"}, np.ones((4, 3)), Y, ValueError, r"X must be square.*\(4, 3\)"),
+        ({"kernel": "precomputed"}, np.eye(4, k=1), Y, ValueError, "must be symmetric"),
+        ({"kernel": "precomputed"}, np.full((4, 4), np.nan), Y, ValueError, "NaN"),
+    ],
+)
+def test_bad_input(params, X, y, error, message):
+    with pytest.raises(error, match=message):
+        MarginSVC(**params).fit(X, y)
+
+
+@pytest.mark.parametrize("weights", [[-1.0, 1, 1, 1], [0.0] * 4, [0.0, 1, 0, 1], [1.0] * 3, [np.nan, 1, 1, 1], "heavy"])
+def test_bad_weights(weights):
+    with pytest.raises(
+        ValueError, match=r"sample_weight|Negative values|Sample weights|inconsistent|could not convert"
+    ):
+        MarginSVC().fit(EYE, Y, sample_weight=weights)
+
+
+def test_functions_that_are_no_kernels(cancer):
+    X, y = cancer
+    with pytest.raises(ValueError, match="kernel <lambda> has NaN or infinite values in row"):
+        MarginSVC(kernel=lambda A, B: np.full((len(A), len(B)), np.nan)).fit(X, y)
+    with pytest.raises(ValueError, match=r"kernel must return an array of shape \(285, 285\)"):
+        MarginSVC(kernel=lambda A, B: A).fit(X, y)
+    with pytest.raises(ValueError, match="kernel <lambda> must be symmetric; the largest difference"):
+        MarginSVC(kernel=lambda A, B: rbf_kernel(A, B) * (1 + 0.01 * A[:, :1])).fit(X, y)
+    with pytest.raises(ValueError, match=r"kernel <lambda> must be positive semidefinite; got K\["):
+        MarginSVC(kernel=lambda A, B: -A @ B.T).fit(X, y)
+
+
+def test_bad_points_to_predict(cancer):
+    X, y = cancer
+    K = rbf_kernel(X)
+    machine = MarginSVC(kernel="precomputed").fit(K, y)
+    with pytest.raises(ValueError, match="has 284 features, but MarginSVC is expecting 285"):
+        machine.predict(K[:, 1:])
+    with pytest.raises(ValueError, match="NaN"):
+        MarginSVC().fit(X, y).predict(X * np.nan)
+
+
+@pytest.mark.parametrize("bad", [{"C": -1.0}, {"kernel": "gauss"}])
+def test_nothing_of_an_earlier_fit_stays(iris, bad):
+    machine = MarginSVC().fit(*iris)
+    with pytest.raises(ValueError):
+        machine.set_params(**bad).fit(*iris)
+    assert not [name for name in vars(machine) if name.endswith("_") or name.startswith("_fit")]
+
+
+@pytest.mark.parametrize("params", [{}, {"gamma": 1e-6, "coef0": -1.0}, {"solver": "multiplicative", "max_iter": 50}])
+def test_sigmoid_is_no_kernel(params):
+    X, y = load_breast_cancer(return_X_y=True)
+    if "solver" in params:  # which does not look, but warns
+        with pytest.warns(ConvergenceWarning, match="gap"):
+            MarginSVC(kernel="sigmoid", **params).fit(X, y)
+    else:
+        with pytest.raises(ValueError, match=r"kernel 'sigmoid'.* positive semidefinite"):
+            MarginSVC(kernel="sigmoid", **params).fit(X, y)
+
+
+def test_matrices_that_are_not_positive_semidefinite(cancer, rng):
+    X, y = cancer
+    G = rng.normal(size=(len(y), len(y)))
+    with pytest.raises(ValueError, match=r"kernel 'precomputed'.* positive semidefinite"):
+        MarginSVC(kernel="precomputed").fit(G + G.T + 20 * np.eye(len(y)), y)
+    single = (X @ X.T).astype(np.float32)  # indefinite by rounding only
+    machine = MarginSVC(kernel="precomputed", C=0.1, tol=1e-4).fit(single, y)
+    double = MarginSVC(kernel="linear", C=0.1, tol=1e-4).fit(X, y)
+    assert np.abs(machine.decision_function(single) - double.decision_function(X)).max() < 0.1
+
+
+def test_numbers_that_overflow(cancer):
+    X, y = cancer
+    with pytest.raises(ValueError, match="X is too large for gamma='scale'"):
+        MarginSVC().fit(X * 1e160, y)
+    with pytest.raises((ValueError, SolverError), match="not finite|overflow"):
+        MarginSVC(kernel="linear").fit(X * 1e160, y)
+    assert MarginSVC().fit(X * 1e150, y).score(X * 1e150, y) > 0.9
+
+
+def test_many_classes():
+    X, y = make_classification(
+        600, 12, n_informative=8, n_classes=8, n_clusters_per_class=1, class_sep=2.0, random_state=0
+    )
+    machine, svc = (model.fit(X, y) for model in rivals({"C": 3.0}))
+    assert np.abs(machine.decision_function(X) - svc.decision_function(X)).max() < AGREE
+    assert np.array_equal(machine.predict(X), svc.predict(X)) and machine.intercept_.shape == (28,)
