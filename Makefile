@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  benchmarks, with the rivals in the same run"
+	@echo "make reproduce  every figure and table of the papers; data from BREGMAT_DATA, else downloaded"
 	@echo "make clean  remove the environment and everything generated"
 
 $(STAMP): pyproject.toml
@@ -41,6 +42,9 @@ $(VENV)/installed-bench: $(STAMP)
 bench: $(VENV)/installed-bench
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
+reproduce: $(STAMP)
+	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page bregmat-reproduction/reproduction.md
+
 clean:
-	rm -rf $(VENV) build dist bregmat-demo test-results.xml .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist bregmat-demo bregmat-reproduction test-results.xml .pytest_cache .ruff_cache .mypy_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

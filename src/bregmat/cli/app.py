@@ -311,6 +311,39 @@ def demo(
     raise typer.Exit(code)
 
 
+@app.command("reproduce")
+def reproduce_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments.", show_default="all of them")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where tables, pictures and what is done so far go.")
+    ] = Path("bregmat-reproduction"),
+    full: Annotated[bool, typer.Option("--full", help="The papers' size: hours for some.")] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="Seconds each, on bundled data: to see that it works.")
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a Markdown page of all of them here.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch missing data sets, checked by sha256.")] = False,
+    list_names: Annotated[bool, typer.Option("--list", help="Print the names and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Rerun figures and tables of the papers; our numbers beside theirs. Data from BREGMAT_DATA, or --download."""
+    if full and small:
+        raise fail("--full and --small exclude each other")
+    from bregmat.cli.reproduce import list_experiments, reproduce_all
+    from bregmat.experiments import DataHome, Size, experiment_names
+
+    if list_names:
+        list_experiments()
+        return
+    size = Size.FULL if full else Size.SMALL if small else Size.DEFAULT
+    chosen = names or experiment_names()
+    raise typer.Exit(reproduce_all(chosen, out, size=size, data=DataHome(download=download), page=page, quiet=quiet))
+
+
 def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -> dict[str, Path | None]:
     """Absolute output paths, checked before any work: writable, distinct, and no input among them."""
     taken = {path.resolve(): str(path) for path in inputs if path is not None}

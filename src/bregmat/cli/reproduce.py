@@ -1,0 +1,71 @@
+"""The work of `bregmat reproduce`: experiments one after the other, each table beside the paper's numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from bregmat._html import seconds
+from bregmat.cli import show
+from bregmat.cli.show import ExitCode, Progress, bad_input, note
+from bregmat.experiments import DataHome, Experiment, Report, Size, experiment, experiment_names, reproduce
+from bregmat.experiments.page import plain, with_error, write_page
+
+__all__ = ["list_experiments", "reproduce_all"]
+
+
+def list_experiments() -> None:
+    """Print names and titles."""
+    rows = [(name, f"{experiment(name).title} ({experiment(name).source})") for name in experiment_names()]
+    show.stdout().print(show.name_value_table(rows))
+
+
+def reproduce_all(
+    names: Sequence[str], out: Path, *, size: Size, data: DataHome, page: Path | None, quiet: bool
+) -> int:
+    """Run what is not done yet, print the tables, write the page; the exit code."""
+    with bad_input():
+        chosen = [experiment(name) for name in names]
+    entries: list[tuple[Experiment, Report]] = []
+    for item in chosen:
+        with (
+            bad_input(),
+            Progress(item.name, quiet=quiet, state=_state, kept="what is done") as say,
+        ):
+            report = reproduce(item, out, size=size, data=data, progress=say)
+        if not report.is_complete:
+            done = f"{len(report.findings)} of {report.total} pieces of {item.name} are done"
+            note(f"interrupted: {done} and kept in {out}; the same command goes on from there", style="yellow")
+            return ExitCode.INTERRUPTED
+        entries.append((item, report))
+        _print(item, report)
+    if page is not None:
+        with bad_input():
+            write_page(page, entries)
+        show.stdout().print(f"page    {page}", soft_wrap=True, markup=False)
+    return ExitCode.SOLVED
+
+
+def _state(step: Any) -> str:
+    """What a step of a run says."""
+    what = "" if step.unit is None else ", ".join(f"{key} {value}" for key, value in step.unit.items())
+    return f"{step.done} of {step.total} done" + (f", now {what}" if what else "")
+
+
+def _print(item: Experiment, report: Report) -> None:
+    table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
+    table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
+    table.add_column("")
+    for column in ("ours", "paper", "difference"):
+        table.add_column(column, justify="right")
+    table.add_column("unit")
+    table.add_column("note")
+    for row in report.rows:
+        cells = (row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit, row.note)
+        table.add_row(*map(escape, cells))
+    console = show.stdout()
+    console.print(table)
+    console.print(f"table   {report.csv}\npicture {report.picture}", soft_wrap=True, markup=False)
+    console.print()

@@ -1,0 +1,116 @@
+"""Sha 2002, Table 1: test errors of the multiplicative updates on sonar and breast cancer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat.experiments.m3 import PREPARATION, halves, iterates, kernel, n_errors
+from bregmat.margin import MarginProblem, kernel_source, train_margin
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KERNELS = [("polynomial", 4.0), ("polynomial", 6.0), ("radial", 0.3), ("radial", 1.0), ("radial", 3.0)]
+PAPER = {"sonar": [9.6, 9.6, 7.6, 6.7, 10.6], "breast cancer": [5.1, 3.6, 4.4, 4.4, 4.4]}  # percent
+STOPS = (256, 512)  # updates; the paper says 512
+
+
+def units(size: Size) -> list[Unit]:
+    if size is Size.SMALL:
+        return [{"data": "bundled", "seed": seed} for seed in range(2)]
+    splits = 20 if size is Size.DEFAULT else 200
+    return [{"data": "sonar", "seed": 0}, *({"data": "breast cancer", "seed": seed} for seed in range(splits))]
+
+
+def run(unit: Unit, data: DataHome) -> Outcome:
+    part = halves(data, unit["data"], unit["seed"])
+    found: Outcome = {"n_test": len(part.y_test), "updates": {}, "optimum": [], "gap": [], "objective": {}}
+    for family, parameter in KERNELS:
+        K = kernel(family, parameter, part.X, part.X)
+        K_test = kernel(family, parameter, part.X_test, part.X)
+        for stop, alpha in iterates(K, part.y, STOPS).items():
+            found["updates"].setdefault(str(stop), []).append(n_errors(K_test, alpha, part.y, part.y_test))
+            found["objective"].setdefault(str(stop), []).append(_objective(K, part.y, alpha))
+        problem = MarginProblem.build(kernel_source(K, "precomputed"), part.y, C=np.inf, intercept=False)
+        best = train_margin(problem, tol=1e-8)
+        found["optimum"].append(n_errors(K_test, best.alpha, part.y, part.y_test))
+        found["gap"].append(best.gap)
+        found["objective"].setdefault("optimum", []).append(_objective(K, part.y, best.alpha))
+    return found
+
+
+def table(findings: list[Finding]) -> list[Row]:
+    rows = []
+    for data in dict.fromkeys(unit["data"] for unit, _ in findings):
+        chosen = select(findings, data=data)
+        seed = chosen[0][0]["seed"]
+        for after in (*map(str, STOPS), "optimum"):
+            for k, (family, parameter) in enumerate(KERNELS):
+                errors = [(f["optimum"] if after == "optimum" else f["updates"][after])[k] for _, f in chosen]
+                percent = [100.0 * e / f["n_test"] for e, (_, f) in zip(errors, chosen)]
+                mean, error = mean_and_error(percent)
+                where = f"{after} updates" if after != "optimum" else "the optimum"
+                one = f"{errors[0]} of {chosen[0][1]['n_test']}"
+                notes = [one if len(chosen) == 1 else f"single splits {min(percent):.1f} to {max(percent):.1f}"]
+                if after == "optimum":
+                    notes.append(f"gap at most {max(f['gap'][k] for _, f in chosen):.0e}")
+                paper = PAPER[data][k] if data in PAPER and after == "512" else None
+                quantity = f"test error, {data}, {label(family, parameter)}, {where}"
+                rows.append(Row(quantity, mean, paper, "%", error, len(chosen), seed, "; ".join(notes)))
+    return rows
+
+
+def draw(figure: Figure, findings: list[Finding]) -> None:
+    """Grouped bars: the paper, 256 updates, 512 updates, the optimum."""
+    names = list(dict.fromkeys(unit["data"] for unit, _ in findings))
+    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+    for ax, data in zip(axes, names):
+        chosen = [found for _, found in select(findings, data=data)]
+        series = {f"{stop} updates": [found["updates"][str(stop)] for found in chosen] for stop in STOPS}
+        series["optimum"] = [found["optimum"] for found in chosen]
+        width, place = 0.2, np.arange(len(KERNELS), dtype=float)
+        if data in PAPER:
+            ax.bar(place - 1.5 * width, PAPER[data], width, label="paper, 512 updates", color="0.6")
+        for k, (name, errors) in enumerate(series.items()):
+            percent = 100.0 * np.array(errors, dtype=float) / chosen[0]["n_test"]
+            spread = percent.std(axis=0, ddof=1) / np.sqrt(len(chosen)) if len(chosen) > 1 else None
+            ax.bar(place + (k - 0.5) * width, percent.mean(axis=0), width, yerr=spread, capsize=2, label=name)
+        ax.set_xticks(place, [label(*item) for item in KERNELS])
+        ax.set_title(data)
+    axes[0].set_ylabel("misclassification rate on the test set (%)")
+    axes[-1].legend()
+
+
+def label(family: str, parameter: float) -> str:
+    """As the columns of the table are headed."""
+    return f"k = {parameter:g}" if family == "polynomial" else f"sigma = {parameter:g}"
+
+
+def _objective(K: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> float:
+    """The loss of eq. 6."""
+    return float(0.5 * (alpha * y) @ K @ (alpha * y) - alpha.sum())
+
+
+EXPERIMENT = Experiment(
+    name="m3-table1",
+    title="Test errors of the multiplicative margin machine",
+    source="Sha, Saul and Lee 2002, Table 1",
+    protocol=f"""Hard-margin machines trained by the multiplicative updates (eq. 7). Sonar has its standard split by aspect
+angle, 104 training and 104 test signals. Breast cancer is split at random, 546 of the 683 complete rows to train on; the
+paper's split is not published, so ours is repeated. {PREPARATION} Beside the updates: the exact solution, with its certified
+gap.""",
+    discussion="""Sonar after 512 updates is within two errors of the paper in every column, and after 256 updates it is the
+paper's count in every column (9.6 % of 104 is ten errors; 7.6 % is eight, cut off rather than rounded). That 256 was found by
+looking, so it explains nothing by itself; but the polynomial kernels and sigma = 3 are far from converged at either number, as
+the rows of the optimum show, so that the count matters there. The split of the breast cancer set is unknown: one split has 137
+test rows, one error is 0.7 %, and the paper's numbers are those of a single split: all of them lie inside the range of our
+single splits. The polynomial kernels are the ones that have not converged after 512 updates there, too.""",
+    units=units,
+    run=run,
+    table=table,
+    draw=draw,
+    figsize=(10.0, 4.0),
+)

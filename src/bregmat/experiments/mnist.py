@@ -1,0 +1,322 @@
+"""Kulis 2009, section 7.2: 60,000 handwritten digits, up to 100,000 pairs, one nearest neighbour."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.constraints import Constraints
+from bregmat.estimators import KernelLearner
+from bregmat.experiments.deskew import Deskew
+from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat.experiments.mnist_points import Points, Preparation, error, images_of, neighbour_pairs, random_pairs
+from bregmat.plots._style import NEUTRAL, log_scale, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEED = 20090302
+TOL = 1e-4
+NEIGHBOURS, MARGIN = 5, 0.25  # of the pairs of neighbours
+
+PREPARATIONS = {
+    "as they are": Preparation(),
+    "sheared": Preparation(Deskew("regression")),
+    "sheared, nearest pixels": Preparation(Deskew("regression", order=0)),
+    "sheared, unit length": Preparation(Deskew("regression"), has_unit_length=True),
+    "sheared by the principal axis": Preparation(Deskew("principal", is_binary=True)),
+    "turned": Preparation(Deskew("regression", is_rotation=True)),
+    "sheared and centred": Preparation(Deskew("regression", centred=True)),
+    "sheared, centred, whitened": Preparation(Deskew("regression", centred=True), whiten=True),
+}
+BEST = "sheared and centred"
+NEAREST = "turned"  # its Euclidean error is nearest to the paper's
+METHODS = {"LogDet": "logdet", "von Neumann": "vonneumann"}
+# von Neumann compares kernels, whose trace grows with the number of points; so does its slack weight
+WEIGHTS = {"LogDet": [1e-3, 1e-2, 1e-1, 1.0], "von Neumann": [1e-6, 1e-5, 1e-4, 1e-3]}
+
+PAPER_EUCLIDEAN = 2.35
+PAPER_ERRORS = {
+    ("LogDet", 10_000): 2.29,
+    ("von Neumann", 10_000): 2.30,
+    ("LogDet", 100_000): 2.18,
+    ("von Neumann", 100_000): 2.17,
+}
+PAPER_MINUTES = {
+    ("LogDet", 10_000): 4.8,
+    ("von Neumann", 10_000): 7.7,
+    ("LogDet", 100_000): 11.3,
+    ("von Neumann", 100_000): 71.4,
+}
+
+
+def _units(size: Size) -> list[Unit]:
+    seeds = range(SEED, SEED + (3 if size is Size.FULL else 1))
+    data: Unit = {"data": "mnist", "dimensions": 100}
+    counts, split = (10_000, 100_000), ([50_000, 10_000] if size is Size.FULL else [20_000, 5_000])
+    if size is Size.SMALL:
+        data, counts, split = {"data": "digits", "dimensions": 30}, (300, 1000), [800, 398]
+    units = []
+    for name in PREPARATIONS:  # what is prepared is kept from one unit to the next
+        units.append({"kind": "euclidean", "preparation": name, **data})
+        if name not in (NEAREST, BEST):
+            continue
+        for pairs, n in [("random", counts[0]), ("random", counts[1]), ("neighbours", counts[1])]:
+            for method, weights in WEIGHTS.items():
+                heavier = [10 * weights[-1]] if size is Size.FULL and pairs == "neighbours" else []
+                what = {"kind": "solve", "preparation": name, "pairs": pairs, "n_pairs": n, "method": method}
+                how = {"split": split, "weights": weights + heavier}
+                units += [what | how | {"seed": seed} | data for seed in seeds]
+    return units
+
+
+def _run(unit: Unit, data: DataHome) -> Outcome:
+    """The error of one preparation; or one learned metric, its slack weight chosen on a split of the training set."""
+    train, test = _prepared(unit, data)
+    if unit["kind"] == "euclidean":
+        return {"error": error(train, test)}
+    rows = np.random.default_rng(unit["seed"]).permutation(len(train.y))
+    n_learn, n_held_out = unit["split"]
+    part, held_out = train[rows[:n_learn]], train[rows[n_learn : n_learn + n_held_out]]
+    pairs = _pairs(part, unit)
+    tried = [_learned(part, held_out, pairs, unit, weight) for weight in unit["weights"]]
+    weight = unit["weights"][int(np.argmin([found["error"] for found in tried]))]  # the smallest of equals
+    final = _learned(train, test, _pairs(train, unit), unit, weight)
+    return final | {"tried": tried, "held_out": error(part, held_out)}
+
+
+_KEPT: dict[tuple, tuple[Points, Points]] = {}  # the last preparation
+
+
+def _prepared(unit: Unit, data: DataHome) -> tuple[Points, Points]:
+    key = (unit["data"], unit["preparation"], unit["dimensions"])
+    if key not in _KEPT:
+        train, test = images_of(data, unit["data"])
+        X, unseen = PREPARATIONS[unit["preparation"]](train.X, test.X, unit["dimensions"])
+        _KEPT.clear()
+        _KEPT[key] = Points(X, train.y), Points(unseen, test.y)
+    return _KEPT[key]
+
+
+def _pairs(points: Points, unit: Unit) -> Constraints:
+    if unit["pairs"] == "neighbours":
+        return neighbour_pairs(points, unit["n_pairs"], NEIGHBOURS, MARGIN, unit["seed"])
+    return random_pairs(points, unit["n_pairs"], unit["seed"])
+
+
+def _learned(train: Points, test: Points, pairs: Constraints, unit: Unit, weight: float) -> Outcome:
+    """Solve once, and count the errors on the test points."""
+    slack_weight = weight * len(train.y) if unit["method"] == "von Neumann" else weight
+    learner = KernelLearner("linear", divergence=METHODS[unit["method"]], slack_weight=slack_weight, tol=TOL)
+    wall, cpu = time.perf_counter(), time.process_time()
+    learner.fit(train.X, constraints=pairs)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    result = learner.result_
+    mapped = (Points(learner.transform(part.X), part.y) for part in (train, test))
+    return {
+        "error": error(*mapped),
+        "slack_weight": slack_weight,
+        "pairs": pairs.n_constraints,
+        "seconds": wall,
+        "cpu_seconds": cpu,
+        "gap": float(result.gap),
+        "steps": result.n_iter,
+        "solver": result.solver,
+    }
+
+
+# ---------------------------------------------------------------------- table and picture
+def _table(findings: list[Finding]) -> list[Row]:
+    rows = []
+    for unit, found in select(findings, kind="euclidean"):
+        paper = PAPER_EUCLIDEAN if unit["data"] == "mnist" else None
+        rows.append(Row(f"1-NN error, Euclidean, {unit['preparation']}", found["error"], paper, "%"))
+    for unit, _ in _first_seeds(findings):
+        rows += _solve_rows(unit, _repeats(findings, unit), select(findings, kind="euclidean"))
+    return rows
+
+
+def _first_seeds(findings: list[Finding]) -> list[Finding]:
+    return select(findings, kind="solve", seed=SEED)
+
+
+def _repeats(findings: list[Finding], unit: Unit) -> list[Outcome]:
+    """Outcomes of all seeds."""
+    same = {key: value for key, value in unit.items() if key != "seed"}
+    return [found for _, found in select(findings, **same)]
+
+
+def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -> list[Row]:
+    """Error, seconds and gap of one setting."""
+    setting = f"{unit['method']}, {unit['n_pairs']:,} {_KINDS[unit['pairs']]}, {unit['preparation']}"
+    is_papers = unit["data"] == "mnist" and unit["pairs"] == "random" and unit["preparation"] == NEAREST
+    key = (unit["method"], unit["n_pairs"])
+    before = next(found["error"] for other, found in euclidean if other["preparation"] == unit["preparation"])
+    weights = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes)
+    held_out = ", ".join(f"{found['error']:.2f}" for found in outcomes[0]["tried"])
+    repeats = {"repeats": len(outcomes), "seed": SEED}
+
+    def row(quantity: str, field: str, paper: float | None, unit: str, note: str) -> Row:
+        mean, spread = mean_and_error([found[field] for found in outcomes])
+        return Row(f"{quantity}, {setting}", mean, paper, unit, spread, note=note, **repeats)
+
+    chosen = f"slack weight {weights}"
+    grid = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes[0]["tried"])
+    return [
+        row(
+            "1-NN error",
+            "error",
+            PAPER_ERRORS.get(key) if is_papers else None,
+            "%",
+            f"Euclidean {before:.2f}; {chosen}; on the held-out part: Euclidean {outcomes[0]['held_out']:.2f}, "
+            f"weights {grid}: {held_out}",
+        ),
+        row(
+            "solve",
+            "seconds",
+            60 * PAPER_MINUTES[key] if is_papers else None,
+            "s",
+            f"{chosen}; wall time; {np.mean([found['cpu_seconds'] for found in outcomes]):.2f} s of processor time; "
+            f"{outcomes[0]['steps']} steps of {outcomes[0]['solver']}; {outcomes[0]['pairs']:,} pairs",
+        ),
+        Row(f"largest gap, {setting}", max(found["gap"] for found in outcomes), None, "", note=chosen, **repeats),
+    ]
+
+
+_KINDS = {"random": "random pairs", "neighbours": "pairs of neighbours"}
+_COLORS = {"LogDet": "#0072B2", "von Neumann": "#D55E00"}
+_STYLES = {BEST: "-", NEAREST: "--"}
+_MARKERS = {"LogDet": "o", "von Neumann": "s"}
+
+
+def _draw(figure: Figure, findings: list[Finding]) -> None:
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.3, 1.0))
+    is_papers = findings[0][0]["data"] == "mnist"
+    _draw_preparations(left, findings, is_papers)
+    _draw_errors(middle, findings, is_papers)
+    _draw_times(right, findings, is_papers)
+    figure.legend(*middle.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+
+
+def _draw_preparations(ax: Any, findings: list[Finding], is_papers: bool) -> None:
+    euclidean = select(findings, kind="euclidean")
+    ax.barh([unit["preparation"] for unit, _ in euclidean], [found["error"] for _, found in euclidean], color=NEUTRAL)
+    ax.invert_yaxis()
+    if is_papers:
+        ax.axvline(PAPER_EUCLIDEAN, color="black", linestyle=":", linewidth=1.2)
+        ax.annotate(
+            f"paper: {PAPER_EUCLIDEAN} %", (PAPER_EUCLIDEAN, 1.01), xycoords=("data", "axes fraction"), ha="center"
+        )
+    ax.set(xlabel="1-NN test error, %", title="Euclidean, by preparation\n")
+    tidy(ax, grid="x")
+
+
+def _draw_errors(ax: Any, findings: list[Finding], is_papers: bool) -> None:
+    """Error against random pairs, and apart from it that of pairs of neighbours."""
+    counts = _counts(findings)
+    for name, style in _STYLES.items():
+        start = select(findings, kind="euclidean", preparation=name)[0][1]["error"]
+        for method, color in _COLORS.items():
+            chosen = select(findings, kind="solve", preparation=name, method=method)
+            look = {"color": color, "marker": _MARKERS[method]}
+            learned = [_mean(select(chosen, pairs="random", n_pairs=n), "error") for n in counts]
+            ax.plot([start, *learned], style, label=f"{method}, {name}", **look)
+            place = len(counts) + 1 + (-0.2 if method == "LogDet" else 0.2)  # so that equal errors are both seen
+            dash = np.array([-0.18, 0, 0.18]) + place
+            ax.plot(dash, 3 * [_mean(select(chosen, pairs="neighbours"), "error")], style, markevery=[1], **look)
+    if is_papers:
+        for method, color in _COLORS.items():
+            paper = [PAPER_EUCLIDEAN, *(PAPER_ERRORS[method, n] for n in counts)]
+            ax.plot(paper, ":", color=color, marker=_MARKERS[method], mfc="none", label=f"{method}, paper")
+    labels = ["none\n(Euclidean)", *(f"{n:,}\nrandom" for n in counts), f"{counts[-1]:,}\nneighbours"]
+    ax.set_xticks(range(len(labels)), labels)
+    ax.set(xlabel="pairs", ylabel="1-NN test error, %", title="Learned\n")
+    ax.margins(y=0.1)
+    tidy(ax, grid="y")
+
+
+def _draw_times(ax: Any, findings: list[Finding], is_papers: bool) -> None:
+    """Seconds of a solve against random pairs, ours and the paper's."""
+    counts, seen = _counts(findings), []
+    for name, style in _STYLES.items():
+        for method, color in _COLORS.items():
+            chosen = select(findings, kind="solve", preparation=name, pairs="random", method=method)
+            seconds = [_mean(select(chosen, n_pairs=n), "seconds") for n in counts]
+            ax.plot(counts, seconds, style, color=color, marker=_MARKERS[method])
+            seen += seconds
+    if is_papers:
+        for method, color in _COLORS.items():
+            paper = [60 * PAPER_MINUTES[method, n] for n in counts]
+            ax.plot(counts, paper, ":", color=color, marker=_MARKERS[method], mfc="none")
+            seen += paper
+    ax.set(xlabel="random pairs", ylabel="seconds", title="Time of one solve\n", xscale="log")
+    ax.set_xticks(counts, [f"{n:,}" for n in counts])
+    ax.set_xticks([], minor=True)
+    ax.margins(x=0.15)
+    log_scale(ax.yaxis, min(seen), max(seen))
+    tidy(ax, grid="y")
+
+
+def _counts(findings: list[Finding]) -> list[int]:
+    return sorted({unit["n_pairs"] for unit, _ in select(findings, kind="solve", pairs="random")})
+
+
+def _mean(findings: list[Finding], field: str) -> float:
+    return float(np.mean([found[field] for _, found in findings]))
+
+
+EXPERIMENT = Experiment(
+    name="mnist",
+    title="100,000 pairs among 60,000 handwritten digits",
+    source="Kulis 2009, section 7.2, text (MNIST)",
+    protocol=f"""\
+60,000 training and 10,000 test images, straightened, reduced to 100 principal components of the training images. Random pairs,
+drawn alike from all pairs: those of one class are to be nearer than the 5th percentile of the squared distances, the others
+farther than the 95th. One nearest neighbour among all training images; `KernelLearner("linear")`, the form of the paper. The
+slack weight is chosen on a split of the training set (20,000 images to learn from and search in, 5,000 held out; with `--full`
+50,000 and 10,000): the one with the least error there, the lightest of equals (four are tried; with `--full`
+and pairs of neighbours a fifth, heavier one). The test images choose nothing but
+which preparation is called nearest to the paper's: by its Euclidean error, among those below and a dozen more that were looked at
+(other interpolations, blurs, boxes, half the slope).
+
+The paper does not say how images were deskewed (the code was Weinberger's) and starts from {PAPER_EUCLIDEAN} %. The preparations:
+
+- *sheared*: rows are shifted so that the least-squares line of columns on rows stands upright; the centre of mass stays where it was.
+- *turned*: the same slope, but the image is turned by its angle.
+- *sheared by the principal axis*: that of the inked pixels, every one counted alike, is made vertical (LeCun 1998).
+- *centred*: the centre of mass moves to the middle of the image, by fractions of a pixel.
+- linear interpolation between pixels unless *nearest pixels*; *unit length* and *whitened* as the words say.
+
+Metrics are learned on two of them: *{NEAREST}*, which is nearest to the paper's start and has its numbers beside it, and *{BEST}*,
+which is the best.
+
+*Pairs of neighbours* are for comparison, not from the paper: {NEIGHBOURS} nearest neighbours of the own class and {NEIGHBOURS} of other
+classes for random images, bounded by {1 - MARGIN:g} and {1 + MARGIN:g} times the squared distance that they have.
+
+Seconds are wall time of one fit on given pairs (stopped at a certified relative gap of {TOL:g}), on whatever machine runs this; the
+processor time is in the note. A gap is the largest over the repeats. The paper's slack weights are not known.""",
+    discussion=f"""\
+No preparation tried here starts at {PAPER_EUCLIDEAN} % exactly. Turning images by the slope comes nearest; shearing by the
+principal axis and leaving images slanted lie above, shearing by the least-squares slope below. What matters most is whether the
+centre of mass moves to the middle by fractions of a pixel: with it, Euclidean neighbours alone are better than any metric of
+the paper. So the paper's deskewing was a weaker one; its one number does not tell which.
+
+With random pairs the errors of *{NEAREST}* stay near its Euclidean error. At 10,000 pairs the fall is about the paper's; the
+further fall at 100,000 pairs is not seen, for either divergence. The standard error of one such error, counted on 10,000 test
+images, is about 0.15 %, nearly as large as everything that the paper's text reports; the held-out part, smaller still, sees
+a fall where the test images do not. Drawing half of the pairs from one class was tried, too, and was no better. What remains
+unknown is the paper's deskewing and its slack weights.
+
+Pairs of neighbours, bounded relative to their own distance, do what random ones do not: under *{NEAREST}* they take the error
+well below the paper's best, and under *{BEST}* a little below the Euclidean error, which random pairs hardly do. The
+weight chosen for them is often the heaviest of the grid.
+
+The solves take seconds of processor time where the paper's took minutes to more than an hour in 2009; the gap is certified.""",
+    units=_units,
+    run=_run,
+    table=_table,
+    draw=_draw,
+    figsize=(14.0, 5.2),
+)

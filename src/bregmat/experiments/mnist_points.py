@@ -1,0 +1,110 @@
+"""What the MNIST experiment learns on: prepared images, pairs of neighbours, errors of one nearest neighbour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import NearestNeighbors
+
+from bregmat.constraints import Constraints
+from bregmat.experiments.deskew import Deskew
+from bregmat.experiments.frame import DataHome
+from bregmat.sampling import sq_distances
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From images to points: straightening, unit length, principal components of the training images."""
+
+    deskew: Deskew = Deskew()
+    has_unit_length: bool = False
+    whiten: bool = False
+
+    def __call__(self, train: np.ndarray, test: np.ndarray, n_components: int) -> tuple[np.ndarray, np.ndarray]:
+        """Training and test points, shapes (n, n_components), from images (n, h, w)."""
+        flat = [self.deskew(images).reshape(len(images), -1) for images in (train, test)]
+        if self.has_unit_length:
+            flat = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in flat]
+        components = PCA(n_components, whiten=self.whiten, svd_solver="covariance_eigh").fit(flat[0])
+        train, test = (components.transform(rows) for rows in flat)
+        return train, test
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points and labels of one part."""
+
+    X: np.ndarray
+    y: np.ndarray
+
+    def __getitem__(self, rows: np.ndarray) -> Points:
+        return Points(self.X[rows], self.y[rows])
+
+
+def images_of(data: DataHome, name: str) -> tuple[Points, Points]:
+    """Training and test images, (n, h, w), ink from 0 to 1; "digits" has no split of its own: every third row is a test."""
+    if name == "digits":
+        table = data.table("digits")
+        images = Points(table.X.reshape(-1, 8, 8) / 16, table.y)
+        is_test = np.arange(len(table.y)) % 3 == 2
+        return images[~is_test], images[is_test]
+    train, test = (Points(part.X.reshape(-1, 28, 28) / 255, part.y) for part in data.mnist)
+    return train, test
+
+
+def error(train: Points, test: Points) -> float:
+    """Wrong labels of one nearest neighbour, %."""
+    nearest = pairwise_distances_argmin(test.X.astype(np.float32), train.X.astype(np.float32))
+    return 100 * float(np.mean(train.y[nearest] != test.y))
+
+
+def random_pairs(points: Points, n_pairs: int, seed: int) -> Constraints:
+    """Different pairs drawn from all pairs alike, whatever their classes, as in Davis 2007.
+
+    Same class: ``sq_distance <=`` the 5th percentile of the drawn squared distances; else ``>=`` the 95th.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.integers(0, len(points.y), (2 * n_pairs, 2)), axis=1)
+    drawn = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
+    a, b = drawn[rng.permutation(len(drawn))[:n_pairs]].T
+    squares = sq_distances(points.X.astype(float), a, b)
+    near, far = np.percentile(squares, (5, 95))
+    same = points.y[a] == points.y[b]
+    same_rows = Constraints.sq_distance(a[same], b[same], near, "<=")
+    return same_rows + Constraints.sq_distance(a[~same], b[~same], far, ">=")
+
+
+def neighbour_pairs(points: Points, n_pairs: int, n_neighbours: int, margin: float, seed: int) -> Constraints:
+    """Pairs of random points with their nearest neighbours, as many of their own class as of other classes.
+
+    Same class: ``sq_distance <= (1 - margin) now``; else ``>= (1 + margin) now``: every pair is bounded relative to its
+    own squared distance before learning.
+    """
+    rng = np.random.default_rng(seed)
+    n_anchors = min(n_pairs // (2 * n_neighbours), len(points.y))
+    anchors = np.sort(rng.choice(len(points.y), n_anchors, replace=False))
+    both = [_neighbours(points, anchors, n_neighbours, is_same) for is_same in (True, False)]
+    parts = []
+    for (a, b), sense, factor in zip(both, ("<=", ">="), (1 - margin, 1 + margin)):
+        parts.append(Constraints.sq_distance(a, b, factor * sq_distances(points.X.astype(float), a, b), sense))
+    return parts[0] + parts[1]
+
+
+def _neighbours(points: Points, anchors: np.ndarray, k: int, is_same: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest points of the own class, or of other classes, of every anchor; no pair twice, none of distance 0."""
+    first, second = [], []
+    for label in np.unique(points.y):
+        own = anchors[points.y[anchors] == label]
+        pool = np.flatnonzero((points.y == label) == is_same)
+        search = NearestNeighbors(n_neighbors=min(k + is_same, len(pool)), algorithm="brute").fit(points.X[pool])
+        if len(own):
+            distance, found = search.kneighbors(points.X[own])
+            keep = (pool[found] != own[:, None]) & (distance > 0)
+            first.append(np.broadcast_to(own[:, None], found.shape)[keep])
+            second.append(pool[found][keep])
+    a, b = np.concatenate(first), np.concatenate(second)
+    pairs = np.unique(np.sort(np.stack([a, b], axis=1), axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]

@@ -1,0 +1,109 @@
+"""The page that shows every figure beside the paper's numbers: Markdown, with the pictures in a folder of its name."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from bregmat.experiments.frame import Experiment, Row, Size
+from bregmat.experiments.runner import Report
+
+_HEAD = """# The papers' figures and tables, rerun
+
+Written by `bregmat reproduce{full} --page {page}`; do not edit. Each entry names what is shown, how it was done, our number
+beside the paper's, and why the two differ where they do. A standard error is over independent repeats; a row without one is a
+single run. `bregmat reproduce NAME` runs one of them again{more}.
+
+The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
+"""
+
+
+def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Report]]) -> Path:
+    """Write the page and, in a folder beside it that has its name, the pictures.
+
+    Parameters
+    ----------
+    path : path
+        A Markdown file.
+    entries : iterable of (Experiment, Report)
+        Complete reports, in the order of the page.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    ValueError
+        If a report is incomplete.
+    """
+    page, entries = Path(path), list(entries)
+    unfinished = [report.name for _, report in entries if not report.is_complete]
+    if unfinished:
+        raise ValueError(f"entries: {', '.join(unfinished)} not complete; run them to the end first")
+    pictures = page.with_suffix("")
+    pictures.mkdir(parents=True, exist_ok=True)
+    full = bool(entries) and all(report.size is Size.FULL for _, report in entries)
+    more = "" if full else ", with `--full` in the paper's size"
+    parts = [_HEAD.format(full=" --full" if full else "", page=page.name, more=more)]
+    for experiment, report in entries:
+        assert report.picture is not None
+        shutil.copyfile(report.picture, pictures / report.picture.name)
+        parts.append(_entry(experiment, report, f"{pictures.name}/{report.picture.name}"))
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
+
+
+def _entry(experiment: Experiment, report: Report, picture: str) -> str:
+    """One experiment."""
+    return "\n".join(
+        [
+            f"## {experiment.name}: {experiment.title}",
+            "",
+            f"*{experiment.source}.* Size: {report.size}; {report.seconds:.0f} s.",
+            "",
+            experiment.protocol.strip(),
+            "",
+            f"![{experiment.title}]({picture})",
+            "",
+            *_markdown(report.rows),
+            "",
+            experiment.discussion.strip(),
+            "",
+        ]
+    )
+
+
+def _markdown(rows: list[Row]) -> list[str]:
+    """The table; a column that no row uses is left out."""
+    columns = {
+        "quantity": [row.quantity for row in rows],
+        "ours": [with_error(row) for row in rows],
+        "paper": [plain(row.paper) for row in rows],
+        "difference": [plain(row.difference) for row in rows],
+        "unit": [row.unit for row in rows],
+        "repeats": [str(row.repeats) if row.repeats > 1 else "" for row in rows],
+        "note": [row.note for row in rows],
+    }
+    used = {name: cells for name, cells in columns.items() if any(cells)}
+    lines = [" | ".join(used), " | ".join("---" for _ in used)]
+    lines += [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in zip(*used.values())]
+    return [f"| {line} |" for line in lines]
+
+
+def with_error(row: Row) -> str:
+    """``0.853 ± 0.012``; without an error, the number alone."""
+    if math.isnan(row.standard_error):
+        return plain(row.ours)
+    return f"{plain(row.ours)} ± {row.standard_error:.2g}"
+
+
+def plain(value: float | None) -> str:
+    """Four significant digits, and all digits of a whole number; empty for no number."""
+    if value is None or math.isnan(value):
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

@@ -1,0 +1,219 @@
+"""Kulis 2009, figure 5: nearest neighbours under learned linear maps of five UCI sets."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+
+from bregmat.estimators import KernelLearner
+from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat.plots._style import class_colors, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NEIGHBOURS = 4
+PAIRS_PER_SQUARED_CLASS = 40
+WEIGHTS = (0.01, 0.1, 1.0, 10.0, 100.0)
+TOL = 1e-3  # errors of neighbours do not change below it
+SEED = 20090301
+
+SETS = ("wine", "ionosphere", "balance-scale", "iris", "soybean-small", "soybean-large")
+BUNDLED = ("wine", "iris")
+SLOWEST = "soybean-large"  # 9,000 pairs of 281 points: the heaviest slack weight is left out, it takes minutes
+UNITS_OF = ("raw", "standardised")
+METHODS = ("Euclidean", "LogDet", "von Neumann", "NCA")
+_DIVERGENCES = {"LogDet": "logdet", "von Neumann": "vonneumann"}
+
+
+def _units(size: Size) -> list[Unit]:
+    repeats = {Size.SMALL: 2, Size.DEFAULT: 5, Size.FULL: 20}[size]
+    sets = BUNDLED if size is Size.SMALL else SETS
+    fewer = {SLOWEST: 2} if size is Size.DEFAULT else {}
+    return [
+        {"data": data, "columns": columns, "seed": SEED + k}
+        for columns in UNITS_OF
+        for data in sets
+        for k in range(fewer.get(data, repeats))
+    ]
+
+
+def _run(unit: Unit, data: DataHome) -> Outcome:
+    """Both halves as the test set once: errors, chosen slack weights and certified gaps of every method."""
+    table = data.table(unit["data"])
+    halves = _parts(table.y, 2, unit["seed"])
+    n_pairs = PAIRS_PER_SQUARED_CLASS * len(np.unique(table.y)) ** 2
+    errors: dict[str, list[float]] = {method: [] for method in METHODS}
+    grid = WEIGHTS[:-1] if unit["data"] == SLOWEST else WEIGHTS
+    weights: dict[str, list[float]] = {method: [] for method in _DIVERGENCES}
+    gaps: dict[str, list[float]] = {method: [] for method in _DIVERGENCES}
+    for half in range(2):
+        train, test = halves != half, halves == half
+        X, unseen = table.X[train], table.X[test]
+        if unit["columns"] == "standardised":
+            spread = X.std(axis=0)
+            spread[spread == 0] = 1.0
+            X, unseen = X / spread, unseen / spread
+        errors["Euclidean"].append(_error(X, table.y[train], unseen, table.y[test]))
+        for method in METHODS[1:]:
+            learner: Any = NeighborhoodComponentsAnalysis(random_state=unit["seed"])
+            if method in _DIVERGENCES:
+                learner = KernelLearner(
+                    "linear",
+                    divergence=_DIVERGENCES[method],
+                    n_constraints=n_pairs,
+                    tol=TOL,
+                    random_state=unit["seed"],
+                )
+                learner.slack_weight = _chosen_weight(learner, X, table.y[train], grid, unit["seed"])
+                weights[method].append(learner.slack_weight)
+            _fit(learner, X, table.y[train])
+            if method in gaps:
+                gaps[method].append(float(learner.result_.gap))
+            mapped = learner.transform(X), table.y[train], learner.transform(unseen), table.y[test]
+            errors[method].append(_error(*mapped))
+    return {"errors": errors, "weights": weights, "gaps": gaps, "pairs": n_pairs}
+
+
+def _parts(y: np.ndarray, n_parts: int, seed: int) -> np.ndarray:
+    """A part number for every row, every class in equal shares; takes classes of any size."""
+    order = np.lexsort((np.random.default_rng(seed).random(len(y)), y))
+    part = np.empty(len(y), dtype=int)
+    part[order] = np.arange(len(y)) % n_parts
+    return part
+
+
+def _chosen_weight(learner: KernelLearner, X: np.ndarray, y: np.ndarray, grid: tuple[float, ...], seed: int) -> float:
+    """The slack weight of least error in two-fold cross-validation on the training half; the smallest of equals."""
+    part = _parts(y, 2, seed)
+    totals = []
+    for weight in grid:
+        total = 0.0
+        for held_out in range(2):
+            train, test = part != held_out, part == held_out
+            model = _fit(clone(learner).set_params(slack_weight=weight), X[train], y[train])
+            total += _error(model.transform(X[train]), y[train], model.transform(X[test]), y[test])
+        totals.append(total)
+    return grid[int(np.argmin(totals))]
+
+
+def _fit(learner: Any, X: np.ndarray, y: np.ndarray) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap that was reached is in the table
+        return learner.fit(X, y)
+
+
+def _error(X: np.ndarray, y: np.ndarray, unseen: np.ndarray, truth: np.ndarray) -> float:
+    """Share of wrong labels, %."""
+    found = KNeighborsClassifier(NEIGHBOURS).fit(X, y).predict(unseen)
+    return 100 * float(np.mean(found != truth))
+
+
+# ---------------------------------------------------------------------- table and picture
+def _errors(findings: list[Finding], data: str, columns: str, method: str) -> list[float]:
+    """Mean over the two halves, one value a repeat."""
+    chosen = select(findings, data=data, columns=columns)
+    return [float(np.mean(found["errors"][method])) for _, found in chosen]
+
+
+def _sets(findings: list[Finding]) -> list[str]:
+    return list(dict.fromkeys(unit["data"] for unit, _ in findings))
+
+
+def _table(findings: list[Finding]) -> list[Row]:
+    rows = []
+    for columns in UNITS_OF:
+        for data in _sets(findings):
+            for method in METHODS:
+                errors = _errors(findings, data, columns, method)
+                mean, error = mean_and_error(errors)
+                note = _note(select(findings, data=data, columns=columns), method)
+                quantity = f"4-NN error, {data}, {columns}, {method}"
+                rows.append(Row(quantity, mean, None, "%", error, len(errors), SEED, note))
+    return rows
+
+
+def _note(findings: list[Finding], method: str) -> str:
+    if method not in _DIVERGENCES:
+        return "scikit-learn, its defaults" if method == "NCA" else ""
+    weights = Counter(weight for _, found in findings for weight in found["weights"][method])
+    gap = max(gap for _, found in findings for gap in found["gaps"][method])
+    chosen = ", ".join(f"{weight:g} ({times})" for weight, times in sorted(weights.items()))
+    return f"{findings[0][1]['pairs']} pairs; slack weight (times chosen): {chosen}; largest gap {gap:.0e}"
+
+
+def _draw(figure: Figure, findings: list[Finding]) -> None:
+    sets = _sets(findings)
+    colors = ("#8A8F98", *class_colors(len(METHODS) - 1))
+    width = 0.8 / len(METHODS)
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, columns in zip(axes, UNITS_OF):
+        for k, (method, color) in enumerate(zip(METHODS, colors)):
+            summary = [mean_and_error(_errors(findings, data, columns, method)) for data in sets]
+            place = np.arange(len(sets)) + (k - (len(METHODS) - 1) / 2) * width
+            ax.bar(
+                place,
+                [mean / 100 for mean, _ in summary],
+                width,
+                yerr=[error / 100 for _, error in summary],
+                color=color,
+                label=method,
+                error_kw={"linewidth": 1, "capsize": 2},
+            )
+        ax.set_xticks(range(len(sets)), [data.replace("-", "\n") for data in sets])
+        ax.set_title("columns in their own units" if columns == "raw" else "columns divided by their spread")
+        tidy(ax, grid="y")
+    axes[0].set_ylabel("Error of 4 nearest neighbours")
+    axes[1].legend(framealpha=1, edgecolor="none")
+
+
+EXPERIMENT = Experiment(
+    name="uci-knn",
+    title="Nearest neighbours under learned linear maps of UCI data",
+    source="Kulis 2009, section 7.2, figure 5",
+    protocol=f"""\
+Two-fold cross-validation: a map is learned on one half, the error of {NEIGHBOURS} nearest neighbours is counted on the other.
+{PAIRS_PER_SQUARED_CLASS} c^2 pairs for c classes (of the whole set; all pairs where a half has fewer), bounded by the 5th and
+95th percentile of the squared distances in the training half. LogDet and von Neumann learn a linear kernel,
+`KernelLearner("linear")`, the form of the paper. The slack weight, one of {", ".join(f"{w:g}" for w in WEIGHTS)},
+has the least error in a two-fold cross-validation inside the training half (without the heaviest for
+the large soybean set, where it takes minutes to solve); test halves choose nothing. Bars are means over
+repeats with other halves, lines their standard errors over the repeats (which share the rows, so they are a little small).
+
+Left open by the paper, and chosen here:
+
+- Whether columns are scaled: both are shown, raw and divided by the standard deviation in the training half.
+- Which soybean set: both are shown. Rows with missing values are left out; words are codes, as in the files.
+- Which share of the pairs is of one class: half here, in equal shares per class.
+- How two classes with two votes each are told apart: scikit-learn takes the one that comes first in the list.
+
+A half of soybean-small has fewer rows than columns: von Neumann then learns in the span of the training half, and what a test
+row has outside it is dropped; the other methods keep it.
+
+MCML and LMNN are not run. Beside them stands scikit-learn's neighbourhood components analysis (NCA), the method that MCML
+makes convex. The paper prints no number of this figure, so there is none in the table.""",
+    discussion="""\
+The paper shows bars without numbers and says that both divergences compare favourably with the other learners and clearly beat the
+Euclidean distance. That holds here on wine, balance-scale and the large soybean set, in both units. On iris LogDet gains in both
+units, von Neumann in standardised ones only. On ionosphere the gain is small, one to two standard errors.
+
+What the paper leaves open matters more than the choice of divergence. Raw columns of wine differ a thousandfold: Euclidean
+neighbours then see little but one of them, and most of the gain of a learned map is that it repairs the units; dividing by
+the standard deviation alone removes most of the Euclidean error. The small soybean set is separated without an error, or
+nearly so, once columns are standardised; the large one is not.
+
+NCA does not recover from the raw units of wine and gains nothing on the large soybean set; it is better than both divergences
+on balance-scale. LogDet and von Neumann differ by about two standard errors at most, except where a half has fewer rows than columns
+(soybean-small).""",
+    units=_units,
+    run=_run,
+    table=_table,
+    draw=_draw,
+    figsize=(12.0, 4.2),
+)

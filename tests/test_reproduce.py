@@ -1,0 +1,223 @@
+"""The frame of the experiments: resuming, tables, pictures, the page and the command."""
+
+import csv
+import dataclasses
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bregmat import experiments
+from bregmat.cli import reproduce as command
+from bregmat.cli.app import app
+from bregmat.datasets import DataNotFoundError
+from bregmat.experiments import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce
+from bregmat.experiments.frame import mean_and_error, select
+from bregmat.experiments.page import plain, with_error, write_page
+
+CALLS: list[int] = []
+
+
+def run(unit, data):
+    CALLS.append(unit["k"])
+    return {"square": unit["k"] ** 2, "missing": float("nan")}
+
+
+def units(size):
+    return [{"k": k} for k in range({Size.SMALL: 2, Size.DEFAULT: 4, Size.FULL: 6}[size])]
+
+
+def table(findings):
+    mean, error = mean_and_error([found["square"] for _, found in findings])
+    return [Row("mean | square", mean, 2.5, "cm", error, len(findings), 0, "a note"), Row("count", len(findings))]
+
+
+def draw(figure, findings):
+    figure.subplots().plot([unit["k"] for unit, _ in findings], [found["square"] for _, found in findings])
+
+
+TOY = Experiment(
+    "toy", "Squares", "Nobody 1999, Figure 0", "Squares are taken.", "No difference.", units, run, table, draw
+)
+
+
+@pytest.fixture(autouse=True)
+def no_calls():
+    CALLS.clear()
+
+
+def test_table_and_picture_are_written(tmp_path):
+    steps = []
+    report = reproduce(TOY, tmp_path / "new" / "folder", progress=steps.append)
+    assert report.is_complete and report.size is Size.DEFAULT and CALLS == [0, 1, 2, 3]
+    assert [(step.done, step.total) for step in steps] == [(k, 4) for k in range(5)]
+    assert steps[2].unit == {"k": 2} and steps[4].unit is None
+    with report.csv.open() as handle:
+        first, second = csv.DictReader(handle)
+    assert first["quantity"] == "mean | square" and float(first["ours"]) == 3.5 and float(first["difference"]) == 1.0
+    assert float(first["standard_error"]) == pytest.approx(np.std([0, 1, 4, 9], ddof=1) / 2, rel=1e-5)  # six digits
+    assert second["paper"] == second["difference"] == second["standard_error"] == ""
+    assert report.picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    first = reproduce(TOY, tmp_path)
+    again = reproduce(TOY, tmp_path)
+    assert CALLS == [0, 1, 2, 3]
+    assert json.dumps(again.findings) == json.dumps(first.findings) and again.seconds == first.seconds
+    assert reproduce(TOY, tmp_path, size="small").total == 2  # another size has a file of its own
+    assert CALLS == [0, 1, 2, 3, 0, 1]
+
+
+def test_interrupt_keeps_what_is_done_although_a_solver_would_swallow_it(tmp_path):
+    def interrupted(unit, data):
+        if unit["k"] == 2:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:  # what a solver does with it
+                return {"square": -1.0}
+        return run(unit, data)
+
+    broken = dataclasses.replace(TOY, run=interrupted)
+    report = reproduce(broken, tmp_path)
+    assert not report.is_complete and len(report.findings) == 2 and report.rows == [] and report.csv is None
+    assert not (tmp_path / "toy.csv").exists()
+    report = reproduce(TOY, tmp_path)  # the same file, so the same code
+    assert report.is_complete and CALLS == [0, 1, 2, 3]
+    assert [found["square"] for _, found in report.findings] == [0, 1, 4, 9]
+
+
+def test_last_line_that_was_cut_short_is_done_again(tmp_path):
+    reproduce(TOY, tmp_path)
+    log = tmp_path / "toy.default.jsonl"
+    log.write_text(log.read_text()[:-5])
+    assert reproduce(TOY, tmp_path).is_complete
+    assert CALLS == [0, 1, 2, 3, 3]
+    assert len(log.read_text().splitlines()) == 5
+
+
+def test_other_units_set_the_old_file_aside(tmp_path):
+    reproduce(TOY, tmp_path)
+    before = (tmp_path / "toy.default.jsonl").read_text()
+    changed = dataclasses.replace(TOY, units=lambda size: [{"k": 7}])
+    assert reproduce(changed, tmp_path).findings[0][1]["square"] == 49
+    assert (tmp_path / "toy.default.jsonl.old").read_text() == before
+
+
+def test_fingerprint_covers_the_modules_that_experiments_share():
+    from bregmat.experiments import gyrb
+    from bregmat.experiments.runner import _sources
+
+    assert {path.name for path in _sources(Path(gyrb.__file__), set())} == {"gyrb.py", "genes.py"}
+
+
+def test_fingerprint_ignores_words_and_minds_code():
+    from bregmat.experiments.runner import _code
+
+    text = '"""Doc."""\nX = Experiment(protocol="Words.", units=lambda size: [{"k": 2}])  # said\n'
+    assert _code(text) == _code(text.replace("Doc", "Other").replace("Words", "More").replace("said", "else"))
+    assert _code(text) != _code(text.replace("2", "3"))
+
+
+def test_select_and_numbers():
+    findings = [({"a": 1, "b": 2}, {}), ({"a": 1, "b": 3}, {}), ({"a": 2, "b": 3}, {})]
+    assert select(findings, a=1) == findings[:2] and select(findings, a=1, b=3) == findings[1:2]
+    mean, error = mean_and_error([4.0])
+    assert mean == 4.0 and np.isnan(error)
+    assert plain(None) == plain(float("nan")) == "" and plain(3220.0) == "3,220" and plain(0.12345) == "0.1235"
+    assert with_error(Row("x", 0.5, standard_error=0.012345)) == "0.5 ± 0.012"
+
+
+def test_page_shows_table_and_picture(tmp_path):
+    report = reproduce(TOY, tmp_path / "out", size="full")
+    page = write_page(tmp_path / "reproduction.md", [(TOY, report)])
+    text = page.read_text()
+    assert "`bregmat reproduce --full --page reproduction.md`" in text
+    assert "## toy: Squares" in text and "*Nobody 1999, Figure 0.* Size: full" in text
+    assert "| quantity | ours | paper | difference | unit | repeats | note |" in text
+    assert "| mean \\| square | 9.167 ± " in text and "| count | 6 |  |  |  |  |  |" in text
+    assert "![Squares](reproduction/toy.png)" in text and (tmp_path / "reproduction" / "toy.png").is_file()
+    assert "No difference." in text
+    unfinished = dataclasses.replace(report, findings=[])
+    with pytest.raises(ValueError, match="entries: toy not complete"):
+        write_page(page, [(TOY, unfinished)])
+
+
+def test_names_are_those_of_the_modules():
+    assert len(set(experiment_names())) == len(experiment_names())
+    for name in experiment_names():
+        item = experiment(name)
+        assert item.name == name and item.title and item.source and len(item.protocol) > 100
+        for size in Size:
+            work = item.units(size)
+            assert work and json.loads(json.dumps(work)) == work
+    with pytest.raises(ValueError, match="name='figure-7' is no known experiment; known: meg-online"):
+        experiment("figure-7")
+
+
+def test_every_set_is_read_once(data_home):
+    home = DataHome(data_home)
+    assert home.table("wine") is home.table("wine")
+    assert home.sonar_split is home.sonar_split and home.groel2 is home.groel2
+    with pytest.raises(DataNotFoundError):
+        DataHome(data_home / "nowhere").table("sonar")
+
+
+# ---------------------------------------------------------------- the command
+@pytest.fixture
+def bregmat(monkeypatch, tmp_path):
+    """bregmat("reproduce", ...) in a fresh folder, where "toy" is the only experiment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for module in (command, experiments):
+        monkeypatch.setattr(module, "experiment_names", lambda: ("toy",))
+        monkeypatch.setattr(
+            module, "experiment", lambda name: {"toy": TOY}[name] if name == "toy" else experiment(name)
+        )
+
+    def call(*arguments):
+        return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+    return call
+
+
+def test_command_prints_the_table_and_writes_the_page(bregmat, tmp_path):
+    done = bregmat("--page", "page.md")
+    assert done.exit_code == 0, done.output
+    assert "mean | square" in done.stdout and "3.5 ± " in done.stdout and "2.5" in done.stdout
+    assert (tmp_path / "bregmat-reproduction" / "toy.csv").is_file() and "## toy" in (tmp_path / "page.md").read_text()
+
+
+def test_command_lists(bregmat):
+    done = bregmat("--list")
+    assert done.exit_code == 0 and "Squares (Nobody 1999, Figure 0)" in done.stdout and CALLS == []
+
+
+def test_interrupted_command_says_how_to_go_on(bregmat, monkeypatch):
+    monkeypatch.setattr(
+        command, "experiment", lambda name: dataclasses.replace(TOY, run=lambda *_: signal.raise_signal(signal.SIGINT))
+    )
+    done = bregmat("toy")
+    assert done.exit_code == 130
+    assert "0 of 4 pieces of toy are done and kept in bregmat-reproduction" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["figure-7"], "no known experiment"), (["--full", "--small"], "exclude each other")],
+)
+def test_bad_arguments(bregmat, arguments, message):
+    done = bregmat(*arguments)
+    assert done.exit_code == 2 and message in done.stderr
+    assert CALLS == []
+
+
+def test_absent_data_is_one_line(bregmat, monkeypatch):
+    monkeypatch.delenv("BREGMAT_DATA", raising=False)
+    lacking = dataclasses.replace(TOY, run=lambda unit, data: {"square": len(data.table("sonar").X)})
+    monkeypatch.setattr(command, "experiment", lambda name: lacking)
+    done = bregmat("toy")
+    assert done.exit_code == 2 and "BREGMAT_DATA is not set" in done.stderr
