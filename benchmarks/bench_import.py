@@ -55,6 +55,17 @@ for name, options in (
         start = time.perf_counter()
         bregmat.nearest_metric(problem.X, constraints, **options)
         times[key] = time.perf_counter() - start
+from sklearn.datasets import load_breast_cancer
+X, y = load_breast_cancer(return_X_y=True)
+X = (X - X.mean(0)) / X.std(0)
+for name, call in (
+    ("MarginSVC", lambda: bregmat.MarginSVC().fit(X, y)),
+    ("nnqp", lambda: bregmat.nnqp(X.T @ X, -X.sum(0))),
+):
+    for key in (name, name + ", again"):
+        start = time.perf_counter()
+        call()
+        times[key] = time.perf_counter() - start
 print(json.dumps(times))
 """
 
