@@ -74,7 +74,9 @@ def test_every_name_is_known_and_sorted():
 
 
 def test_digests_are_hex_and_distinct():
-    files = {file for table in catalogue.UCI.values() for file in table.files}
+    tables = {file for table in catalogue.UCI.values() for file in table.files}
+    images = {file for part in catalogue.MNIST.values() for file in part}
+    files = tables | images | {*catalogue.SONAR_SPLIT, *catalogue.GROEL2}
     assert all(len(file.sha256) == 64 and int(file.sha256, 16) >= 0 for file in files)
     assert len({file.sha256 for file in files}) == len({file.name for file in files}) == len(files)
 
@@ -260,6 +262,25 @@ TTTT
     assert genes.y.tolist() == [0, 0, 1] and "groel2" in repr(genes)
     with pytest.raises(ValueError, match=r"sizes=.*fewer species: Nocardia 1 of 2"):
         load_groel2({"Nocardia": 2})
+
+
+def test_published_plain_file_does(monkeypatch, publish):
+    from bregmat.datasets import sequences
+
+    packed, plain = catalogue.GROEL2
+    monkeypatch.setattr(sequences, "GROEL2", (packed, *publish([plain], [b">1 Nocardia dubia\nTTTT\n"])))
+    assert load_groel2({"Nocardia": 1}).sequences == ("TTTT",)
+
+
+def test_failed_download_names_the_address(monkeypatch):
+    import pooch
+
+    def retrieve(*args, **kwargs):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    with pytest.raises(DataNotFoundError, match=r"https://.*sonar\.rocks cannot be fetched: no route"):
+        load_sonar_split(download=True)
 
 
 @pytest.mark.parametrize("load", [load_mnist, load_sonar_split, load_groel2])

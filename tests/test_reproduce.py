@@ -40,7 +40,16 @@ def draw(figure, findings):
 
 
 TOY = Experiment(
-    "toy", "Squares", "Nobody 1999, Figure 0", "Squares are taken.", "No difference.", units, run, table, draw
+    module=__name__,
+    name="toy",
+    title="Squares",
+    source="Nobody 1999, Figure 0",
+    protocol="Squares are taken.",
+    discussion="No difference.",
+    units=units,
+    run=run,
+    table=table,
+    draw=draw,
 )
 
 
@@ -101,17 +110,65 @@ def test_last_line_that_was_cut_short_is_done_again(tmp_path):
 
 def test_other_units_set_the_old_file_aside(tmp_path):
     reproduce(TOY, tmp_path)
-    before = (tmp_path / "toy.default.jsonl").read_text()
-    changed = dataclasses.replace(TOY, units=lambda size: [{"k": 7}])
-    assert reproduce(changed, tmp_path).findings[0][1]["square"] == 49
-    assert (tmp_path / "toy.default.jsonl.old").read_text() == before
+    log, texts = tmp_path / "toy.default.jsonl", []
+    for k in (7, 8):
+        texts.append(log.read_text())
+        changed = dataclasses.replace(TOY, units=lambda size, k=k: [{"k": k}])
+        assert reproduce(changed, tmp_path).findings[0][1]["square"] == k**2
+    assert [(tmp_path / f"toy.default.old{k}.jsonl").read_text() for k in (1, 2)] == texts
+
+
+def test_bundled_data_do_not_pass_for_published_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("BREGMAT_DATA", raising=False)
+    reproduce(TOY, tmp_path)
+    reproduce(TOY, tmp_path, data=DataHome(tmp_path))
+    assert CALLS == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_two_processes_in_one_folder_only_do_some_work_twice(tmp_path):
+    reproduce(TOY, tmp_path)
+    log = tmp_path / "toy.default.jsonl"
+    head, *lines = log.read_text().splitlines()
+    log.write_text("\n".join([head, lines[2], lines[0], lines[0], lines[1]]) + "\n")
+    report = reproduce(TOY, tmp_path)
+    assert CALLS == [0, 1, 2, 3, 3] and [unit["k"] for unit, _ in report.findings] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("text", [b"[1]\n", b"garbage\n", b"\xff\xfe\x00\n", b"7\n"])
+@pytest.mark.parametrize("line", [0, 2])
+def test_file_of_something_else_is_named(tmp_path, text, line):
+    reproduce(TOY, tmp_path)
+    log = tmp_path / "toy.default.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[line] = text
+    log.write_bytes(b"".join(lines))
+    with pytest.raises(ValueError, match=rf"toy\.default\.jsonl: line {line + 1} is not what a run wrote"):
+        reproduce(TOY, tmp_path)
+    assert log.read_bytes() == b"".join(lines)
+
+
+def test_sizes_do_not_overwrite_each_other(tmp_path):
+    names = [reproduce(TOY, tmp_path, size=size).csv.name for size in Size]
+    assert names == ["toy.small.csv", "toy.csv", "toy.full.csv"]
+
+
+def test_large_seeds_stay_whole(tmp_path):
+    seeded = dataclasses.replace(TOY, table=lambda findings: [Row("a", 1.0, seed=20090302), Row("b", 2.0)])
+    with reproduce(seeded, tmp_path).csv.open() as handle:
+        assert [row["seed"] for row in csv.DictReader(handle)] == ["20090302", ""]
 
 
 def test_fingerprint_covers_the_modules_that_experiments_share():
-    from bregmat.experiments import gyrb
+    from bregmat.experiments import gyrb, spambase
     from bregmat.experiments.runner import _sources
 
     assert {path.name for path in _sources(Path(gyrb.__file__), set())} == {"gyrb.py", "genes.py"}
+    assert {path.name for path in _sources(Path(spambase.__file__), set())} == {
+        "spambase.py",
+        "slack_clustering.py",
+        "clustering.py",
+    }
+    assert all(experiment(name).module.startswith("bregmat.experiments.") for name in experiment_names())
 
 
 def test_fingerprint_ignores_words_and_minds_code():
@@ -139,8 +196,14 @@ def test_page_shows_table_and_picture(tmp_path):
     assert "## toy: Squares" in text and "*Nobody 1999, Figure 0.* Size: full" in text
     assert "| quantity | ours | paper | difference | unit | repeats | note |" in text
     assert "| mean \\| square | 9.167 ± " in text and "| count | 6 |  |  |  |  |  |" in text
-    assert "![Squares](reproduction/toy.png)" in text and (tmp_path / "reproduction" / "toy.png").is_file()
+    assert "![Squares](reproduction/toy.full.png)" in text and (tmp_path / "reproduction" / "toy.full.png").is_file()
     assert "No difference." in text
+    assert "**This is the small size" not in text
+    small = write_page(tmp_path / "out.md", [(TOY, reproduce(TOY, tmp_path / "out", size="small"))]).read_text()
+    assert "reproduce --small" in small and "**This is the small size" in small
+    assert "![Squares](out/toy.small.png)" in small  # the pictures' own folder
+    with pytest.raises(ValueError, match=r"must be a file that ends in \.md; got 'report'"):
+        write_page("report", [(TOY, report)])
     unfinished = dataclasses.replace(report, findings=[])
     with pytest.raises(ValueError, match="entries: toy not complete"):
         write_page(page, [(TOY, unfinished)])
@@ -207,7 +270,12 @@ def test_interrupted_command_says_how_to_go_on(bregmat, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["figure-7"], "no known experiment"), (["--full", "--small"], "exclude each other")],
+    [
+        (["figure-7"], "no known experiment"),
+        (["--full", "--small"], "exclude each other"),
+        (["--page", "report"], "ends in .md"),
+        (["--page", "no/such/page.md"], "page.md"),
+    ],
 )
 def test_bad_arguments(bregmat, arguments, message):
     done = bregmat(*arguments)
@@ -219,5 +287,14 @@ def test_absent_data_is_one_line(bregmat, monkeypatch):
     monkeypatch.delenv("BREGMAT_DATA", raising=False)
     lacking = dataclasses.replace(TOY, run=lambda unit, data: {"square": len(data.table("sonar").X)})
     monkeypatch.setattr(command, "experiment", lambda name: lacking)
+    done = bregmat("toy", "toy")
+    assert done.exit_code == 2 and done.stderr.count("BREGMAT_DATA is not set") == 1
+    assert "--download" in done.stderr and "not run for lack of data: toy" in done.stderr
+
+
+def test_narrow_terminals_leave_the_notes_to_the_file(bregmat, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     done = bregmat("toy")
-    assert done.exit_code == 2 and "BREGMAT_DATA is not set" in done.stderr
+    assert "mean | square" in done.stdout and "a note" not in done.stdout
+    monkeypatch.setenv("COLUMNS", "140")
+    assert "a note" in bregmat("toy").stdout

@@ -9,11 +9,16 @@ from rich.table import Table
 
 from bregmat._html import seconds
 from bregmat.cli import show
-from bregmat.cli.show import ExitCode, Progress, bad_input, note
+from bregmat.cli.show import ExitCode, Progress, bad_input, fail, note
+from bregmat.datasets import DataNotFoundError
 from bregmat.experiments import DataHome, Experiment, Report, Size, experiment, experiment_names, reproduce
-from bregmat.experiments.page import plain, with_error, write_page
+from bregmat.experiments.page import check_page, plain, with_error, write_page
+from bregmat.experiments.runner import require_packages
+from bregmat.io import check_writable
 
 __all__ = ["list_experiments", "reproduce_all"]
+
+_WIDE = 120  # columns of a terminal that has room for notes
 
 
 def list_experiments() -> None:
@@ -27,24 +32,36 @@ def reproduce_all(
 ) -> int:
     """Run what is not done yet, print the tables, write the page; the exit code."""
     with bad_input():
-        chosen = [experiment(name) for name in names]
+        chosen = [experiment(name) for name in dict.fromkeys(names)]
+        if page is not None:
+            check_page(page)
+            page = check_writable(page)
+        require_packages()
+    lacking: list[str] = []
     entries: list[tuple[Experiment, Report]] = []
     for item in chosen:
         with (
             bad_input(),
             Progress(item.name, quiet=quiet, state=_state, kept="what is done") as say,
         ):
-            report = reproduce(item, out, size=size, data=data, progress=say)
+            try:
+                report = reproduce(item, out, size=size, data=data, progress=say)
+            except DataNotFoundError as error:  # the others may have theirs
+                note(f"{item.name}: {error} (on the command line: --download)", style="yellow")
+                lacking.append(item.name)
+                continue
         if not report.is_complete:
             done = f"{len(report.findings)} of {report.total} pieces of {item.name} are done"
             note(f"interrupted: {done} and kept in {out}; the same command goes on from there", style="yellow")
             return ExitCode.INTERRUPTED
         entries.append((item, report))
         _print(item, report)
-    if page is not None:
+    if page is not None and entries:
         with bad_input():
             write_page(page, entries)
         show.stdout().print(f"page    {page}", soft_wrap=True, markup=False)
+    if lacking:
+        raise fail(f"not run for lack of data: {', '.join(lacking)}")
     return ExitCode.SOLVED
 
 
@@ -57,15 +74,17 @@ def _state(step: Any) -> str:
 def _print(item: Experiment, report: Report) -> None:
     table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
+    console = show.stdout()
+    has_notes = console.width >= _WIDE  # they are in the file, too
     table.add_column("")
     for column in ("ours", "paper", "difference"):
         table.add_column(column, justify="right")
     table.add_column("unit")
-    table.add_column("note")
+    if has_notes:
+        table.add_column("note")
     for row in report.rows:
-        cells = (row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit, row.note)
-        table.add_row(*map(escape, cells))
-    console = show.stdout()
+        cells = [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]
+        table.add_row(*map(escape, [*cells, row.note] if has_notes else cells))
     console.print(table)
     console.print(f"table   {report.csv}\npicture {report.picture}", soft_wrap=True, markup=False)
     console.print()

@@ -57,9 +57,13 @@ def fetch(file: File) -> Path:
         import pooch
     except ImportError as error:
         raise ImportError('download=True needs pooch: pip install "bregmat[data]"') from error
-    return Path(
-        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=file.name, path=pooch.os_cache("bregmat"))
-    )
+    try:
+        path = pooch.retrieve(
+            file.url, known_hash=f"sha256:{file.sha256}", fname=file.name, path=pooch.os_cache("bregmat")
+        )
+    except OSError as error:
+        raise DataNotFoundError(f"{file.url} cannot be fetched: {error}") from error
+    return Path(path)
 
 
 def _advice(name: str, files: Sequence[File], folder: Path | None) -> str:
@@ -67,5 +71,5 @@ def _advice(name: str, files: Sequence[File], folder: Path | None) -> str:
     where = "BREGMAT_DATA is not set" if folder is None else f"not all of them are in {os.fspath(folder)!r}"
     return (
         f"data set {name!r} needs {listed}, and {where}. Set BREGMAT_DATA to a folder with these files "
-        f"(from {files[0].url.rsplit('/', 1)[0]}/), or ask for them with download=True"
+        f"(from {files[0].url.rsplit('/', 1)[0]}/), or fetch them with download=True"
     )

@@ -54,7 +54,7 @@ def load_dataset(name: str, *, data_dir: str | os.PathLike | None = None, downlo
     folder = data_folder(data_dir)
     if name in UCI:
         table = UCI[name]
-        if name in BUNDLED and not download:  # scikit-learn's copy does where the folder has none
+        if name in BUNDLED:  # scikit-learn's copy does where the folder has none
             paths = find(table.files, folder)
         else:
             paths = find_or_fetch(name, table.files, folder, download)

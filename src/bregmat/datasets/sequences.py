@@ -41,6 +41,10 @@ def load_groel2(
         In the order of the file: for each species the first sequence without ambiguous letters that is not a copy of
         one already taken.
 
+    Notes
+    -----
+    The file may be packed (``mycobacteriaceae_groEL2.fasta.gz``) or plain, as it is published.
+
     Raises
     ------
     ValueError
@@ -50,7 +54,7 @@ def load_groel2(
     sizes = dict(_SIZES if sizes is None else sizes)
     packed, plain = GROEL2
     folder = data_folder(data_dir)
-    paths = find([packed], folder) or find_or_fetch("groel2", [plain if download else packed], folder, download)
+    paths = find([packed], folder) or find_or_fetch("groel2", [plain], folder, download)
     taken: dict[str, tuple[str, str]] = {}
     counts = dict.fromkeys(sizes, 0)
     for title, sequence in _read_fasta(paths[0]):

@@ -142,6 +142,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
 
 
 EXPERIMENT = Experiment(
+    module=__name__,
     name="digits-nmi",
     title="Digits 3, 8, 9: clusterings by a learned kernel of rank 16",
     source="Kulis 2009, Figure 1 (left) and section 7.1",
@@ -167,9 +168,9 @@ Left open by the paper, and chosen here:
     discussion="""Both curves end within about a standard error of the paper's and gain most from the first
 constraints, as its text says. LogDet is ahead at first, where the paper finds the two comparable: few constraints act
 on all directions alike with it, and in proportion to their eigenvalues with von Neumann. The start of the curve lies
-above the paper's, and so do the neighbours, before and after by about the same: this is the choice of the 317 digits.
-From sample to sample of ours both spread by more than the difference (rows "lowest" and "highest"), and the paper's
-single sample lies inside, towards the harder end. A single start of k-means is no better reading: it begins higher
+above the paper's, and so do the neighbours, before by more than after. The likely reason is the choice of the 317 digits:
+from sample to sample of ours both spread by more than the difference (rows "lowest" and "highest"), and the paper's
+single sample would lie inside, towards the harder end. A single start of k-means is no better reading: it begins higher
 and ends lower. Nor are pairs of a few labelled points: they end well below. Centring changes little. All draws up to
 140 constraints can be met; with 300 or 420 that is no longer so, see digits-convergence.""",
     units=units,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,6 +71,11 @@ class DataHome:
     folder: Path | None = None
     download: bool = False
 
+    @property
+    def has_folder(self) -> bool:
+        """Whether files are looked for in a folder: two bundled sets differ from the published files."""
+        return self.folder is not None or "BREGMAT_DATA" in os.environ
+
     def table(self, name: str) -> Dataset:
         """``load_dataset(name)``."""
         return self._kept(name, lambda **home: load_dataset(name, **home))
@@ -110,6 +116,8 @@ class Experiment:
 
     Attributes
     ----------
+    module : str
+        ``__name__`` of the module that defines it: outcomes that its older code found are not mixed in.
     name : str
         What the command line calls it.
     title, source : str
@@ -129,6 +137,7 @@ class Experiment:
         Inches.
     """
 
+    module: str
     name: str
     title: str
     source: str

@@ -251,6 +251,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
 
 
 EXPERIMENT = Experiment(
+    module=__name__,
     name="gyrb",
     title="A kernel from random distance constraints: accuracy and cycles",
     source="Kulis 2009, Figure 2 and section 7.1",
@@ -268,19 +269,20 @@ EXPERIMENT = Experiment(
         "The shape is the paper's: accuracy near .6 with 100 constraints (its axis begins at .65), above the original "
         "kernel's with a few hundred, near 1 in the end; few cycles at first, LogDet needing more of them than von "
         "Neumann with many constraints; the means stay far below the paper's 600, while a single LogDet run on the genes "
-        "comes near it, or passes it, as the draw will have it. This holds for the change of the multipliers as the "
+        "comes near it, and with the size of `--full` passes it. This holds for the change of the multipliers as the "
         "paper's section 5.1.4 words it, not relative to their length: LogDet's are far longer, since the kernel has "
         "trace one, so the same tolerance is stricter for it. By the other reading, constraints met, fewer cycles are "
         "needed.\n\n"
         "That a learned kernel beats the one its distances come from is no generalisation: the direction of a constraint "
         "tells whether two objects are of one class, test objects included. Told only pairs of two training objects, the "
-        "test objects stay as far from all others as they were in the identity, and the accuracy is that of guessing; so "
-        "the paper must have drawn from all pairs, too.\n\n"
+        "test objects stay as far from all others as they were in the identity, and the accuracy is that of guessing: the "
+        "paper's two points at random are taken from all objects, too.\n\n"
         "By the same rule exact projections need few cycles, near the paper's 11. Approximate ones need several times as "
         "many with each row's own interval of eigenvalues, as the text of Tsuda 2004 defines it. With one interval for "
         "all rows that is symmetric about zero, the case for which its eq. 13 is right as printed, the steps are so small "
         "that it takes thousands, the order of the paper's 3,220; and the run then stops because it hardly moves, with "
-        "constraints still violated by far. The paper does not say which was run."
+        "constraints still violated by far, while the paper reports that its approximate runs reach the same kernel. It does "
+        "not say which was run."
     ),
     units=units,
     run=run,

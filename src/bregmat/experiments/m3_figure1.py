@@ -78,6 +78,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
 
 
 EXPERIMENT = Experiment(
+    module=__name__,
     name="m3-figure1",
     title="Coefficients after 0 to 64 multiplicative updates",
     source="Sha, Saul and Lee 2002, Figure 1",

@@ -142,6 +142,7 @@ def _finish(ax: Axes, name: str, last: float) -> None:
 
 
 EXPERIMENT = Experiment(
+    module=__name__,
     name="meg-online",
     title="Online kernel learning: total loss under its bound, and nearest-neighbour error",
     source="Tsuda 2004, Figure 2",
@@ -158,8 +159,9 @@ EXPERIMENT = Experiment(
         "the target's divergence from `I/52`, at most `log(52)/2`; on the synthetic kernel, which was not made to have "
         "it, it is inside the paper's axis (0 to 1.8) near its upper end, where the paper's must be as well if its axis "
         "was drawn to fit. Most of the loss is made in the first few thousand examples, while the error goes on falling "
-        "for hundreds of thousands, again as in the paper: neighbours are decided by small differences. How many examples "
-        "it takes depends on how small they are in the target, so the two substitutes differ. The level of the error is a "
+        "for tens (genes) or hundreds of thousands (synthetic), again as in the paper: neighbours are decided by small "
+        "differences. How many examples it takes depends on how small they are in the target, so the two "
+        "substitutes differ. The level of the error is a "
         "property of the data: the three genera of Mycobacteriaceae are less well separated by groEL2 than the paper's "
         "species by gyrB (its axis begins at .05)."
     ),

@@ -7,17 +7,22 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 from bregmat.experiments.frame import Experiment, Row, Size
 from bregmat.experiments.runner import Report
 
 _HEAD = """# The papers' figures and tables, rerun
 
-Written by `bregmat reproduce{full} --page {page}`; do not edit. Each entry names what is shown, how it was done, our number
+Written by `bregmat reproduce{option} --page {page}`; do not edit. Each entry names what is shown, how it was done, our number
 beside the paper's, and why the two differ where they do. A standard error is over independent repeats; a row without one is a
 single run. `bregmat reproduce NAME` runs one of them again{more}.
 
-The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
+{small}The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
+"""
+_SMALL = """**This is the small size, which only shows that the experiments run: other data, less of it. The paper's numbers
+beside it are not to be compared, and the protocols describe the default size.**
+
 """
 
 
@@ -39,23 +44,34 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
     Raises
     ------
     ValueError
-        If a report is incomplete.
+        If a report is incomplete, or the name of the page does not end in ``.md``.
     """
     page, entries = Path(path), list(entries)
+    check_page(page)
     unfinished = [report.name for _, report in entries if not report.is_complete]
     if unfinished:
         raise ValueError(f"entries: {', '.join(unfinished)} not complete; run them to the end first")
     pictures = page.with_suffix("")
     pictures.mkdir(parents=True, exist_ok=True)
-    full = bool(entries) and all(report.size is Size.FULL for _, report in entries)
-    more = "" if full else ", with `--full` in the paper's size"
-    parts = [_HEAD.format(full=" --full" if full else "", page=page.name, more=more)]
+    sizes = {report.size for _, report in entries}
+    option = "".join(f" --{size}" for size in sizes) if sizes in ({Size.FULL}, {Size.SMALL}) else ""
+    more = "" if sizes == {Size.FULL} else ", with `--full` in the paper's size"
+    small = _SMALL if Size.SMALL in sizes else ""
+    parts = [_HEAD.format(option=option, page=page.name, more=more, small=small)]
     for experiment, report in entries:
         assert report.picture is not None
-        shutil.copyfile(report.picture, pictures / report.picture.name)
-        parts.append(_entry(experiment, report, f"{pictures.name}/{report.picture.name}"))
+        picture = pictures / report.picture.name
+        if picture.resolve() != report.picture.resolve():  # the page may stand beside the pictures' own folder
+            shutil.copyfile(report.picture, picture)
+        parts.append(_entry(experiment, report, quote(f"{pictures.name}/{picture.name}")))
     page.write_text("\n".join(parts), encoding="utf-8")
     return page
+
+
+def check_page(path: str | os.PathLike) -> None:
+    """Raise ``ValueError`` unless a page can have this name: its pictures go to a folder of the same name without suffix."""
+    if Path(path).suffix != ".md":
+        raise ValueError(f"the page must be a file that ends in .md; got {os.fspath(path)!r}")
 
 
 def _entry(experiment: Experiment, report: Report, picture: str) -> str:

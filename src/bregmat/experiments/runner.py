@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ from bregmat.experiments.frame import DataHome, Experiment, Finding, Row, Size, 
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")
 _IMPORT = re.compile(r"^from bregmat\.experiments\.(\w+) import", re.MULTILINE)
 _SENTENCES = ("title", "source", "protocol", "discussion", "figsize")
-_ADVICE = 'reproducing {} needs {}: pip install "bregmat[reproduce]"'
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,10 @@ def reproduce(
     data: DataHome | None = None,
     progress: Callable[[Step], Any] | None = None,
 ) -> Report:
-    """Run an experiment, or what is left of it, and write ``NAME.csv`` and ``NAME.png``.
+    """Run an experiment, or what is left of it, and write ``NAME.csv`` and ``NAME.png`` (``NAME.SIZE.*`` if not the default).
 
     Each unit's outcome is appended to ``NAME.SIZE.jsonl`` when it is done; a later call with the same folder takes it
-    from there. A file that an older form of the experiment wrote is set aside as ``.old``.
+    from there. A file that an older form of the experiment wrote is set aside as ``.old1.jsonl`` and so on.
 
     Parameters
     ----------
@@ -99,22 +100,30 @@ def reproduce(
     ------
     DataNotFoundError
         If a data set is neither there nor fetched.
+    ImportError
+        Without pandas or matplotlib.
+    ValueError
+        If the file of what is done holds something else.
     """
+    require_packages()
     size, data, out = Size(size), data or DataHome(), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     units = experiment.units(size)
-    log = _Log(out / f"{experiment.name}.{size}.jsonl", _fingerprint(experiment, size, units))
-    kept = log.read(units)
+    log = _Log(out / f"{experiment.name}.{size}.jsonl", _fingerprint(experiment, size, units, data))
+    done = log.read()
     try:
-        for k in range(len(kept), len(units)):
+        for unit in units:
+            if _key(unit) in done:
+                continue
             if progress is not None:
-                progress(Step(k, len(units), units[k]))
+                progress(Step(len(done), len(units), unit))
             clock = time.perf_counter()
             with interruptible():  # the solvers inside would end their own run only
-                outcome = experiment.run(units[k], data)
-            kept.append(log.append(units[k], outcome, time.perf_counter() - clock))
+                outcome = experiment.run(unit, data)
+            done[_key(unit)] = log.append(unit, outcome, time.perf_counter() - clock)
     except KeyboardInterrupt:
         pass
+    kept = [done[_key(unit)] for unit in units if _key(unit) in done]
     findings = [(entry["unit"], entry["outcome"]) for entry in kept]
     seconds = sum(entry["seconds"] for entry in kept)
     report = Report(experiment.name, size, findings, len(units), [], seconds)
@@ -123,36 +132,45 @@ def reproduce(
     if progress is not None:
         progress(Step(len(units), len(units), None))
     rows = experiment.table(findings)
-    table, picture = out / f"{experiment.name}.csv", out / f"{experiment.name}.png"
+    stem = experiment.name if size is Size.DEFAULT else f"{experiment.name}.{size}"
+    table, picture = out / f"{stem}.csv", out / f"{stem}.png"
     table_frame(rows).to_csv(table, index=False, float_format="%.6g")
     write_picture(picture, experiment, findings)
     return Report(experiment.name, size, findings, len(units), rows, seconds, table, picture)
 
 
+def require_packages() -> None:
+    """Raise ``ImportError`` unless tables and pictures can be written; before the work, not after it."""
+    for name, what in (("pandas", "a table"), ("matplotlib", "a figure")):
+        if find_spec(name) is None:
+            raise ImportError(f'reproducing {what} needs {name}: pip install "bregmat[reproduce]"')
+
+
 def table_frame(rows: list[Row]) -> Any:
     """The table as a pandas.DataFrame; NaN where there is no number."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(_ADVICE.format("a table", "pandas")) from error
-    return pd.DataFrame([{**asdict(row), "difference": row.difference} for row in rows], columns=COLUMNS)
+    import pandas as pd
+
+    frame = pd.DataFrame([{**asdict(row), "difference": row.difference} for row in rows], columns=COLUMNS)
+    return frame.astype({"seed": "Int64"})
 
 
 def write_picture(path: Path, experiment: Experiment, findings: list[Finding]) -> None:
-    """Draw without a display; needs matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(_ADVICE.format("a figure", "matplotlib")) from error
+    """Draw without a display."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=experiment.figsize, layout="constrained")
     experiment.draw(figure, findings)
     figure.savefig(path, dpi=100)
 
 
-def _fingerprint(experiment: Experiment, size: Size, units: list[Unit]) -> str:
-    """Changes with the version, the code of the experiment, or its units: older outcomes are then not mixed in."""
-    digest = hashlib.sha256(json.dumps([__version__, size, units], sort_keys=True).encode())
-    for path in sorted(_sources(Path(experiment.run.__code__.co_filename), set())):
+def _fingerprint(experiment: Experiment, size: Size, units: list[Unit], data: DataHome) -> str:
+    """Changes with the version, the code of the experiment, its units, or whether it has a data folder: older outcomes
+    are then not mixed in."""
+    known = [__version__, size, units, data.has_folder]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
+    module = sys.modules[experiment.module].__file__
+    assert module is not None
+    for path in sorted(_sources(Path(module), set())):
         digest.update(_code(path.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()
 
@@ -161,7 +179,7 @@ def _code(text: str) -> str:
     """A module without what only people read: comments, docstrings, and the sentences of its experiment."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Experiment":
+        if isinstance(node, ast.Call) and "protocol" in {keyword.arg for keyword in node.keywords}:
             node.keywords = [keyword for keyword in node.keywords if keyword.arg not in _SENTENCES]
         elif isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
@@ -184,19 +202,19 @@ class _Log:
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint = path, fingerprint
 
-    def read(self, units: list[Unit]) -> list[dict[str, Any]]:
-        """What is done already; starts the file where there is none that fits."""
-        lines = self.path.read_text(encoding="utf-8").split("\n") if self.path.is_file() else []
-        entries = [json.loads(line) for line in lines[:-1]]  # the last is empty, or was cut short
-        fits = bool(entries) and entries[0].get("fingerprint") == self.fingerprint
-        done = entries[1:] if fits and [entry["unit"] for entry in entries[1:]] == units[: len(entries) - 1] else []
-        if not done:
+    def read(self) -> dict[str, dict[str, Any]]:
+        """What is done already, by unit; starts the file where there is none that fits."""
+        text = self.path.read_bytes().decode("utf-8", errors="replace") if self.path.is_file() else ""
+        lines = text.split("\n")
+        entries = [self._entry(k, line) for k, line in enumerate(lines[:-1])]  # the last is empty, or was cut short
+        if not entries or entries[0].get("fingerprint") != self.fingerprint:
             if len(entries) > 1:
-                self.path.replace(self.path.with_suffix(".jsonl.old"))
+                self._set_aside()
             self._write([{"fingerprint": self.fingerprint}])
-        elif lines[-1]:
+            return {}
+        if lines[-1]:
             self._write(entries)
-        return done
+        return {_key(entry["unit"]): entry for entry in entries[1:]}
 
     def append(self, unit: Unit, outcome: Any, seconds: float) -> dict[str, Any]:
         """Keep one outcome; returns it as it will be read again."""
@@ -206,8 +224,30 @@ class _Log:
             handle.flush()
         return json.loads(line)
 
+    def _entry(self, k: int, line: str) -> dict[str, Any]:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict) or not (k == 0 or {"unit", "outcome", "seconds"} <= entry.keys()):
+            raise ValueError(
+                f"{self.path}: line {k + 1} is not what a run wrote; mend or remove the file to start again"
+            )
+        return entry
+
+    def _set_aside(self) -> None:
+        """Nothing is lost: older outcomes stay beside the new ones."""
+        k = 1
+        while (old := self.path.with_suffix(f".old{k}.jsonl")).exists():
+            k += 1
+        self.path.replace(old)
+
     def _write(self, entries: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(entry) + "\n" for entry in entries)
         fresh = self.path.with_suffix(".jsonl.new")
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self.path)
+
+
+def _key(unit: Unit) -> str:
+    return json.dumps(unit, sort_keys=True)
