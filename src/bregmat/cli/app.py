@@ -330,7 +330,10 @@ def reproduce_command(
     list_names: Annotated[bool, typer.Option("--list", help="Print the names and stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Rerun figures and tables of the papers; our numbers beside theirs. Data from BREGMAT_DATA, or --download."""
+    """Rerun figures and tables of the papers; our numbers beside theirs. Data from BREGMAT_DATA, or --download.
+
+    Most take a minute or a few; what is done is kept in the folder, and the same command goes on after an interruption.
+    """
     if full and small:
         raise fail("--full and --small exclude each other")
     from bregmat.cli.reproduce import list_experiments, reproduce_all
