@@ -254,22 +254,23 @@ def test_decay_needs_a_hyperplane(rng):
 
 @pytest.fixture(params=["linear", "polynomial", "radial"])
 def shorthand(request, rng):
-    """z+, z-, gamma, K(x_i, w) and the lengths, for the non-support vectors of a solved machine."""
+    """z+, z-, gamma, K(x_i, w) and the lengths, as the package computes them, for the non-support vectors of a solved machine."""
     K, y, alpha = machine(rng, request.param)
-    up, down = parts(K * np.outer(y, y))
-    off = alpha == 0
+    up, _ = parts(K * np.outer(y, y))
+    found, known = decay_bounds(K, y, alpha), products(K * np.outer(y, y), alpha)
+    off = found.non_support
     return {
-        "more": (up @ alpha)[off],
-        "less": (down @ alpha)[off],
-        "inverse": 1 / decay_bounds(K, y, alpha).rate[off],
-        "f": (K @ (alpha * y))[off],
+        "more": known["positive"][off],
+        "less": known["negative"][off],
+        "inverse": 1 / found.rate[off],
+        "f": (found.distance / found.margin)[off],  # its size: both are in units of |w|
         "signed": (y * (K @ (alpha * y)))[off],
         "up": up[off],
         "K": K[off],
         "alpha": alpha,
-        "own": np.sqrt(K.diagonal()[off]),
-        "largest": np.sqrt(K.diagonal().max()),
-        "w2": (alpha * y) @ K @ (alpha * y),
+        "own": found.length[off],
+        "largest": found.length.max(),
+        "w2": 1 / found.margin**2,
     }
 
 
@@ -292,6 +293,7 @@ def test_sha_14(shorthand):
 def test_sha_15(shorthand):
     z, x = shorthand["more"], shorthand["less"]
     square_root = 2 * z / (1 + np.sqrt((z - x) ** 2 + 4 * z * x))
+    assert at_least(shorthand["inverse"], square_root)
     np.testing.assert_allclose(square_root, 2 * z / (1 + z + x), rtol=EXACT)
     np.testing.assert_allclose(square_root, 1 + (z - x - 1) / (z + x + 1), rtol=EXACT)
 
@@ -318,7 +320,9 @@ def test_sha_19(shorthand):
 
 
 def test_sha_20(shorthand):
-    assert at_least(np.abs(shorthand["K"]).max(axis=1), shorthand["up"].max(axis=1))
+    largest = np.abs(shorthand["K"]).max(axis=1)
+    assert at_least(largest, shorthand["up"].max(axis=1))
+    assert at_least(largest * shorthand["alpha"].sum(), shorthand["more"])
 
 
 def test_sha_21(shorthand):

@@ -17,6 +17,43 @@ CASES = {
     "A empty": ({"A": np.ones((0, 0)), "b": []}, ValueError, "A must be square"),
     "A a vector": ({"A": np.ones(4)}, ValueError, "A must have 2 dimensions; got shape (4,)."),
     "A of words": ({"A": [["a", "b"], ["c", "d"]]}, TypeError, "A must be an array of real numbers"),
+    "A ragged": ({"A": [[1.0, 0.0], [0.0]]}, TypeError, "A must be an array of real numbers"),
+    "A sparse": (
+        {"A": sparse.csr_array(I2)},
+        TypeError,
+        "A must be a dense array; got a sparse one: pass A.toarray().",
+    ),
+    "A masked": (
+        {"A": np.ma.masked_array(I2, mask=[[False, False], [False, True]])},
+        ValueError,
+        "A must have no masked entries; rows 1 have.",
+    ),
+    "b masked": (
+        {"b": np.ma.masked_array([1.0, 2.0], mask=[True, False])},
+        ValueError,
+        "b must have no masked entries; rows 0 have.",
+    ),
+    "upper masked": (
+        {"upper": np.ma.masked_array([1.0, 2.0], mask=[True, False])},
+        ValueError,
+        "upper must have no masked entries; rows 0 have.",
+    ),
+    "x0 masked": (
+        {"x0": np.ma.masked_array([1.0, 2.0], mask=[True, False])},
+        ValueError,
+        "x0 must have no masked entries; rows 0 have.",
+    ),
+    "equality sparse": (
+        {"equality": (sparse.csr_array(np.ones((1, 2))), [1.0])},
+        TypeError,
+        "equality[0] (E) must be a dense array; got a sparse one",
+    ),
+    "equality ragged": (
+        {"equality": ([[1.0, 2.0], [1.0]], [1.0, 1.0])},
+        TypeError,
+        "equality[0] (E) must be an array of real numbers",
+    ),
+    "callback a number": ({"callback": 3}, TypeError, "callback must be callable; got int."),
     "A complex": ({"A": 1j * I2}, TypeError, "A must be an array of real numbers; got complex ones."),
     "A with NaN": ({"A": NAN}, ValueError, "A must be finite; rows 1 hold NaN or infinity."),
     "A with NaN off the diagonal": (
@@ -100,6 +137,18 @@ DATA_CASES = {
     "X a vector": ({"X": np.ones(3)}, ValueError, "X must have 2 dimensions"),
     "X with NaN": ({"X": NAN}, ValueError, "X must be finite; rows 1"),
     "X sparse with NaN": ({"X": sparse.csr_matrix(NAN)}, ValueError, "X must be finite; row 1 holds NaN"),
+    "X sparse and complex": (
+        {"X": sparse.csr_array(1j * I2)},
+        TypeError,
+        "X must be a matrix of real numbers; got complex ones.",
+    ),
+    "X ragged": ({"X": [[1.0, 0.0], [0.0]]}, TypeError, "X must be an array of real numbers"),
+    "X masked": (
+        {"X": np.ma.masked_array(I2, mask=I2 > 0)},
+        ValueError,
+        "X must have no masked entries; rows 0, 1 have.",
+    ),
+    "callback a number": ({"callback": 3}, TypeError, "callback must be callable; got int."),
     "X without columns": ({"X": np.ones((2, 0))}, ValueError, "X must have rows and columns; got shape (2, 0)."),
     "y too long": ({"y": np.ones(3)}, ValueError, "y must have one entry per row of X, 2; got shape (3,)."),
     "y with NaN": ({"y": [1.0, np.nan]}, ValueError, "y must be finite; rows 1"),

@@ -11,7 +11,7 @@ TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, c
 HERE = {
     free_factor: "dot add_multiple_inplace add_rows_inplace gather_upper_inplace entry_column_inplace forward_inplace "
     "backward_inplace solve_inplace squared_length join_inplace leave_inplace constrain_inplace small_cholesky_inplace "
-    "is_needed small_solve_inplace constrained_solve_inplace onto_row",
+    "is_needed small_solve_inplace constrained_solve_inplace clipped_sum onto_row",
     exchange: "reduced_gradient worst_outside first_blocked move_inplace centre_inplace exchange_inplace",
     descent: "sweep_inplace greedy_inplace row_products_inplace gather_triangle_inplace gather_inplace inspect",
 }
@@ -180,6 +180,27 @@ def test_projection_onto_a_row(rng):
     np.testing.assert_allclose(x, np.clip(z - mu[0] * row, 0, 0.8), atol=1e-12)
 
 
+@pytest.mark.parametrize("total", [100.0, -30.0, 1e-9])
+def test_projection_onto_a_row_far_away(rng, total):
+    """A total that the entries of z say nothing about, with and without bounds."""
+    row = rng.choice([-2.0, 0.5, 1.0], 9)
+    row[:2] = [-2.0, 1.0]
+    z, upper = rng.standard_normal(9), np.full(9, np.inf)
+    upper[2:5] = 0.8
+    x = free_factor.onto_row(z, row, total, upper)
+    assert row @ x == pytest.approx(total, rel=1e-13, abs=1e-14)
+    inside = (x > 0) & (x < upper)
+    mu = ((z - x) / row)[inside]
+    np.testing.assert_allclose(mu, mu[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(x, np.clip(z - mu[0] * row, 0, upper), rtol=1e-12, atol=1e-12)
+    assert free_factor.clipped_sum(z, row, mu[0], upper) == pytest.approx(total, abs=1e-10)
+
+
+def test_projection_onto_a_row_that_the_box_does_not_reach():
+    np.testing.assert_array_equal(free_factor.onto_row(np.ones(3), np.ones(3), 9.0, np.full(3, 2.0)), np.full(3, 2.0))
+    np.testing.assert_array_equal(free_factor.onto_row(np.ones(3), np.ones(3), -1.0, np.full(3, 2.0)), np.zeros(3))
+
+
 def test_conditions_outside_the_free_set(case):
     x, g, multiplier = np.zeros(12), case.rng.standard_normal(12), case.rng.standard_normal(2)
     x[[1, 3]], x[6] = 2.0, 0.5
@@ -214,7 +235,9 @@ def test_centre_is_the_minimum_on_the_free_set(case):
     g = case.A @ x + b
     b -= g  # the minimum without rows is here
     g = case.A @ x + b
-    assert exchange.centre_inplace(x, g, multiplier, W, S, d, case.state, case.problem, target)
+    assert exchange.centre_inplace(
+        exchange.Place(x, g, multiplier, target), exchange.Work(W, S, d), case.state, case.problem
+    )
     np.testing.assert_allclose(case.E @ x, target, rtol=1e-10)
     np.testing.assert_allclose(g, case.A @ x + b, atol=1e-9)
     np.testing.assert_allclose((g + multiplier @ case.E)[case.free], 0.0, atol=1e-9)
@@ -225,7 +248,9 @@ def test_exchanges_reach_the_optimum(case):
     x[case.free] = 0.3
     g, target = case.A @ x + b, case.E @ x
     multiplier, direction, counts = np.zeros(2), np.zeros(12), np.zeros(1, np.int64)
-    code = exchange.exchange_inplace(x, g, multiplier, direction, counts, case.state, case.problem, target, 1e-12, 200)
+    code = exchange.exchange_inplace(
+        exchange.Place(x, g, multiplier, target), direction, counts, case.state, case.problem, 1e-12, 200
+    )
     assert code == exchange.OPTIMAL
     assert 0 < counts[0] < 60
     np.testing.assert_allclose(case.E @ x, target, **TOLERANCE)

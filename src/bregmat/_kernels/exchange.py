@@ -5,6 +5,7 @@ t z with ``A_FF z + E_F' mu = -A_Fj``, ``E_F z = -E_j``, which keeps it so.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -23,6 +24,23 @@ from bregmat._kernels.free_factor import (
 
 OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
 LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor
+
+
+class Place(NamedTuple):
+    """Where a run is, changed in place, and where its rows should be."""
+
+    x: np.ndarray  # (n,)
+    g: np.ndarray  # (n,): A x + b
+    multiplier: np.ndarray  # (m,)
+    target: np.ndarray  # (m,): E x
+
+
+class Work(NamedTuple):
+    """Memory of the solves."""
+
+    W: np.ndarray  # (m, room)
+    S: np.ndarray  # (m, m)
+    d: np.ndarray  # (room,)
 
 
 @njit(cache=True)
@@ -74,8 +92,10 @@ def move_inplace(x, d, t, free, upper):
 
 
 @njit(cache=True)
-def centre_inplace(x, g, multiplier, W, S, d, free, problem, target):
+def centre_inplace(place, work, free, problem):
     """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank."""
+    x, g, multiplier, target = place
+    W, S, d = work
     m, n = problem.E.shape
     residual = np.empty(m)
     for _ in range(len(free.order) + 1):
@@ -108,16 +128,19 @@ def centre_inplace(x, g, multiplier, W, S, d, free, problem, target):
 
 
 @njit(cache=True)
-def exchange_inplace(x, g, multiplier, direction, counts, free, problem, target, tol, most):
+def exchange_inplace(place, direction, counts, free, problem, tol, most):
     """Enter the most violated variable until none is violated by more than ``tol`` times ``sqrt(A_jj)``.
 
     Returns OPTIMAL, FULL (no room to join), PAUSED (``most`` steps), UNBOUNDED (along ``direction``), DEFICIENT (E_F
     lacks full row rank) or INDEFINITE (negative curvature along ``direction``). ``counts``: steps taken.
     """
+    x, g, multiplier, target = place
     m, n = problem.E.shape
     room = len(free.order)
-    W, S, mu, z, step = np.empty((m, room)), np.empty((m, m)), np.empty(m), np.empty(room), np.empty(n)
-    if not centre_inplace(x, g, multiplier, W, S, z, free, problem, target):
+    work = Work(np.empty((m, room)), np.empty((m, m)), np.empty(room))
+    W, S, z = work
+    mu, step = np.empty(m), np.empty(n)
+    if not centre_inplace(place, work, free, problem):
         return DEFICIENT
     for _ in range(most):
         counts[0] += 1
@@ -125,7 +148,7 @@ def exchange_inplace(x, g, multiplier, direction, counts, free, problem, target,
         for i in range(free.size[0]):
             v = free.order[i]
             drift = max(drift, abs(reduced_gradient(g, problem.E, multiplier, v)) * problem.weight[v])
-        if drift > tol and not centre_inplace(x, g, multiplier, W, S, z, free, problem, target):
+        if drift > tol and not centre_inplace(place, work, free, problem):
             return DEFICIENT
         j, h = worst_outside(x, g, multiplier, free, problem)
         if j < 0 or abs(h) * problem.weight[j] <= tol:
@@ -190,9 +213,7 @@ def exchange_inplace(x, g, multiplier, direction, counts, free, problem, target,
             leave_inplace(free, p)
             if m > 0 and not constrain_inplace(W, S, free, problem):
                 # E_F needs a variable in place of the one that left: j moves along with it, so j is one
-                if not join_inplace(free, problem, j, LEAST) or not centre_inplace(
-                    x, g, multiplier, W, S, z, free, problem, target
-                ):
+                if not join_inplace(free, problem, j, LEAST) or not centre_inplace(place, work, free, problem):
                     return DEFICIENT
                 break
             h = reduced_gradient(g, problem.E, multiplier, j)

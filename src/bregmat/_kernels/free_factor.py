@@ -245,24 +245,48 @@ def constrained_solve_inplace(d, multiplier, W, S, free, problem, residual):
 
 
 @njit(cache=True)
+def clipped_sum(z, row, mu, upper):
+    """``row . clip(z - mu row, 0, upper)``."""
+    total = 0.0
+    for i in range(len(z)):
+        if row[i] != 0.0:
+            total += row[i] * min(max(z[i] - mu * row[i], 0.0), upper[i])
+    return total
+
+
+@njit(cache=True)
 def onto_row(z, row, total, upper):
-    """``clip(z - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit; row is not 0."""
-    largest, smallest = 0.0, np.inf
+    """``clip(z - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit; row is not 0.
+
+    Where the box does not allow that total, the point of the box nearest to it along the way.
+    """
+    largest, smallest, strongest = abs(total), np.inf, 0.0
     for i in range(len(z)):
         largest = max(largest, abs(z[i]))
         if row[i] != 0.0:
             smallest = min(smallest, abs(row[i]))
-    hi = 1.0 + 2.0 * largest / smallest
-    lo = -hi
-    x = np.empty(len(z))
-    for _ in range(80):
+            strongest = max(strongest, abs(row[i]))
+    step = (1.0 + largest) / strongest
+    hi, lo = 0.0, 0.0
+    # beyond it every variable with a bound sits at one
+    far = 4.0 * step * (strongest / smallest) ** 2
+    while hi < far and clipped_sum(z, row, hi, upper) > total:
+        hi, step = hi + step, 2.0 * step
+    step = (1.0 + largest) / strongest
+    for i in range(len(z)):
+        if row[i] != 0.0 and upper[i] < np.inf:
+            far = max(far, 2.0 * (abs(z[i]) + upper[i]) / smallest)
+    while lo > -far and clipped_sum(z, row, lo, upper) < total:
+        lo, step = lo - step, 2.0 * step
+    for _ in range(200):
         mu = 0.5 * (lo + hi)
-        for i in range(len(z)):
-            x[i] = row[i] * min(max(z[i] - mu * row[i], 0.0), upper[i])
-        if x.sum() > total:
+        if mu in (lo, hi):
+            break
+        if clipped_sum(z, row, mu, upper) > total:
             lo = mu
         else:
             hi = mu
+    x = np.empty(len(z))
     for i in range(len(z)):
         x[i] = min(max(z[i] - hi * row[i], 0.0), upper[i])
     return x

@@ -1,6 +1,6 @@
 """``A+ v`` and ``A- v`` in one pass over a matrix: packed lower tiles of a nonnegative kernel, or full rows of any matrix.
 
-``parallel`` and most of ``fastmath`` are on: sums in any order, see benchmarks/bench_multiplicative.py for the gain.
+``parallel`` and most of ``fastmath`` are on: sums in any order.
 Both read memory in few long streams: that, and not the arithmetic, sets their pace.
 """
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, exchange_inplace
+from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
 from bregmat._kernels.free_factor import Quadratic, add_rows_inplace, onto_row, squared_length
 from bregmat.linalg import calm_blas
 from bregmat.quadratic.free_set import FEW, Factor
-from bregmat.quadratic.problem import weights_of
+from bregmat.quadratic.problem import conditions, weights_of
+from bregmat.quadratic.scale import gradient_unit
 
 CHUNK = 200  # single exchanges between two looks at the clock
+EXCHANGES = 50  # single exchanges that count as one bulk step
 SMALL = 256  # free variables up to which single exchanges are quicker than bulk steps from the beginning
 
 
@@ -72,8 +74,9 @@ def active_set(
     equality : tuple (E, e), optional
         Shapes (m, n) and (m,); E of full row rank.
     tol : float
-        Largest violation of the optimality conditions, with every gradient in units of sqrt(A_ii), relative to max|b| in these
-        units (or to the first gradient where b = 0). Rounding of the gradient is allowed for on top.
+        Largest violation of the optimality conditions, with every gradient in units of sqrt(A_ii), relative to the largest b
+        that matters in these units: a large positive entry that keeps its variable at zero does not. Rounding of the gradient
+        is allowed for on top.
     max_iter : int
         Limit on bulk steps; single exchanges have 50 times as many.
     single : bool
@@ -125,8 +128,7 @@ class _Run:
         self.weight = weights_of(A)
         self.problem = Quadratic(A, self.upper, E, self.weight, rho)
         self.refresh()
-        scale = float(np.abs(b * self.weight).max()) or float(np.abs(self.g * self.weight).max()) or 1.0
-        self.goal = tol * scale
+        self.relative = tol
         self.multiplier = np.zeros(len(E))
         self.n_iter = 0
         self.direction: np.ndarray | None = None
@@ -152,13 +154,14 @@ class _Run:
     def tol(self) -> float:
         """The goal, or where it is smaller, the rounding of a gradient."""
         noise = 2e-16 * float(self.root @ np.abs(self.x))
-        return max(self.goal, noise)
+        unit = gradient_unit(
+            self.b, self.reduced(), diagonal=np.square(self.root), upper=self.upper, weight=self.weight
+        )
+        return max(self.relative * unit, noise)
 
     def violations(self) -> np.ndarray:
         """By how much the reduced gradient, in units of sqrt(A_ii), violates each variable's condition."""
-        h = self.reduced() * self.weight
-        low, high = self.x <= 0.0, self.x >= self.upper
-        return np.where(low & high, 0.0, np.where(low, -h, np.where(high, h, np.abs(h))))
+        return conditions(self.x, self.reduced(), self.upper) * self.weight
 
     def stopped(self, steps: int) -> bool:
         """Whether the caller wants no more."""
@@ -169,7 +172,7 @@ class _Run:
         return self.g + self.multiplier @ self.E if len(self.E) else self.g
 
     def end(self) -> ActiveSetEnd:
-        violation = max(float((self.violations() / self.weight).max()), 0.0)
+        violation = float((self.violations() / self.weight).max())
         return ActiveSetEnd(self.x, self.multiplier, violation, self.factor.n_factor, self.n_iter, self.direction)
 
     def minimize(self, max_iter: int, single: bool) -> ActiveSetEnd:
@@ -188,17 +191,18 @@ class _Run:
                 continue
             v = self.violations()
             worst = float(v.max())
-            if worst <= self.tol:
+            tol = self.tol
+            if worst <= tol:
                 if not fresh:
                     self.refresh()
                     worst = float(self.violations().max())
-                if worst <= self.tol or worst > 0.5 * smallest:
+                if worst <= tol or worst > 0.5 * smallest:
                     return self.end()
                 smallest, fresh = worst, True
                 continue
             fresh = False
             v[self.factor.free] = 0.0
-            bad = np.flatnonzero(v > self.tol)
+            bad = np.flatnonzero(v > tol)
             if len(bad) == 0:
                 self.refresh()
                 break
@@ -212,7 +216,7 @@ class _Run:
             if len(bad) > most:
                 bad = bad[np.argpartition(-v[bad], most)[:most]]
             self.factor.change(join=bad)
-        self.exchange(50 * max_iter)
+        self.exchange(EXCHANGES * max_iter)
         return self.end()
 
     def ranked(self) -> bool:
@@ -282,10 +286,10 @@ class _Run:
                 if not self.ranked():
                     break
             self.factor.grow()
+            place = Place(self.x, self.g, self.multiplier, self.e)
             code = exchange_inplace(
-                self.x, self.g, self.multiplier, direction, counts, self.factor.state, self.problem, self.e, self.tol,
-                CHUNK,
-            )  # fmt: skip
+                place, direction, counts, free=self.factor.state, problem=self.problem, tol=self.tol, most=CHUNK
+            )
             if code == UNBOUNDED:
                 self.direction = direction
                 break

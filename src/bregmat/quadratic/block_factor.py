@@ -17,18 +17,12 @@ class BlockFactor:
 
     With D the variables that joined and R those that left, ``A_FF x = r`` is ``[[A_00, B], [B', C]] [x; z] = [r; ...]`` with the
     columns ``B = (A_0D, I_0R)``, ``C = (A_DD, 0)``: z on R are the multipliers of ``x_R = 0``. ``L^-1 B`` is kept column by column.
-
-    Attributes
-    ----------
-    n_factor, n_update : int
-        Factorisations from scratch; free sets solved through an older factor.
     """
 
     def __init__(self, A: np.ndarray, dtype: Any) -> None:
         self.A, self.dtype = A, np.dtype(dtype)
         self._potrf = get_lapack_funcs("potrf", dtype=self.dtype)
         self._trsv, self._trsm = get_blas_funcs(("trsv", "trsm"), dtype=self.dtype)
-        self.n_factor = self.n_update = 0
         self._base: np.ndarray | None = None
         self._memory = np.empty(0, self.dtype)
 
@@ -41,7 +35,6 @@ class BlockFactor:
 
     def _factor(self, F: np.ndarray) -> bool:
         k = len(F)
-        self.n_factor += 1
         if self._memory.size < k * k:
             self._memory = np.empty(min(k + k // 8 + 8, len(self.A)) ** 2, self.dtype)
         M = self._memory[: k * k].reshape(k, k)
@@ -74,7 +67,6 @@ class BlockFactor:
         if len(changed) == 0:
             self._joined, self._left, self._used = joined, left, changed
             return True
-        self.n_update += 1
         new = np.setdiff1d(changed, self._names)
         if len(new):
             self._Y = np.concatenate([self._Y, self._columns(new)], axis=1)

@@ -3,10 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from bregmat.quadratic.problem import NonnegativeQP
+
+UNIT = 1.2e-16  # half a unit in the last place, and a little
+PERTURBATION = 1e-12  # of the linear term, relative to its unit, that counts as rounding
+BLOCK = 256  # rows of A in extended precision at a time
+
+
+def implied_upper(problem: NonnegativeQP) -> np.ndarray:
+    """Upper bounds, shape (n,), with those that single equality rows and the box imply."""
+    upper = problem.bounds.copy()
+    noise = UNIT * (problem.n + 4)
+    for row, total in zip(*problem.rows, strict=True):
+        for a, t in ((row, total), (-row, -total)):
+            raised, lowered = a > 0.0, a < 0.0
+            least = float((a[lowered] * upper[lowered]).sum())
+            if least == -np.inf or not raised.any():
+                continue
+            room = t - least + noise * (abs(t) - least)
+            upper[raised] = np.minimum(upper[raised], max(room, 0.0) * (1.0 + 4 * UNIT) / a[raised])
+    return upper
+
+
+def bound_at_zero(problem: NonnegativeQP) -> float:
+    """The bound of ``z = 0`` without multipliers, ``sum_i u_i min(0, b_i)``: 0 where no b is negative; else perhaps -inf."""
+    falling = problem.b < 0.0
+    return float((implied_upper(problem)[falling] * problem.b[falling]).sum()) * (1.0 + UNIT * (problem.n + 4))
+
+
+def curvature(
+    problem: NonnegativeQP, x: np.ndarray, product: np.ndarray, *, precise: bool = False
+) -> tuple[float, float]:
+    """``x'Ax`` and what its rounding may be; ``precise``: in extended precision."""
+    root = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
+    length = float(root @ np.abs(x))
+    terms = length * length
+    count = np.count_nonzero(x) + 4
+    if not precise:
+        return float(x @ product), UNIT * count * terms
+    support = np.flatnonzero(x)
+    u = x[support].astype(np.longdouble)
+    total: Any = np.longdouble(0.0)
+    for k in range(0, len(support), BLOCK):
+        rows = support[k : k + BLOCK]
+        total += u[k : k + BLOCK] @ (problem.A[np.ix_(rows, support)].astype(np.longdouble) @ u)
+    value = float(total)
+    return value, float(np.finfo(np.longdouble).eps) * count * terms + UNIT * abs(value)
 
 
 def lower_bound(
@@ -23,7 +69,8 @@ def lower_bound(
     With ``h = A z + b + E' multiplier``, convexity gives for every point of the problem, and for every z,
     ``F >= -1/2 z'Az - multiplier'e + sum_i u_i min(0, h_i)``, where ``h_i >= 0`` is needed on variables without an
     upper bound. ``z = x`` has ``h_i < 0`` by rounding, if not by more; so z = x + delta w, with the smallest delta that
-    makes ``h_i`` at least the rounding error of its computation on every variable that is not at its upper bound.
+    makes ``h_i`` at least the rounding error of its computation on every variable that is not at its upper bound. Upper bounds
+    that the rows imply count; where ``A_ii = 0``, the multipliers are moved in place of z.
 
     Parameters
     ----------
@@ -38,7 +85,8 @@ def lower_bound(
     product : ndarray, shape (n,), optional
         ``A x``, where it is known.
     precise : bool
-        Compute h in extended precision wherever it is or may be negative: for problems whose terms cancel, or with far bounds.
+        Extended precision for ``x'Ax`` and for h wherever it is or may be negative: for problems whose terms cancel, or with
+        far bounds.
 
     Returns
     -------
@@ -47,45 +95,93 @@ def lower_bound(
 
     Notes
     -----
-    Rounding: ``|A| |x|`` is bounded through ``|A_ij|^2 <= A_ii A_jj``. Cost: n^2 for each candidate.
+    Rounding: ``|A| |x|`` is bounded through ``|A_ij|^2 <= A_ii A_jj``; what ``x'Ax`` may lose is taken off. Cost: n^2 for
+    each candidate.
     """
-    A, upper = problem.A, problem.bounds
-    E, e = problem.rows
-    root = np.sqrt(np.maximum(A.diagonal(), 0.0))
-    eps = 1.2e-16 * (np.count_nonzero(x) + 4)  # products with zeros are exact
-    Ax = A @ x if product is None else product
-    h = Ax + problem.b + (multiplier @ E if len(E) else 0.0)
-    size = eps * (root * float(root @ np.abs(x)) + np.abs(problem.b))
-    if len(E):
-        size = size + eps * (np.abs(multiplier) @ np.abs(E))
-    if precise:
-        doubtful = np.flatnonzero(h < size)
-        h[doubtful], size[doubtful] = _extended(problem, x, multiplier, doubtful, size[doubtful] / eps)
-    constant = float(multiplier @ e)
+    A = problem.A
+    upper = implied_upper(problem)
     unlimited = np.isinf(upper)
+    E, e = problem.rows
+    multiplier = _lifted(problem, multiplier, unlimited)
+    root = np.sqrt(np.maximum(A.diagonal(), 0.0))
+    Ax = A @ x if product is None else product
+    h, size = _reduced(problem, x, multiplier, Ax, precise=precise)
+    xAx, lost = curvature(problem, x, Ax, precise=precise)
+    constant = float(multiplier @ e) + UNIT * (len(e) + 4) * float(np.abs(multiplier) @ np.abs(e))
     cap = np.where(unlimited, 0.0, upper)
-    direct = -0.5 * float(x @ Ax) - constant + float(cap @ np.minimum(h - size, 0.0))
+    low_terms = cap * np.minimum(h - size, 0.0)
+    direct = -0.5 * (xAx + lost) - constant + float(low_terms.sum())
     need = size - h
     best = -np.inf if (unlimited & (need > 0.0)).any() else direct
     # a bound far above x costs as much as its product with rounding: then it is better not to use it
-    loss = -float((cap * np.minimum(h - size, 0.0))[x < upper].sum())
-    if best > -np.inf and loss <= 1e-12 * max(abs(direct), float(x @ Ax)):
+    loss = -float(low_terms[x < upper].sum())
+    if best > -np.inf and loss <= 1e-12 * max(abs(direct), xAx):
         return best
     short = (x < upper) & (need > 0.0)
+    length = float(root @ np.abs(x))
     for w, known in directions:
         if not np.isfinite(w).all():
             continue
         q = A @ w if known is None else known
-        low = q - 1.2e-16 * (np.count_nonzero(w) + 4) * root * float(root @ np.abs(w))
-        if not (low[short] > 0.0).all():
+        long = float(root @ np.abs(w))
+        count = np.count_nonzero(w) + 4
+        low = q - UNIT * count * root * long
+        able = low > 0.0
+        if (short & unlimited & ~able).any() or not (short & able).any():
             continue
-        delta = float((need[short] / low[short]).max(initial=0.0)) * (1.0 + 1e-12)
+        delta = float((need[short & able] / low[short & able]).max(initial=0.0)) * (1.0 + 1e-12)
         if (unlimited & (delta * low < need)).any():
             continue
-        quadratic = float(x @ Ax) + delta * (2.0 * float(w @ Ax) + delta * float(w @ q))
+        quadratic = xAx + lost + delta * (2.0 * float(w @ Ax) + delta * float(w @ q))
+        quadratic += UNIT * (count + len(x)) * delta * long * (2.0 * length + delta * long)
         raised = np.minimum(h - size + delta * np.minimum(q, low), 0.0)
-        return max(best, -0.5 * quadratic - constant + float(cap @ raised))
+        best = max(best, -0.5 * quadratic - constant + float(cap @ raised))
+        if not (short & ~able).any():
+            return best
     return best
+
+
+def _reduced(
+    problem: NonnegativeQP, x: np.ndarray, multiplier: np.ndarray, Ax: np.ndarray, *, precise: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """``A x + b + E' multiplier`` and the rounding error of every entry."""
+    E = problem.rows[0]
+    root = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
+    terms = root * float(root @ np.abs(x)) + np.abs(problem.b)
+    count = np.count_nonzero(x) + len(E) + 4  # products with zeros are exact
+    h = Ax + problem.b
+    exact = np.zeros(len(h), dtype=bool)
+    if len(E):
+        h = h + multiplier @ E
+        terms = terms + np.abs(multiplier) @ np.abs(E)
+        # a slack: nothing but one product of a row
+        exact = (root == 0.0) & (Ax == 0.0) & (problem.b == 0.0) & (np.count_nonzero(E, axis=0) == 1)
+    size = np.where(exact, 0.0, UNIT * count * terms)
+    if precise:
+        doubtful = np.flatnonzero((h < size) & ~exact)
+        h[doubtful], size[doubtful] = _extended(problem, x, multiplier, doubtful, terms[doubtful])
+    return h, size
+
+
+def _lifted(problem: NonnegativeQP, multiplier: np.ndarray, unlimited: np.ndarray) -> np.ndarray:
+    """Multipliers near those given for which no reduced gradient of a variable with ``A_ii = 0`` is negative, if that is easy."""
+    E = problem.rows[0]
+    flat = np.flatnonzero(unlimited & (problem.A.diagonal() <= 0.0))
+    if not len(E) or not len(flat):
+        return multiplier
+    part, b = E[:, flat], problem.b[flat]
+    alone = (b == 0.0) & (np.count_nonzero(part, axis=0) == 1)
+    noise = UNIT * (len(E) + 4)
+    y = multiplier.copy()
+    for _ in range(4):
+        h = b + y @ part
+        terms = np.abs(b) + np.abs(y) @ np.abs(part)
+        short = h < np.where(alone, 0.0, noise * terms)
+        if not short.any():
+            return y
+        goal = 2.0 * noise * terms[short] - h[short]
+        y = y + np.linalg.lstsq(part[:, short].T, goal, rcond=None)[0]
+    return multiplier
 
 
 def _extended(
@@ -94,36 +190,38 @@ def _extended(
     """Some entries of the reduced gradient in extended precision, rounded, and their error; ``terms``: sums of absolute values."""
     long = np.longdouble
     support = np.flatnonzero(x)
-    h = problem.A[np.ix_(rows, support)].astype(long) @ x[support].astype(long) + problem.b[rows]
+    h = problem.b[rows].astype(long)
+    u = x[support].astype(long)
+    for k in range(0, len(rows), BLOCK):
+        h[k : k + BLOCK] += problem.A[np.ix_(rows[k : k + BLOCK], support)].astype(long) @ u
     E = problem.rows[0]
     if len(E):
         h += multiplier.astype(long) @ E[:, rows].astype(long)
     unit = float(np.finfo(long).eps) * (len(support) + len(E) + 4)
     rounded = h.astype(np.float64)
-    return rounded, unit * terms + 1.2e-16 * np.abs(rounded)
+    return rounded, unit * terms + UNIT * np.abs(rounded)
 
 
 def perturbed_bound(
-    problem: NonnegativeQP, x: np.ndarray, multiplier: np.ndarray, product: np.ndarray, most: float = 1e-12
+    problem: NonnegativeQP, x: np.ndarray, multiplier: np.ndarray, product: np.ndarray, unit: float
 ) -> tuple[float, float]:
-    """The bound for b raised where the reduced gradient is too low by rounding, and by how much, relative to max|b|.
+    """A bound for b raised where the reduced gradient is too low by rounding, and by how much, relative to ``unit``.
 
     For problems that no shift helps, because a direction ``d >= 0`` with ``A d = 0`` and ``b'd = 0`` leads from optimum to
     optimum: the least change of b downwards makes them unbounded, so that in rounded arithmetic nothing is proven of
-    b itself. ``-inf`` where more than ``most`` is missing.
+    b itself. What the change adds to the objective of x is taken off, so that the bound holds for b itself at every point that
+    is no farther out than x. ``-inf`` where more than ``PERTURBATION`` is missing.
     """
-    E, e = problem.rows
-    h = product + problem.b + (multiplier @ E if len(E) else 0.0)
-    unlimited = np.isinf(problem.bounds)
-    # the size of the terms that cancel in h
-    root = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
-    terms = root * float(root @ np.abs(x)) + np.abs(problem.b)
-    if len(E):
-        terms = terms + np.abs(multiplier) @ np.abs(E)
-    short = np.where(unlimited, np.maximum(-h, 0.0), 0.0)
-    if (short > most * np.maximum(terms, 1e-300)).any():
+    multiplier = _lifted(problem, multiplier, np.isinf(problem.bounds))
+    upper = implied_upper(problem)
+    h, size = _reduced(problem, x, multiplier, product, precise=True)
+    unlimited = np.isinf(upper)
+    short = np.where(unlimited, np.maximum(size - h, 0.0), 0.0)
+    if not float(short.max()) <= PERTURBATION * unit:
         return -np.inf, np.inf
-    cap = np.where(unlimited, 0.0, problem.bounds)
-    value = -0.5 * float(x @ product) - float(multiplier @ e) + float(cap @ np.minimum(h, 0.0))
-    scale = float(np.abs(problem.b).max()) or 1.0
-    return value, float(short.max()) / scale
+    cap = np.where(unlimited, 0.0, upper)
+    xAx, lost = curvature(problem, x, product, precise=True)
+    e = problem.rows[1]
+    constant = float(multiplier @ e) + UNIT * (len(e) + 4) * float(np.abs(multiplier) @ np.abs(e))
+    value = -0.5 * (xAx + lost) - constant + float(cap @ np.minimum(h - size, 0.0)) - float(short @ x)
+    return value, float(short.max()) / unit

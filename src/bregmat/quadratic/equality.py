@@ -10,6 +10,7 @@ from scipy.linalg import qr
 from bregmat.quadratic.active_set import active_set
 from bregmat.quadratic.problem import NonnegativeQP
 
+EPS = float(np.finfo(float).eps)
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
 
 
@@ -56,9 +57,18 @@ class Rows:
         if not len(E):
             return 0.0
         largest = float(problem.A.diagonal().max())
-        usual = float(np.abs(problem.b).max()) / largest if largest > 0 else 0.0
-        size = np.abs(E) @ np.abs(x) + np.abs(e) + np.abs(E).max(axis=1) * usual
-        return float((np.abs(E @ x - e) / np.where(size > 0, size, 1.0)).max())
+        usual = max(-float(problem.b.min()), 0.0) / largest if largest > 0 else 0.0
+        # what a few roundings of the largest variable come to is none of a row's whose own variables are tiny
+        rounding = 64 * EPS * np.abs(E).max(axis=1) * max(float(np.abs(x).max()), usual)
+        missing = np.maximum(np.abs(E @ x - e) - rounding, 0.0)
+        size = np.abs(E) @ np.abs(x) + np.abs(e)
+        return float((missing / np.where(size > 0, size, 1.0)).max())
+
+
+def unreduced(problem: NonnegativeQP, x: np.ndarray) -> Rows:
+    """All rows as they were given."""
+    E = problem.rows[0]
+    return Rows(problem.equality, np.arange(len(E)), np.ones(len(E)), len(E), x)
 
 
 def reduce_rows(problem: NonnegativeQP, start: np.ndarray | None) -> Rows:
@@ -80,7 +90,9 @@ def reduce_rows(problem: NonnegativeQP, start: np.ndarray | None) -> Rows:
     point = nearest_feasible(unit, goal, problem.bounds, x)
     missing = goal - unit @ point
     size = np.abs(unit) @ point + np.abs(goal)
-    if (np.abs(missing) > CLOSE * size).any() and (proof := _conflict(unit, goal, problem.bounds, missing)) is not None:
+    if (np.abs(missing) > CLOSE * size).any() and (
+        proof := _conflict(unit, goal, problem.bounds, _levelled(unit, point, problem.bounds, missing))
+    ) is not None:
         y = np.zeros(total)
         y[rows] = proof / length
         return Rows(None, none, np.zeros(0), total, point, y)
@@ -100,6 +112,18 @@ def nearest_feasible(E: np.ndarray, e: np.ndarray, upper: np.ndarray, x: np.ndar
     return end.x
 
 
+def _levelled(E: np.ndarray, x: np.ndarray, upper: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """y without the part that variables between their bounds see: it is rounding of y, and large beside a small y."""
+    free = np.flatnonzero((x > 0.0) & (x < upper))
+    if not len(free):
+        return y
+    left, s, _ = np.linalg.svd(E[:, free], full_matrices=False)
+    Q = left[:, s > CLOSE * s[0]]
+    level = y - Q @ (Q.T @ y)
+    level = level - Q @ (Q.T @ level)
+    return level if float(np.abs(level).max()) > 0.5 * float(np.abs(y).max()) else y
+
+
 def _conflict(E: np.ndarray, e: np.ndarray, upper: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """y, if ``max_x y'E x < y'e`` over the box with rounding to spare."""
     gain = y @ E
@@ -117,5 +141,6 @@ def toward_rows(problem: NonnegativeQP) -> NonnegativeQP:
     E, e = problem.rows
     if not len(E):
         return problem
-    weight = max(float(np.trace(problem.A)), 1e-300) / max(float((E * E).sum()), 1e-300)
+    curved = float(np.trace(problem.A)) or float(np.abs(problem.b).max()) or 1.0
+    weight = curved / (float((E * E).sum()) or 1.0)
     return NonnegativeQP(problem.A + weight * (E.T @ E), problem.b - weight * (e @ E), problem.upper)

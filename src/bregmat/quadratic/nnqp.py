@@ -12,21 +12,26 @@ from bregmat._kernels.descent import greedy_inplace
 from bregmat._kernels.free_factor import onto_row
 from bregmat.checks import check_integer, check_positive
 from bregmat.linalg import calm_blas, cholesky, cholesky_solve
-from bregmat.quadratic.active_set import ActiveSetEnd, active_set
+from bregmat.quadratic.active_set import EXCHANGES, active_set
 from bregmat.quadratic.definite import check_definite
 from bregmat.quadratic.equality import Rows, reduce_rows, toward_rows
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import first_sides, pivot
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.proof import judge, shifts
+from bregmat.quadratic.problem import NonnegativeQP, check_unmasked
+from bregmat.quadratic.proof import judge, residual_of, shifts
 from bregmat.quadratic.result import QPResult
+from bregmat.quadratic.scale import Units, gradient_unit
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.watch import Watch, free_multiplier
-from bregmat.result import ExitReason, Record
+from bregmat.result import ExitReason, Record, Status
 
 SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
+EPS = float(np.finfo(float).eps)
+ROUNDED = 1e-9  # KKT residual up to which a point of pivoting is a solution that rounding only hides the proof of
+RETRIES = 40  # free sets of an active set that pivoting's answer did not satisfy
 ROUGH = 1e-2  # KKT residual at which coordinate descent hands over
-EXACT = 1e-12  # to which the exact solvers test their conditions, relative to max|b|
+EXACT = 1e-12  # to which the exact solvers test their conditions, relative to the largest b that matters
+FINE = 1e-13  # for the active set, whose exchanges stop at the rounding of the gradient in any case
 MAX_ITER = 200  # free sets of the exact solvers
 
 
@@ -74,7 +79,7 @@ def nnqp(
     -------
     QPResult
         Also for infeasible and unbounded problems, with their proofs: nothing is raised for a numerical outcome, and a
-        KeyboardInterrupt ends the run with the best point.
+        KeyboardInterrupt after the checks of the arguments ends the run with the best point.
 
     Raises
     ------
@@ -82,27 +87,54 @@ def nnqp(
         Wrong shapes, values that are not finite, A not symmetric, A that shows itself not to be positive semidefinite,
         negative upper bounds, ``x0`` outside the box, an unknown solver.
     TypeError
-        Arguments of the wrong type.
+        Arguments of the wrong type; for "multiplicative", equality rows that it does not take.
 
     Notes
     -----
     That A is positive semidefinite is tested by one factorisation of all of A (in float32 from 256 rows on), by the pivots of
     every free set that is factored and the curvature of every single exchange; what rounding hides from these is taken
-    to be nonnegative, and the dual bound holds under that condition. Cost: n^3 / 3 for the test, and a few |F|^3 / 3 with F
+    to be nonnegative, and the dual bound holds under that condition. Rounding of the gradient and of ``x'Ax`` is allowed for in the bound,
+    so that OPTIMAL is proven for the numbers given; where the terms of F cancel too far for that, the status is FEASIBLE and the gap says
+    what is known. The conditions are met to the rounding of the gradient's terms, which is above 1e-12 of b where these cancel.
+    Sizes beyond 1e60 are brought to 1 by powers of two. Cost: n^3 / 3 for the test, and a few |F|^3 / 3 with F
     the variables that are nonzero; BLAS on one thread.
     """
     started = time.perf_counter()
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
     start = None if x0 is None else as_start(x0, problem.bounds)
+    name, settings = as_settings(problem, solver, tol, max_iter, max_seconds, callback)
+    units = Units(problem)
+    if not units.needed:
+        watch = Watch(problem, started, max_seconds, callback)
+        return solve_nonnegative(problem, start, name, settings, tol, max_iter, watch, trusted=False)
+    with np.errstate(all="ignore"):
+        inner = units.inner(problem)
+        watch = Watch(inner, started, max_seconds, units.callback(callback))
+        result = solve_nonnegative(inner, units.start(start), name, settings, tol, max_iter, watch, trusted=False)
+        return units.outer(result, problem.bounds)
+
+
+def as_settings(
+    problem: NonnegativeQP, solver: Any, tol: float, max_iter: int | None, max_seconds: float | None, callback: Any
+) -> tuple[str, MultiplicativeUpdates | None]:
+    """Check what is not data; name of the solver and, for the updates, settings."""
     name, settings = as_solver(solver)
     check_positive("tol", tol)
     check_integer("max_iter", max_iter, 1)
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
-    with calm_blas(0):
-        check_definite(problem.A)
-    watch = Watch(problem, started, max_seconds, callback)
-    return solve_nonnegative(problem, start, name, settings, tol, max_iter, watch)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable; got {type(callback).__name__}.")
+    E = problem.rows[0]
+    E = E[np.abs(E).max(axis=1) > 0.0]
+    if settings is not None and len(E):
+        size = np.abs(E)
+        same = np.sign(E) == np.sign(E[0]) * np.sign(E[:, :1]) * np.sign(E[0, 0])
+        if not (size == size[:, :1]).all() or not same.all():
+            raise TypeError(
+                'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" for others.'
+            )
+    return name, settings
 
 
 def solve_nonnegative(
@@ -113,37 +145,53 @@ def solve_nonnegative(
     tol: float,
     max_iter: int | None,
     watch: Watch,
+    *,
+    trusted: bool = True,
 ) -> QPResult:
-    """The solvers on validated data."""
-    with calm_blas(0):
-        rows = reduce_rows(problem, start)
-        if rows.conflict is not None:
-            return watch.infeasible(rows.conflict, rows.point)
-        inner = NonnegativeQP(problem.A, problem.b, problem.upper, rows.equality)
-        watch.inner = inner
-        if settings is not None:
-            return _updates(inner, rows, start, settings, tol, max_iter, watch)
-        most = MAX_ITER if max_iter is None else max_iter
+    """The solvers on validated data; ``trusted``: A is known to be positive semidefinite."""
+    rows: Rows | None = None
+    with calm_blas(0), np.errstate(all="ignore"):
         try:
+            if not trusted:
+                check_definite(problem.A)
+            rows = reduce_rows(problem, start)
+            if rows.conflict is not None:
+                return watch.infeasible(rows.conflict, rows.point)
+            watch.point = rows.point
+            inner = NonnegativeQP(problem.A, problem.b, problem.upper, rows.equality)
+            watch.inner = inner
+            if settings is not None:
+                return _updates(inner, rows, start, settings, tol, max_iter, watch)
+            most = MAX_ITER if max_iter is None else max_iter
             if name == "active_set":
                 return _active_set(inner, rows, start, tol, most, watch, 0, name)
             return _pivoting(inner, rows, start, tol, most, watch)
         except KeyboardInterrupt:
-            watch.reason = ExitReason.INTERRUPTED
-            return watch.end(rows, watch.best(rows), None, (), tol, 0, name)
+            return watch.interrupted(rows, start, tol, name)
 
 
 def _pivoting(
     problem: NonnegativeQP, rows: Rows, start: np.ndarray | None, tol: float, most: int, watch: Watch
 ) -> QPResult:
-    x, _, side = first_sides(toward_rows(problem), start)
+    x, side = first_sides(toward_rows(problem), start)
     watch.point = x
     if len(problem.rows[0]) and not (side == 0).any():
         side[:] = np.where(problem.bounds > 0, 0, -1)
     run = pivot(problem, side, tol=EXACT, max_iter=min(most, 60), watch=watch)
     if run.done or watch.reason is not None:
-        watch.reason = watch.reason or ExitReason.TOLERANCE
-        return watch.end(rows, run.x, run.multiplier, shifts(problem, run, run.x), tol, run.n_iter, "pivoting")
+        stopped = watch.reason is not None
+        result = watch.end(rows, run.x, run.multiplier, shifts(problem, run, run.x), tol, run.n_iter, "pivoting")
+        if stopped or result.status is Status.OPTIMAL or run.n_iter >= most:
+            return result
+        if result.kkt_residual <= ROUNDED and result.dual_bound > -np.inf:
+            return result
+        # singular to rounding: the free set has a factor, but what it gave is no solution
+        few = min(most - run.n_iter, RETRIES)
+        again = _active_set(problem, rows, x, tol, few, watch, run.n_iter, "pivoting + active_set")
+        if again.exit_reason is ExitReason.MAX_ITER and few == RETRIES:
+            again.exit_reason = ExitReason.STALLED  # our limit, not the caller's
+        proven = again.status in (Status.OPTIMAL, Status.UNBOUNDED)
+        return again if proven or again.gap < result.gap or again.kkt_residual < result.kkt_residual else result
     if run.n_iter >= most:
         watch.reason = ExitReason.MAX_ITER
         return watch.end(rows, watch.best(rows), None, (), tol, run.n_iter, "pivoting")
@@ -165,7 +213,7 @@ def _active_set(
     A, b, upper = relaxed.A, relaxed.b, relaxed.bounds
     x = np.zeros(len(b)) if start is None else start.copy()
     g = A @ x + b
-    scale = float(np.abs(b).max()) or 1.0
+    scale = gradient_unit(b, g, diagonal=A.diagonal(), upper=upper)
     greedy_inplace(x, g, A, upper, ROUGH * scale, 20 * len(b))
     # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
     if not np.isfinite(x).all():
@@ -173,14 +221,17 @@ def _active_set(
     x = rows.onto(x, problem)
     watch.point, watch.before = x.copy(), before
     run = active_set(
-        problem.A, problem.b, x, upper=problem.bounds, equality=problem.equality, tol=EXACT, max_iter=most, watch=watch
+        problem.A, problem.b, x, upper=problem.bounds, equality=problem.equality, tol=FINE, max_iter=most, watch=watch
     )
-    if run.direction is not None and (ray := _ray(problem, run)) is not None:
-        return watch.unbounded(run.x, ray, rows, before + run.n_iter, name)
+    # where rounding in the direction blocked it, the point has gone far along it
+    for direction in (run.direction, run.x):
+        if direction is not None and (ray := _ray(problem, direction)) is not None:
+            return watch.unbounded(run.x, ray, rows, before + run.n_iter, name)
     if watch.reason is None:
-        residual = run.violation / scale
+        h = problem.gradient(run.x)
+        residual = residual_of(problem, run.x, h + run.dual_equality @ problem.rows[0] if len(problem.rows[0]) else h)
         watch.reason = ExitReason.TOLERANCE if residual <= 1e-9 else ExitReason.STALLED
-        if run.n_iter >= most and residual > 1e-9:
+        if run.n_iter >= EXCHANGES * most and residual > 1e-9:
             watch.reason = ExitReason.MAX_ITER
     return watch.end(rows, run.x, run.dual_equality, shifts(problem, None, run.x), tol, before + run.n_iter, name)
 
@@ -199,15 +250,12 @@ def _updates(
     E, e = problem.rows
     if len(E):
         unit = float(np.abs(E[0]).max())
-        if len(E) > 1 or not (np.abs(E[0]) == unit).all():
-            raise ValueError(
-                'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" for others.'
-            )
-        signs = E[0] / unit
+        signs = np.sign(E[0])
         x0 = onto_row(np.ones(problem.n) if start is None else start, signs, float(e[0]) / unit, problem.bounds)
     rate = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
     always: list[tuple[np.ndarray, np.ndarray | None]] = []
-    if (rate > 0).all():
+    late = watch.max_seconds is not None and watch.seconds() > watch.max_seconds
+    if (rate > 0).all() and not late:
         if (problem.A >= 0).all():
             always.append((1.0 / rate, None))
         factor, definite = cholesky(problem.A)
@@ -233,9 +281,13 @@ def _updates(
         certify=certify,
     )
     watch.reason, watch.history = end.exit_reason, end.history
-    if end.unbounded_row is not None and not len(E):
+    if end.unbounded_row is not None:
         ray = np.zeros(problem.n)
         ray[end.unbounded_row] = 1.0
+        if signs is not None:
+            # the other of the pair: no curvature, no bound, the other sign
+            able = (rate == 0.0) & np.isinf(problem.bounds) & (signs != signs[end.unbounded_row])
+            ray[int(np.argmin(np.where(able, problem.b, np.inf)))] = 1.0
         return watch.unbounded(end.x, ray, rows, end.n_iter, settings.name)
     multiplier = free_multiplier(problem, end.x, problem.gradient(end.x))
     name = settings.name if not settings.anderson else f"{settings.name} + anderson"
@@ -243,15 +295,25 @@ def _updates(
     return watch.end(rows, end.x, multiplier, candidates, tol, end.n_iter, name)
 
 
-def _ray(problem: NonnegativeQP, run: ActiveSetEnd) -> np.ndarray | None:
+def _ray(problem: NonnegativeQP, direction: np.ndarray) -> np.ndarray | None:
     """The direction of an unbounded problem with its rounding removed, if it is a proof."""
-    d = np.where(np.abs(run.direction) <= 1e-13 * float(np.abs(run.direction).max()), 0.0, run.direction)  # type: ignore[arg-type]
+    if not float(np.abs(direction).max()) > 0.0:
+        return None
+    d = np.where(np.abs(direction) <= 1e-13 * float(np.abs(direction).max()), 0.0, direction)
     d = d / float(np.abs(d).max())
+    if not np.isfinite(d).all() or (d < 0).any() or (d[np.isfinite(problem.bounds)] > 0).any():
+        return None
+    support = np.flatnonzero(d)
     root = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
+    length, unit = float(root @ d), 32 * EPS * (len(support) + 4)
+    if (np.abs(problem.A @ d) > 4 * unit * root * length).any():
+        return None
+    exact = problem.A[:, support].astype(np.longdouble) @ d[support].astype(np.longdouble)
+    bend = float(exact[support] @ d[support])
     E = problem.rows[0]
-    flat = np.abs(problem.A @ d) <= 1e-9 * root * float(root @ np.abs(d)) + 1e-300
-    level = np.abs(E @ d) <= 1e-9 * (np.abs(E) @ np.abs(d))
-    if (d < 0).any() or (d[np.isfinite(problem.bounds)] > 0).any() or not flat.all() or not level.all():
+    flat = np.abs(exact) <= unit * root * length
+    level = np.abs(E @ d) <= unit * (np.abs(E) @ d)
+    if not flat.all() or not level.all() or bend > 0.25 * EPS * length * length:
         return None
     return d if float(problem.b @ d) < -1e-10 * float(np.abs(problem.b) @ d) else None
 
@@ -269,6 +331,7 @@ def as_solver(solver: Any) -> tuple[str, MultiplicativeUpdates | None]:
 
 def as_start(x0: Any, upper: np.ndarray) -> np.ndarray:
     """A start inside the box, copied."""
+    check_unmasked("x0", x0)
     try:
         x = np.array(x0, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -10,9 +10,11 @@ import numpy as np
 from bregmat._kernels.descent import row_products_inplace, sweep_inplace
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.scale import gradient_unit
 
 RELAXATION = 1.4  # of the sweeps that find the first free set
 SWEEPS = 12
+FLAT = 1e-8  # curvature along (1, ..., 1), relative to the most there could be, below which it is no start
 SLOW = 0.6  # gain of a sweep over that of the one before it: from here on, factorisations are quicker
 SINGLE_PRECISION = 256  # free variables from which the first factors are float32
 COARSE = 1e-5  # conditions are tested to this in float32, relative to the largest entry
@@ -35,8 +37,8 @@ class PivotingEnd:
     factor : BlockFactor or None
         Ready for solves on ``free``.
     free : ndarray
-    n_iter, n_factor, n_update : int
-        Free sets tried, factorised, and solved through an older factor.
+    n_iter : int
+        Free sets tried.
     """
 
     x: np.ndarray
@@ -45,17 +47,17 @@ class PivotingEnd:
     factor: BlockFactor | None
     free: np.ndarray
     n_iter: int
-    n_factor: int
-    n_update: int
 
 
-def first_sides(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A guess of the active set by relaxed coordinate descent: point, gradient, side (-1 at zero, 0 free, 1 at the upper bound)."""
+def first_sides(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """A guess of the active set by relaxed coordinate descent: point, side (-1 at zero, 0 free, 1 at the upper bound)."""
     A, b, upper = problem.A, problem.b, problem.bounds
     if start is None:
         along = A.sum(axis=0)
         total = float(along.sum())
-        length = max(0.0, -float(b.sum()) / total) if total > 0 else 0.0
+        # along a direction with next to no curvature the minimum is far from all that follows
+        curved = total > FLAT * float(np.sqrt(np.maximum(A.diagonal(), 0.0)).sum()) ** 2
+        length = max(0.0, -float(b.sum()) / total) if curved else 0.0
         x = np.minimum(length, upper)
         g = b + length * along if not (upper < length).any() else A @ x + b
     else:
@@ -71,7 +73,7 @@ def first_sides(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[np.nd
     guess = x - g / d
     side = np.where(guess <= 0.0, -1, np.where(guess >= upper, 1, 0))
     side[upper <= 0.0] = -1
-    return x, g, side
+    return x, side
 
 
 def pivot(
@@ -94,7 +96,7 @@ def pivot(
     side : ndarray of int, shape (n,)
         First guess: -1 at zero, 0 free, 1 at the upper bound.
     tol : float
-        Conditions on the gradient are tested to this, relative to max|b|, both in units of sqrt(A_ii).
+        Conditions on the gradient are tested to this, relative to the largest b that matters, both in units of sqrt(A_ii).
     max_iter : int
         Limit on free sets.
     watch : callable, optional
@@ -118,8 +120,7 @@ class _Pivoting:
         self.A, self.b, self.upper = problem.A, problem.b, problem.bounds
         self.E, self.e = problem.rows
         self.weight = problem.weights
-        self.scale = float(np.abs(self.b * self.weight).max()) or 1.0
-        self.n_factor = self.n_update = 0
+        self.scale = self.unit(self.b)
         self.multiplier = np.zeros(len(self.E))
         self.movable = self.upper > 0.0
 
@@ -127,7 +128,8 @@ class _Pivoting:
         self, side: np.ndarray, max_iter: int, watch: Callable[[np.ndarray, np.ndarray], bool] | None
     ) -> PivotingEnd:
         n = len(self.b)
-        sizes = np.array([self.A.diagonal().max(), self.scale, np.abs(self.b).max(), self.scale * self.weight.max()])
+        strongest = float(np.abs(self.b * self.weight).max()) or 1.0
+        sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
         fits = bool(((sizes > 1e-25) & (sizes < 1e25)).all())
         coarse = fits and int((side == 0).sum()) >= SINGLE_PRECISION
         factor = BlockFactor(self.A, np.float32 if coarse else np.float64)
@@ -142,10 +144,11 @@ class _Pivoting:
             if solved is None:
                 if factor.dtype == np.float64:
                     break
-                factor = self.double(factor)
+                factor = BlockFactor(self.A, np.float64)
                 fewest, patience = n + 1, 3
                 continue
             x, g = solved
+            self.scale = self.unit(g)
             single = factor.dtype == np.float32
             wrong = self.wrong(x, g, side, COARSE if single else None)
             if single:
@@ -154,7 +157,7 @@ class _Pivoting:
                     exact, fewest, patience = True, n + 1, 3
                 if exact:
                     if not self.refine(factor, x, g, side, F):
-                        factor = self.double(factor)
+                        factor = BlockFactor(self.A, np.float64)
                         fewest, patience = n + 1, 3
                         continue
                     wrong = self.wrong(x, g, side, None)
@@ -185,14 +188,11 @@ class _Pivoting:
             factor if done else None,
             F,
             n_iter,
-            self.n_factor + factor.n_factor,
-            self.n_update + factor.n_update,
         )
 
-    def double(self, factor: BlockFactor) -> BlockFactor:
-        self.n_factor += factor.n_factor
-        self.n_update += factor.n_update
-        return BlockFactor(self.A, np.float64)
+    def unit(self, g: np.ndarray) -> float:
+        diagonal = self.A.diagonal()
+        return gradient_unit(self.b, g, diagonal=diagonal, upper=self.upper, weight=self.weight)
 
     def solve(self, factor: BlockFactor, side: np.ndarray, F: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The stationary point of a free set and the gradient there."""

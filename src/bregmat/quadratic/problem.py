@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from bregmat._kernels.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
 
@@ -101,18 +102,39 @@ def weights_of(A: np.ndarray) -> np.ndarray:
     return 1.0 / np.sqrt(np.where(d > 1e-300, d, largest))
 
 
+def conditions(x: np.ndarray, h: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """By how much the reduced gradient h violates the optimality condition of every variable, shape (n,)."""
+    low, high = x <= 0.0, x >= upper
+    return np.maximum(np.where(low & high, 0.0, np.where(low, -h, np.where(high, h, np.abs(h)))), 0.0)
+
+
+class MaskedError(ValueError):
+    """Masked entries have no value."""
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Raise where entries of a masked array are masked."""
+    if np.ma.is_masked(value):
+        rows = np.unique(np.nonzero(np.ma.getmaskarray(value))[0])
+        raise MaskedError(f"{name} must have no masked entries; rows {_some(rows)} have.")
+
+
 def as_numbers(name: str, value: Any, dimensions: int, *, finite: bool = True) -> np.ndarray:
     """A float64 array of so many dimensions, C-contiguous."""
-    if np.iscomplexobj(value):
-        raise TypeError(f"{name} must be an array of real numbers; got complex ones.")
+    if sparse.issparse(value):
+        raise TypeError(f"{name} must be a dense array; got a sparse one: pass {name}.toarray().")
     try:
-        array = np.ascontiguousarray(value, dtype=np.float64)
+        if np.iscomplexobj(value):
+            raise TypeError("got complex ones")
+        check_unmasked(name, value)
+        array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
+        if isinstance(error, MaskedError):
+            raise
         raise TypeError(f"{name} must be an array of real numbers; {error}.") from error
-    if np.ndim(value) != dimensions:
-        raise ValueError(
-            f"{name} must have {dimensions} dimension{'s' * (dimensions > 1)}; got shape {np.shape(value)}."
-        )
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimension{'s' * (dimensions > 1)}; got shape {array.shape}.")
+    array = np.ascontiguousarray(array)
     if finite and not np.isfinite(array).all():
         rows = np.unique(np.nonzero(~np.isfinite(array))[0])
         raise ValueError(f"{name} must be finite; rows {_some(rows)} hold NaN or infinity.")
@@ -139,6 +161,7 @@ def _check_entries(A: np.ndarray) -> None:
 
 def as_upper(value: Any, n: int) -> np.ndarray:
     """Upper bounds, shape (n,)."""
+    check_unmasked("upper", value)
     try:
         bounds = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -160,13 +183,21 @@ def as_equality(value: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(f"equality must be a pair (E, e); got {type(value).__name__}.")
     E, e = value
-    E = as_numbers("equality[0] (E)", np.atleast_2d(E) if np.ndim(E) == 1 else E, 2)
-    e = as_numbers("equality[1] (e)", np.atleast_1d(e), 1)
+    E = as_numbers("equality[0] (E)", np.atleast_2d(E) if _dimensions(E) == 1 else E, 2)
+    e = as_numbers("equality[1] (e)", np.atleast_1d(e) if _dimensions(e) == 0 else e, 1)
     if E.shape[1] != n:
         raise ValueError(f"equality[0] (E) must have {n} columns; got shape {E.shape}.")
     if len(e) != len(E):
         raise ValueError(f"equality[1] (e) must have {len(E)} entries, one per row of E; got shape {e.shape}.")
     return E, e
+
+
+def _dimensions(value: Any) -> int:
+    """Number of dimensions; -1 where the rows differ in length."""
+    try:
+        return int(np.ndim(value))
+    except ValueError:
+        return -1
 
 
 def _some(rows: np.ndarray, most: int = 8) -> str:

@@ -9,12 +9,16 @@ import numpy as np
 
 from bregmat._kernels.free_factor import Quadratic
 from bregmat.quadratic.active_set import active_set
-from bregmat.quadratic.bound import lower_bound, perturbed_bound
+from bregmat.quadratic.bound import bound_at_zero, curvature, lower_bound, perturbed_bound
 from bregmat.quadratic.free_set import Factor
 from bregmat.quadratic.pivoting import PivotingEnd
-from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.problem import NonnegativeQP, conditions, weights_of
+from bregmat.quadratic.scale import gradient_unit
 
 Candidate = tuple[np.ndarray, "np.ndarray | None"]
+CANCELLED = 1e-6  # of the terms of the objective: where it is smaller than this, the gap is relative to this
+ALONE = 1e-4  # of what single variables could gain: where x = 0, the gap is relative to this
+PROVEN = 1e-9  # residual of the conditions up to which a bound for a perturbed b counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,22 +34,11 @@ class Verdict:
 
 
 def residual_of(problem: NonnegativeQP, x: np.ndarray, h: np.ndarray) -> float:
-    """Largest violation of the optimality conditions by the reduced gradient h, relative to max|b|."""
-    low, high = x <= 0.0, x >= problem.bounds
-    v = np.where(low & high, 0.0, np.where(low, -h, np.where(high, h, np.abs(h))))
-    scale = float(np.abs(problem.b).max()) or float(np.abs(problem.A @ x).max()) or 1.0
-    return max(float(v.max()), 0.0) / scale
-
-
-def unit_of_gradient(problem: NonnegativeQP) -> float:
-    """Size of the gradient's terms: max|b|, or 1 where b = 0."""
-    return float(np.abs(problem.b).max()) or 1.0
-
-
-def unit_of_objective(problem: NonnegativeQP) -> float:
-    """``max|b|^2 / max A_ii``: what an objective of this problem may be called small beside."""
-    largest = float(problem.A.diagonal().max())
-    return float(np.abs(problem.b).max()) ** 2 / largest if largest > 0 else 0.0
+    """Largest violation of the optimality conditions by the reduced gradient h, as ``QPResult.kkt_residual``."""
+    weight = weights_of(problem.A)
+    unit = gradient_unit(problem.b, h, diagonal=problem.A.diagonal(), upper=problem.bounds, weight=weight)
+    v = conditions(x, h, problem.bounds) * weight
+    return float((v / np.maximum(np.abs(problem.b) * weight, unit)).max())
 
 
 def judge(
@@ -62,16 +55,36 @@ def judge(
     Ax = problem.A @ x if product is None else product
     E = problem.rows[0]
     h = Ax + problem.b + (multiplier @ E if len(E) else 0.0)
-    curved = 0.5 * float(x @ Ax)
-    objective = curved + float(problem.b @ x)
+    xAx, lost = curvature(problem, x, Ax, precise=precise)
+    curved = 0.5 * xAx
+    long = np.longdouble if precise else np.float64
+    objective = curved + float(problem.b.astype(long) @ x.astype(long))
+    residual = residual_of(problem, x, h)
     bound, perturbation = lower_bound(problem, x, multiplier, candidates, product=Ax, precise=precise), 0.0
-    if bound == -np.inf and tolerant:
-        bound, perturbation = perturbed_bound(problem, x, multiplier, Ax)
+    if bound == -np.inf and tolerant and residual <= PROVEN:
+        unit = gradient_unit(problem.b, h, diagonal=problem.A.diagonal(), upper=problem.bounds)
+        bound, perturbation = perturbed_bound(problem, x, multiplier, Ax, unit)
+        perturbation = perturbation if bound > -np.inf else 0.0
+    if (simple := bound_at_zero(problem)) > bound:
+        bound, perturbation = simple, 0.0
     bound = min(bound, objective)
-    size = max(abs(objective), curved, 1e-2 * unit_of_objective(problem))
+    terms = float(np.abs(problem.b) @ x) + (float(np.abs(multiplier) @ (np.abs(E) @ x)) if len(E) else 0.0)
+    size = max(abs(objective), curved, CANCELLED * terms)
+    if size == 0.0:  # x = 0: beside what single variables could gain
+        weight = weights_of(problem.A)
+        unit = gradient_unit(problem.b, h, diagonal=problem.A.diagonal(), upper=problem.bounds, weight=weight)
+        size = ALONE * unit * unit
+    gap = relative_gap(objective, bound, size)
+    if bound == 0.0 and float(problem.b.min()) >= 0.0 and objective <= lost:
+        gap = 0.0  # F >= 0 everywhere, and nothing but rounding is left of it here
+    return Verdict(h, objective, bound, gap, residual, perturbation)
+
+
+def relative_gap(objective: float, bound: float, size: float) -> float:
+    """``(objective - bound) / size``; 0 where both vanish, inf where nothing is known."""
     gap = objective - bound
     gap = gap / size if size > 0 else (0.0 if gap <= 0 else np.inf)
-    return Verdict(h, objective, bound, float(gap), residual_of(problem, x, h), perturbation)
+    return float(gap) if np.isfinite(gap) else np.inf
 
 
 def shifts(problem: NonnegativeQP, run: PivotingEnd | None, x: np.ndarray) -> Iterator[Candidate]:
@@ -85,12 +98,12 @@ def shifts(problem: NonnegativeQP, run: PivotingEnd | None, x: np.ndarray) -> It
             w[run.free] = solved
             yield w, None
     yield x, None
-    if (root > 0).all():
-        yield 1.0 / root, None
+    yield 1.0 / np.where(root > 0.0, root, np.inf), None
     # the free set and whatever has (almost) no reduced gradient
     reduced = problem.gradient(x)
-    wide = np.flatnonzero((x < problem.bounds) & ((x > 0.0) | (np.abs(reduced) <= 1e-8 * unit_of_gradient(problem))))
-    if not len(wide) or not (root[wide] > 0).all():
+    unit = gradient_unit(problem.b, reduced, diagonal=problem.A.diagonal(), upper=problem.bounds)
+    wide = np.flatnonzero((root > 0.0) & (x < problem.bounds) & ((x > 0.0) | (np.abs(reduced) <= 1e-8 * unit)))
+    if not len(wide):
         return
     factor = Factor(Quadratic(problem.A, problem.bounds, np.zeros((0, n)), problem.weights, 0.0), n)
     factor.rebuild(wide)

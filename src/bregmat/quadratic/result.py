@@ -41,19 +41,22 @@ class QPResult:
     objective, dual_bound : float
         Objective of x and the proven lower bound.
     gap : float
-        ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 0.01 max|b|^2 / max A_ii)``; dimensionless; inf where nothing is
-        proven.
+        ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 1e-6 (|b|'x + |equality_dual|'|E|x))``, and where
+        all these vanish 1e-4 of what single variables could gain; dimensionless; inf where nothing is proven.
     kkt_residual : float
-        Largest violation of the optimality conditions by ``dual``, relative to max|b|.
+        Largest violation of the optimality conditions by ``dual``, every gradient in units of sqrt(A_ii) and relative to the
+        larger of its own ``|b_i|`` and the largest b that matters; an entry whose variable it keeps at zero does not.
     max_violation : float
-        ``max|E x - e|`` relative to the size of its terms, counting x as no smaller than max|b| / max A_ii.
+        ``max|E x - e|`` relative to the size of its terms; a few roundings of the largest variable are allowed for.
     bound_perturbation : float
         0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
-        bound is proven for b raised somewhere by at most this, relative to max|b|.
+        bound is proven for b raised somewhere by at most this, relative to the largest b that matters, and for b itself at
+        points that are no farther out than x. Never more than 1e-12.
     tol : float
         The relative gap that was asked for.
     direction : ndarray, shape (n,), or None
-        For UNBOUNDED: ``direction >= 0``, ``A direction = 0``, ``E direction = 0``, ``b'direction < 0``.
+        For UNBOUNDED: ``direction >= 0``, ``b'direction < 0``; ``A direction = 0`` and ``E direction = 0`` to the rounding of their
+        terms, and no curvature along it beyond a quarter of a unit in the last place.
     n_iter : int
         Free sets tried, exchanges, or updates, as the solver counts.
     seconds : float

@@ -71,14 +71,15 @@ class UpdatesRun:
 
     def go(self, x0: np.ndarray | None, max_iter: int) -> tuple[Point, ExitReason]:
         """Steps until something ends the run."""
-        point = self.start(x0)
-        self.unbounded_row = self.falls_forever()
-        memory = Extrapolation(self.anderson, self.length) if self.anderson else None
+        point: Point | None = None
         iteration = 0
         try:
+            point = self.start(x0)
+            self.unbounded_row = self.falls_forever()
+            memory = Extrapolation(self.anderson, self.length) if self.anderson else None
             while True:
                 new = self.following(point)
-                reason = self.judge(point, new, iteration, max_iter)
+                reason = self.ended(point, new, iteration, max_iter)
                 if reason is not None:
                     return point, reason
                 reached = self.extrapolated(memory, point, new) or self.at(new)
@@ -87,6 +88,9 @@ class UpdatesRun:
                     return point, ExitReason.NONFINITE
                 point = reached
         except KeyboardInterrupt:
+            if point is None:  # interrupted in the very first pass
+                given = np.zeros(self.split.n) if x0 is None else np.array(x0, dtype=float)
+                point = self.at(np.clip(given, 0.0, self.upper))
             return point, ExitReason.INTERRUPTED
 
     def at(self, v: np.ndarray) -> Point:
@@ -198,7 +202,7 @@ class UpdatesRun:
         memory.forget()
         return None
 
-    def judge(self, point: Point, new: np.ndarray, iteration: int, max_iter: int) -> ExitReason | None:
+    def ended(self, point: Point, new: np.ndarray, iteration: int, max_iter: int) -> ExitReason | None:
         """Record the point; why the run ends there, if it does."""
         scale = point.p + point.q + np.abs(self.b) + (0.0 if self.signs is None else abs(self.multiplier))
         self.miss = violation(

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.quadratic.equality import Rows
-from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.equality import Rows, unreduced
+from bregmat.quadratic.problem import NonnegativeQP, conditions, weights_of
 from bregmat.quadratic.proof import Verdict, judge, residual_of, shifts
 from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 
+NEWTON = 20
+FEASIBLE = 1e-8  # violation of the rows up to which a point counts as feasible
 PRECISE = 1e-10  # residual from which a gap that is too large is likely to be rounding
 
 
@@ -27,6 +29,38 @@ def free_multiplier(problem: NonnegativeQP, x: np.ndarray, g: np.ndarray) -> np.
     if not weight.any():
         weight[:] = 1.0
     return np.linalg.lstsq((E * weight).T, -g * weight, rcond=None)[0]
+
+
+def snapped(problem: NonnegativeQP, x: np.ndarray) -> np.ndarray | None:
+    """The point with zeros for what rounding left above zero; None where nothing is that small."""
+    E, e = problem.rows
+    largest = float(problem.A.diagonal().max())
+    alone = float(np.abs(problem.b).max()) / largest if largest > 0.0 else 1.0
+    reached = float((np.abs(e) / np.abs(E).max(axis=1)).max(initial=0.0))
+    tiny = (x > 0.0) & (x <= 1e-14 * max(float(x.max()), reached, alone))
+    return np.where(tiny, 0.0, x) if tiny.any() else None
+
+
+def repaired_multiplier(problem: NonnegativeQP, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
+    """Multipliers near those given with the least violated conditions: Newton's method on the sum of their squares.
+
+    For points with so many variables at bounds that the free ones leave the multipliers open.
+    """
+    E = problem.rows[0]
+    g, weight = problem.gradient(x), weights_of(problem.A)
+    y = best = multiplier
+    least = np.inf
+    for _ in range(NEWTON):
+        h = g + y @ E
+        violated = conditions(x, h, problem.bounds) * weight
+        if violated.max() < least:
+            best, least = y, float(violated.max())
+        part = (violated > 0.0) | ((x > 0.0) & (x < problem.bounds))
+        if not violated.any():
+            break
+        rows = E[:, part] * weight[part]
+        y = y - np.linalg.lstsq(rows.T, h[part] * weight[part], rcond=None)[0]
+    return best
 
 
 class Watch:
@@ -86,14 +120,30 @@ class Watch:
         problem = self.inner
         if multiplier is None:
             multiplier = free_multiplier(problem, x, problem.gradient(x))
+        violation = rows.violation(self.problem, x)
+        if violation > FEASIBLE:  # a linear term that is large beside the rows leaves its rounding in them
+            met = rows.onto(x, problem)
+            there = rows.violation(self.problem, met)
+            x, violation = (met, there) if there < violation else (x, violation)
         verdict = judge(problem, x, multiplier, candidates, tolerant=True)
+        if len(multiplier) and not (verdict.gap <= tol and verdict.residual <= PRECISE):
+            other = repaired_multiplier(problem, x, multiplier)
+            again = judge(problem, x, other, shifts(problem, None, x), tolerant=True)
+            if again.gap < verdict.gap > tol or (
+                again.gap <= max(verdict.gap, tol) and again.residual < verdict.residual
+            ):
+                verdict, multiplier = again, other
+        if not (verdict.gap <= tol and violation <= FEASIBLE) and (near := snapped(problem, x)) is not None:
+            other = repaired_multiplier(problem, near, multiplier) if len(multiplier) else multiplier
+            again = judge(problem, near, other, shifts(problem, None, near), tolerant=True, precise=True)
+            there = rows.violation(self.problem, near)
+            if again.gap <= tol and there <= violation:
+                verdict, multiplier, x, violation = again, other, near, there
         if not verdict.gap <= tol and verdict.residual <= PRECISE:
             again = judge(problem, x, multiplier, shifts(problem, None, x), tolerant=True, precise=True)
             verdict = again if again.gap < verdict.gap else verdict
         reason = self.reason or ExitReason.TOLERANCE
-        violation = rows.violation(self.problem, x)
-        feasible = violation <= 1e-8
-        status = Status.UNKNOWN if not feasible else Status.OPTIMAL if verdict.gap <= tol else Status.FEASIBLE
+        status = Status.UNKNOWN if violation > FEASIBLE else Status.OPTIMAL if verdict.gap <= tol else Status.FEASIBLE
         if status is Status.OPTIMAL:
             reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
         elif reason is ExitReason.TOLERANCE:
@@ -132,9 +182,17 @@ class Watch:
             **more,
         )
 
+    def interrupted(self, rows: Rows | None, start: np.ndarray | None, tol: float, name: str) -> QPResult:
+        """What is known when a KeyboardInterrupt came."""
+        self.reason = ExitReason.INTERRUPTED
+        if rows is None:
+            x = np.zeros(self.problem.n) if start is None else start
+            return self.end(unreduced(self.problem, x), x, None, (), tol, 0, name)
+        return self.end(rows, self.best(rows), None, (), tol, self.steps, name)
+
     def infeasible(self, proof: np.ndarray, x: np.ndarray) -> QPResult:
         verdict = Verdict(self.problem.gradient(x), self.problem.objective(x), np.inf, np.inf, np.inf)
-        violation = float(np.abs(self.problem.rows[0] @ x - self.problem.rows[1]).max())
+        violation = unreduced(self.problem, x).violation(self.problem, x)
         return self.result(
             Status.INFEASIBLE, ExitReason.CERTIFICATE, x, verdict, proof, 0, "feasibility", max_violation=violation
         )

@@ -1,0 +1,447 @@
+"""Nonnegative quadratic programs at the edge of rounding: what is called proven is, and what is not proven is not called so."""
+
+import itertools
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from bregmat.quadratic import MultiplicativeUpdates, NonnegativeQP, nnqp, nonnegative_least_squares, run_updates
+from bregmat.quadratic.bound import implied_upper, lower_bound
+from bregmat.quadratic.scale import gradient_unit
+from bregmat.quadratic.splits import DenseSplit
+from bregmat.result import ExitReason, Status
+
+EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])
+EVERY_SOLVER = pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative"])
+
+
+# ---------------------------------------------------------------- small integers, against rational arithmetic
+def solution(K, r):
+    """One solution of ``K s = r`` in fractions, None where there is none."""
+    rows = [[*row, value] for row, value in zip(K, r, strict=True)]
+    n, at, pivots = len(rows[0]) - 1 if rows else 0, 0, []
+    for c in range(n):
+        p = next((i for i in range(at, len(rows)) if rows[i][c]), None)
+        if p is None:
+            continue
+        rows[at], rows[p] = rows[p], rows[at]
+        rows[at] = [value / rows[at][c] for value in rows[at]]
+        for i, row in enumerate(rows):
+            if i != at and row[c]:
+                rows[i] = [a - row[c] * b for a, b in zip(row, rows[at], strict=True)]
+        pivots.append(c)
+        at += 1
+    if any(row[n] for row in rows[at:]):
+        return None
+    found = [Fraction(0)] * n
+    for i, c in enumerate(pivots):
+        found[c] = rows[i][n]
+    return found
+
+
+def exact_outcome(A, b, upper, E, e):
+    """The status, and the least objective over all choices of zero, free, at the upper bound."""
+    n, m, best = len(b), len(e), None
+    for side in itertools.product(*[(0, 1, 2) if np.isfinite(u) else (0, 1) for u in upper]):
+        F = [i for i in range(n) if side[i] == 1]
+        x = [Fraction(int(upper[i])) if side[i] == 2 else Fraction(0) for i in range(n)]
+        K = [[Fraction(int(A[i, j])) for j in F] + [Fraction(int(E[r, i])) for r in range(m)] for i in F]
+        K += [[Fraction(int(E[r, j])) for j in F] + [Fraction(0)] * m for r in range(m)]
+        r = [-int(b[i]) - sum(int(A[i, j]) * x[j] for j in range(n)) for i in F]
+        r += [int(e[k]) - sum(int(E[k, j]) * x[j] for j in range(n)) for k in range(m)]
+        s = solution(K, r)
+        if s is None:
+            continue
+        for i, value in zip(F, s, strict=False):
+            x[i] = value
+        if all(x[i] >= 0 and (np.isinf(upper[i]) or x[i] <= int(upper[i])) for i in range(n)):
+            curved = sum(x[i] * int(A[i, j]) * x[j] for i in range(n) for j in range(n))
+            value = curved / 2 + sum(int(b[i]) * x[i] for i in range(n))
+            best = value if best is None else min(best, value)
+    box = [(0, None if np.isinf(u) else u) for u in upper]
+    if best is None and linprog(np.zeros(n), A_eq=E, b_eq=e, bounds=box).status == 2:
+        return Status.INFEASIBLE, None
+    along = [(0, 1 if np.isinf(u) else 0) for u in upper]
+    flat = np.vstack([A, E])
+    if linprog(b, A_eq=flat, b_eq=np.zeros(len(flat)), bounds=along).fun < -1e-7:
+        return Status.UNBOUNDED, None
+    return Status.OPTIMAL, best
+
+
+@EXACT_SOLVERS
+def test_against_rational_arithmetic(rng, solver):
+    seen = dict.fromkeys((Status.OPTIMAL, Status.UNBOUNDED, Status.INFEASIBLE), 0)
+    for _ in range(150):
+        n = int(rng.integers(1, 5))
+        V = rng.integers(-4, 5, (int(rng.integers(0, n + 1)), n))
+        A, b = V.T @ V, rng.integers(-4, 5, n)
+        upper = np.where(rng.random(n) < 0.2, rng.integers(0, 4, n), np.inf)
+        m = int(rng.integers(0, min(n, 2) + 1))
+        E, e = rng.integers(-2, 3, (m, n)), rng.integers(-2, 4, m)
+        status, value = exact_outcome(A, b, upper, E, e)
+        result = nnqp(A, b, upper=upper, equality=(E, e) if m else None, solver=solver)
+        assert result.status is status
+        seen[status] += 1
+        if status is Status.OPTIMAL:
+            assert abs(result.objective - value) <= 1e-8 * max(1, abs(value))
+            # rounding of the bound itself: a few units of terms of order 1 to 1000
+            assert result.bound_perturbation > 0 or result.dual_bound <= value + Fraction(1e-12) * max(1, abs(value))
+            assert result.bound_perturbation <= 1e-12
+            assert result.kkt_residual <= 1e-12
+    assert min(seen.values()) >= 10
+
+
+# ---------------------------------------------------------------- OPTIMAL is proven
+def test_unbounded_problem_that_pivoting_takes_for_solved():
+    """(1, 1, 1, 1, 1) has no curvature but for rounding, and is no way out: the rows close it."""
+    v, b = np.array([3.0, -4, 2, -2, 1]), np.array([-2.0, 2, -1, 1, -3])
+    E = np.array([[-2.0, 0, 1, 0, 1]])
+    for solver in ("auto", "active_set"):
+        result = nnqp(np.outer(v, v), b, equality=(E, [2.0]), solver=solver)
+        assert result.status is Status.UNBOUNDED
+        d = result.direction
+        assert abs(v @ d) <= 1e-14 * (np.abs(v) @ d)
+        assert np.abs(E @ d).max() <= 1e-14 * d.max()
+        assert b @ d < -1
+
+
+@pytest.mark.parametrize(("n", "small"), [(200, 1e-12), (400, 1e-11)])
+def test_no_proof_where_rounding_rules(n, small):
+    """One eigenvalue of 1e-12: float64 knows it to some digits only, and so the optimum."""
+    A = np.eye(n) - np.full((n, n), (1 - small) / n)
+    result = nnqp(A, -np.ones(n))
+    exact = -0.5 * n / (1 + n * float(Fraction(A[0, 1]) - Fraction(1 - small) / n) + small - 1)
+    assert result.status is Status.FEASIBLE or result.dual_bound <= exact * (1 - 1e-9)
+    assert result.bound_perturbation <= 1e-12
+
+
+def test_bound_pays_for_the_rounding_of_the_curvature():
+    """x'Ax = 1 is what is left of terms of 1e16: the bound says so unless it is computed in extended precision."""
+    A = np.array([[1.0, -1.0], [-1.0, 1.0]]) + 1e-3 * np.eye(2)
+    problem = NonnegativeQP.build(A, -np.ones(2), upper=1e9)
+    x = np.full(2, 1e8)
+    exact = float(sum(Fraction(A[i, j]) for i in range(2) for j in range(2))) * 0.5e16
+    plain = lower_bound(problem, x, np.zeros(0))
+    precise = lower_bound(problem, x, np.zeros(0), precise=True)
+    assert plain < precise < -exact  # the box may be used for h > 0 only
+    assert plain <= precise - 1.0
+
+
+def test_kernel_without_a_box(rng):
+    """A radial kernel with random labels has a condition of 1e16: nothing is optimal there beyond doubt."""
+    Z = rng.standard_normal((300, 2))
+    y = rng.choice([-1.0, 1.0], 300)
+    A = np.exp(-((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
+    for rows in (None, (y, 0.0)):
+        result = nnqp(A, -np.ones(300), equality=rows)
+        assert result.status is Status.FEASIBLE
+        assert result.exit_reason is ExitReason.STALLED
+
+
+# ---------------------------------------------------------------- no entry sets the scale that does not matter
+@EVERY_SOLVER
+@pytest.mark.parametrize("large", [1e8, 1e13, 1e16])
+def test_a_large_positive_entry_sets_no_scale(solver, large):
+    result = nnqp(np.eye(2), [large, -1.0], solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(-0.5, rel=2e-8)  # twice the gap asked for
+    np.testing.assert_allclose(result.x, [0.0, 1.0], atol=2e-4)  # the square root of the gap
+
+
+@EVERY_SOLVER
+def test_a_large_entry_among_others(rng, solver):
+    X = rng.standard_normal((8, 5))
+    b = -5 * X.T @ rng.random(8)
+    b[2] = 1e6
+    others = [0, 1, 3, 4]
+    expected = nnqp((X.T @ X)[np.ix_(others, others)], b[others]).objective
+    result = nnqp(X.T @ X, b, solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(expected, rel=2e-8)
+
+
+def test_unit_of_a_gradient():
+    diagonal, free = np.ones(3), np.full(3, np.inf)
+    b = np.array([1e9, -2.0, 0.5])
+    assert gradient_unit(b, b, diagonal=diagonal, upper=free) == 2.0
+    assert gradient_unit(b, b + [4.0, 0.0, 0.0], diagonal=diagonal, upper=free) == 4.0
+    assert gradient_unit(-b, -b, diagonal=diagonal, upper=np.array([3.0, 1.0, 1.0])) == 3.0
+    assert gradient_unit(np.zeros(3), np.array([0.0, -3.0, 1.0]), diagonal=diagonal, upper=free) == 3.0
+    assert gradient_unit(np.zeros(3), np.zeros(3), diagonal=diagonal, upper=free) == 1.0
+
+
+# ---------------------------------------------------------------- slack variables
+@EXACT_SOLVERS
+def test_inequalities_by_slacks(rng, solver):
+    """``G x + s = h``: the slacks have no curvature, and the multipliers must be exactly nonnegative for them."""
+    result = nnqp(np.diag([1.0, 1, 0]), [-1, -0.3, 0], equality=([0.3, 0.7, 1], 3), solver=solver)
+    assert result.status is Status.OPTIMAL
+    np.testing.assert_allclose(result.x, [1.0, 0.3, 2.49], rtol=1e-14)
+    exactly = 0
+    for _ in range(60):
+        n, m = int(rng.integers(2, 8)), int(rng.integers(1, 5))
+        X, G, h = rng.standard_normal((2 * n, n)), rng.standard_normal((m, n)), rng.random(m)
+        A, b = np.zeros((n + m, n + m)), np.append(3 * rng.standard_normal(n), np.zeros(m))
+        A[:n, :n] = X.T @ X
+        result = nnqp(A, b, equality=(np.hstack([G, np.eye(m)]), h), solver=solver)
+        assert result.status is Status.OPTIMAL
+        exactly += result.bound_perturbation == 0
+    assert exactly == 60
+
+
+def test_bounds_that_rows_imply():
+    problem = NonnegativeQP.build(
+        np.zeros((4, 4)),
+        np.zeros(4),
+        upper=[np.inf, np.inf, 1.0, np.inf],
+        equality=([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, -3.0, 2.0]], [4.0, 1.0]),
+    )
+    np.testing.assert_allclose(implied_upper(problem), [4.0, 2.0, 1.0, 2.0], rtol=1e-14)
+    assert (implied_upper(problem) >= [4.0, 2.0, 1.0, 2.0]).all()
+    pinned = nnqp([[0.0]], [-4.0], upper=4, equality=([2.0], 0))
+    assert pinned.status is Status.OPTIMAL
+    assert pinned.gap == 0
+
+
+@EXACT_SOLVERS
+def test_nothing_but_rounding_left_of_the_objective(solver):
+    """F >= 0 with b = 0, and a point with A x = 0: no size of the objective to compare with."""
+    A = np.outer([2.0, -1, -1], [2.0, -1, -1])
+    result = nnqp(A, np.zeros(3), equality=([[-2, -2, 1], [-1, 1, 0]], [-1, 0]), solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert abs(result.objective) <= 1e-30
+    pinned = nnqp([[9.0, 6], [6, 4]], [0, 0], upper=[2.0, 0.0], equality=([[0, -2], [2, -1]], [0, 1]), solver=solver)
+    assert pinned.status is Status.OPTIMAL
+    assert pinned.kkt_residual <= 1e-15
+
+
+@EXACT_SOLVERS
+def test_zero_is_the_only_point(solver):
+    """Rows that leave nothing but zero, with multipliers that zero leaves open."""
+    A = np.array([[33.0, 18, 21, 7], [18, 21, 6, -5], [21, 6, 18, 7], [7, -5, 7, 10]])
+    result = nnqp(A, [4, 4, 4, 3], equality=([1, 1, -2, 2], 0), solver=solver)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == 0
+    result = nnqp([[4.0, -6], [-6, 9]], [2, 4], equality=([[1, -1], [-1, 0]], [0, 0]), solver=solver)
+    assert result.status is Status.OPTIMAL
+    np.testing.assert_array_equal(result.x, 0.0)
+
+
+# ---------------------------------------------------------------- rows
+def test_total_far_from_the_start():
+    for solver in ("auto", "active_set", "multiplicative"):
+        result = nnqp(np.eye(2), [-1.0, -1.0], equality=([1, 1], 10), solver=solver)
+        assert result.status is Status.OPTIMAL
+        np.testing.assert_allclose(result.x, 5.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
+def test_rows_that_contradict_each_other_a_little(apart):
+    E = np.ones((2, 3))
+    result = nnqp(np.eye(3), -np.ones(3), equality=(E, [1, 1 + apart]))
+    assert result.status is Status.INFEASIBLE
+    y = result.equality_dual
+    assert (y @ E <= 1e-15 * np.abs(y).max()).all()
+    assert y @ [1, 1 + apart] > 0
+
+
+def test_rows_that_differ_by_rounding():
+    result = nnqp(np.eye(3), -np.ones(3), equality=(np.ones((2, 3)), [1, 1 + 1e-11]))
+    assert result.status is Status.OPTIMAL
+    assert 0 < result.max_violation <= 1e-11
+
+
+def test_a_rounded_zero_violates_no_row():
+    result = nnqp([[9.0, 6], [6, 4]], [0, 0], equality=([[-2, 0], [0, -1]], [0, -1]))
+    assert result.status is Status.OPTIMAL
+    assert result.max_violation == 0
+    assert result.objective == pytest.approx(2.0, rel=1e-14)
+
+
+# ---------------------------------------------------------------- UNBOUNDED is proven, and found
+@EXACT_SOLVERS
+def test_nearly_singular_is_not_unbounded(solver):
+    a = 1 - 2.0**-52
+    result = nnqp([[1, -a], [-a, 1]], [-1, -1], solver=solver)
+    assert result.status is Status.FEASIBLE
+    assert nnqp([[1, -1], [-1, 1]], [-1, -1], solver=solver).status is Status.UNBOUNDED
+
+
+@EVERY_SOLVER
+def test_unbounded_along_a_row(solver):
+    result = nnqp(np.zeros((2, 2)), [-1.0, 0], equality=([1, -1], 0), solver=solver)
+    assert result.status is Status.UNBOUNDED
+    assert result.exit_reason is ExitReason.CERTIFICATE
+    np.testing.assert_array_equal(result.direction, [1.0, 1.0])
+
+
+def test_unbounded_where_rounding_blocks_the_direction():
+    """Rounding in the third entry of the direction stops every step at 1e15 times the last."""
+    A = np.zeros((5, 5))
+    A[1:4, 1:4] = np.outer([4, 2, 1], [4, 2, 1])
+    E = np.array([[2, 2, -1, 2, -2], [1, 1, -1, 2, -1]])
+    result = nnqp(A, [1, 2, 4, 0, -2], upper=[np.inf] * 3 + [3.0, np.inf], equality=(E, [-1, 2]))
+    assert result.status is Status.UNBOUNDED
+    d = result.direction
+    np.testing.assert_allclose(d, [1, 0, 0, 0, 1], atol=1e-14)
+    np.testing.assert_array_equal(A @ d, 0.0)
+
+
+# ---------------------------------------------------------------- the range of the numbers
+@EVERY_SOLVER
+@pytest.mark.parametrize(("a", "c"), [(2.0**600, 2.0**600), (2.0**-600, 2.0**-600), (2.0**-600, 1.0), (1.0, 2.0**400)])
+def test_sizes_far_from_one(rng, solver, a, c):
+    """Powers of two, so that nothing rounds differently; warnings are errors here."""
+    X = rng.standard_normal((9, 4))
+    A, b, u = X.T @ X, rng.standard_normal(4), rng.random(4)
+    seen = []
+    plain = nnqp(A, b, upper=u, solver=solver)
+    result = nnqp(a * A, c * b, upper=c / a * u, solver=solver, callback=seen.append)
+    assert result.status is plain.status is Status.OPTIMAL
+    # the updates stop at a gap of 1e-8, wherever their start takes them
+    loose = 1e-4 if solver == "multiplicative" else 1e-12
+    size = np.abs(plain.x).max()
+    np.testing.assert_allclose(result.x, c / a * plain.x, rtol=loose, atol=c / a * loose * size)
+    np.testing.assert_allclose(result.dual, c * plain.dual, rtol=loose, atol=loose * c)
+    assert result.objective == pytest.approx(c * (c / a) * plain.objective, rel=max(loose**2, 1e-12))
+    assert result.history[-1].objective == result.objective
+    assert [record.objective for record in seen] == [record.objective for record in result.history[: len(seen)]]
+
+
+def test_an_objective_beyond_the_largest_number():
+    result = nnqp([[2, 1], [1, 2.0]], [-1e200, -2e200])
+    np.testing.assert_allclose(result.x, [0, 1e200], rtol=1e-14)
+    assert result.objective == -np.inf
+    assert result.exit_reason is ExitReason.NONFINITE
+
+
+@pytest.mark.parametrize(("sx", "sy"), [(1e160, 1.0), (1.0, 1e120), (1e-160, 1.0), (1e-160, 1e-160), (1e-170, 1e-20)])
+def test_least_squares_of_any_size(rng, sx, sy):
+    X = rng.standard_normal((9, 4))
+    y = X @ [1.0, 2.0, 0.0, 3.0] + rng.standard_normal(9)
+    plain, result = nonnegative_least_squares(X, y), nonnegative_least_squares(sx * X, sy * y)
+    assert result.status is Status.OPTIMAL
+    np.testing.assert_allclose(result.x, sy / sx * plain.x, rtol=1e-12)
+    tiny = nonnegative_least_squares([[1e-170]], [1.0])
+    assert tiny.status is Status.OPTIMAL
+    np.testing.assert_allclose(tiny.x, 1e170, rtol=1e-15)
+    mixed = nonnegative_least_squares(X * [1, 1e-170, 1, 1e150], y, upper=np.full(4, np.inf))
+    np.testing.assert_allclose(mixed.x * [1, 1e-170, 1, 1e150], plain.x, rtol=1e-11, atol=1e-14)
+
+
+# ---------------------------------------------------------------- Ctrl-C, wherever it comes
+PLACES = ["check_definite", "reduce_rows", "toward_rows", "DenseSplit", "free_multiplier"]
+
+
+@EVERY_SOLVER
+@pytest.mark.parametrize("place", PLACES)
+def test_interrupt_before_the_first_step(rng, monkeypatch, solver, place):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["bregmat.quadratic.nnqp"], place, interrupt)
+    X = rng.standard_normal((30, 12))
+    y = np.where(np.arange(12) % 2, 1.0, -1.0)
+    result = nnqp(X.T @ X, -np.ones(12), equality=(y, 0.0), solver=solver)
+    used = place in PLACES[:2] or (solver == "multiplicative") == (place in PLACES[3:])
+    assert (result.exit_reason is ExitReason.INTERRUPTED) == used
+    assert (result.x >= 0).all()
+    assert result.max_violation <= 1e-12
+    assert result.equality_dual.shape == (1,)
+
+
+@pytest.mark.parametrize("place", ["solve_nonnegative", "_polished", "cholesky"])
+def test_interrupt_of_least_squares(rng, monkeypatch, place):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["bregmat.quadratic.least_squares"], place, interrupt)
+    X, y = rng.standard_normal((30, 12)), rng.standard_normal(30)
+    result = nonnegative_least_squares(X, y, x0=np.full(12, 0.1))
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert result.status is Status.FEASIBLE
+    assert (result.x == 0.1).all() == (place == "solve_nonnegative")
+    assert result.objective == pytest.approx(0.5 * np.square(X @ result.x - y).sum(), rel=1e-14)
+    assert result.dual_bound == 0
+
+
+def test_interrupt_in_the_first_pass_of_the_updates(rng):
+    X = rng.standard_normal((30, 12))
+
+    class Interrupted(DenseSplit):
+        passes = 0
+
+        def positive_negative(self, v):
+            self.passes += 1
+            if self.passes == 1:
+                raise KeyboardInterrupt
+            return super().positive_negative(v)
+
+    end = run_updates(Interrupted(X.T @ X), -np.ones(12), np.full(12, 0.5), settings=MultiplicativeUpdates())
+    assert end.exit_reason is ExitReason.INTERRUPTED
+    np.testing.assert_array_equal(end.x, 0.5)
+    assert np.isfinite(end.objective)
+
+
+# ---------------------------------------------------------------- rounding of the conditions
+@EXACT_SOLVERS
+def test_conditions_where_the_terms_are_large(rng, solver):
+    """Entries of one sign and a row of both: the terms of a gradient are hundreds of times b."""
+    X = np.abs(rng.standard_normal((900, 450)))
+    A, row = X.T @ X, rng.choice([-1.0, 1.0], 450)
+    b = -0.01 * X.T @ rng.random(900)
+    result = nnqp(A, b, equality=(row, 1.0), solver=solver)
+    assert result.status is Status.OPTIMAL
+    free = result.x > 0
+    terms = A @ result.x + np.abs(b) + np.abs(result.equality_dual[0])
+    # all terms of a sum are positive but b, and each is rounded twice
+    assert (np.abs(result.dual[free]) <= 2 * free.sum() * 2.2e-16 * terms[free]).all()
+    assert result.kkt_residual <= 1e-11
+
+
+@EXACT_SOLVERS
+@pytest.mark.parametrize("decades", [4, 5, 6])
+def test_ill_conditioned_but_proven(rng, solver, decades):
+    X = rng.standard_normal((80, 40))
+    U, _, V = np.linalg.svd(X, full_matrices=False)
+    X = (U * np.logspace(0, -decades, 40)) @ V
+    t = X @ np.maximum(rng.standard_normal(40), 0) + 0.01 * rng.standard_normal(80)
+    for result in (nnqp(X.T @ X, -X.T @ t, solver=solver), nonnegative_least_squares(X, t, solver=solver)):
+        assert result.status is Status.OPTIMAL
+        assert result.gap <= 1e-8
+        assert result.kkt_residual <= 1e-12
+
+
+# ---------------------------------------------------------------- least squares
+def test_least_squares_knows_its_residual(rng):
+    X = rng.standard_normal((20, 5))
+    v = rng.random(5)
+    y = X @ v
+    result = nonnegative_least_squares(X, y)
+    r = X @ result.x - y
+    assert result.objective == 0.5 * r @ r
+    assert 0 <= result.dual_bound <= result.objective <= 1e-28 * (y @ y)
+    assert result.history[-1].objective == result.objective
+    y = y + rng.standard_normal(20)
+    seen = []
+    result = nonnegative_least_squares(X, y, callback=seen.append)
+    r = X @ result.x - y
+    assert result.objective == pytest.approx(0.5 * r @ r, rel=1e-15)
+    # every record has its constant
+    assert all(record.objective >= 0.5 * r @ r * (1 - 1e-12) for record in [*seen, *result.history])
+    assert seen
+
+
+def test_verdict_of_the_corrected_point(rng):
+    """Columns over twelve decades and one free set only: what the correction reached is what is judged."""
+    reached = 0
+    for n in range(10, 80):
+        X = rng.standard_normal((2 * n, n)) * 10 ** rng.uniform(-6, 6, n)
+        result = nonnegative_least_squares(X, rng.standard_normal(2 * n), max_iter=1)
+        assert (result.gap <= 1e-8) == (result.status is Status.OPTIMAL)
+        assert result.gap <= 1e-8 or result.kkt_residual > 1e-12
+        reached += result.kkt_residual <= 1e-12
+    assert reached >= 20
