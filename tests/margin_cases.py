@@ -21,8 +21,6 @@ def referee(K, problem, result):
     slack = np.maximum(1 - m, 0)[counts]
     if problem.loss == "hinge":
         primal = 0.5 * q + problem.upper[counts] @ slack
-        if m[counts].min() > 0:  # or the machine scaled so that there is no slack
-            primal = min(primal, 0.5 * q / m[counts].min() ** 2)
     elif problem.loss == "squared_hinge":
         primal = 0.5 * q + 0.5 * (slack**2 / problem.ridge[counts]).sum()
     else:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.svm import SVC
 
 from bregmat.estimators.svm import MarginSVC
 from bregmat.plots.coefficients import OPEN, OUTSIDE, SUPPORT, CoefficientDisplay
@@ -149,6 +151,34 @@ def test_all_is_proven_or_nothing(machine):
 def test_no_line_where_there_is_no_bound(machine, params):
     _, X, y = machine
     assert texts(CoefficientDisplay.from_estimator(MarginSVC(**params).fit(X, y)).ax_[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "weights", "label"),
+    [
+        ({"class_weight": {0: 0.5, 1: 0.1}}, None, []),
+        ({"class_weight": {0: 2.0, 1: 2.0}}, None, ["C × weight = 2"]),
+        ({}, [0.25, 0.5], []),
+        ({}, [1.0, 1.0], ["C = 1"]),
+    ],
+)
+def test_the_line_is_where_coefficients_end(machine, params, weights, label):
+    _, X, y = machine
+    sample_weight = None if weights is None else np.resize(weights, len(y))
+    model = MarginSVC(**params).fit(X, y, sample_weight=sample_weight)
+    display = CoefficientDisplay.from_estimator(model)
+    assert texts(display.ax_[0]) == label
+    assert display.bound is None or heights(display.lines_[0][SUPPORT]).max() == pytest.approx(display.bound)
+
+
+def test_what_cannot_be_drawn(machine):
+    model, X, y = machine
+    with pytest.raises(NotFittedError):
+        CoefficientDisplay.from_estimator(MarginSVC())
+    with pytest.raises(TypeError, match="estimator must be a MarginSVC; got SVC"):
+        CoefficientDisplay.from_estimator(SVC().fit(X, y))
+    with pytest.raises(ValueError, match="y must be given with X"):
+        CoefficientDisplay.from_estimator(model, X)
 
 
 def test_one_panel_per_pair_of_classes():

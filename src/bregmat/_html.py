@@ -75,13 +75,15 @@ def name_of(member: Any) -> str:
     return str(getattr(member, "name", member))
 
 
-def proof(result: Any, noun: str = "positive semidefinite matrix") -> str:
-    """What the certificate proves of a `noun`, as one or two plain sentences (not escaped)."""
+def proof(result: Any, noun: str = "positive semidefinite matrix", *, soft: bool = False) -> str:
+    """What the certificate proves of a `noun`, as one or two plain sentences (not escaped); `soft` as in :func:`result_html`."""
     short = noun.split()[-1]
     status = name_of(result.status)
     if status == "INFEASIBLE":
         rows = result.conflict
         which = f" Constraint rows {_list(rows)} contradict each other." if rows is not None and len(rows) else ""
+        if soft:
+            return f"No {noun} without errors exists: this is proven, not a failure of the search."
         return f"No {noun} meets all hard constraints: this is proven, not a failure of the search.{which}"
     if status == "UNBOUNDED":
         return f"The objective can be made as small as one likes, so no best {short} exists."
@@ -94,6 +96,8 @@ def proof(result: Any, noun: str = "positive semidefinite matrix") -> str:
             f"{short} is better by more than {number(max(float(result.gap), 1e-15), 2)} of the objective."
         )
     known = f" No {short} can be below {bound}; this one is at {objective}." if bounded else " No lower bound is known."
+    if soft:
+        return f"That the {short} is the best one is not proven to the tolerance asked for.{known}"
     if status == "FEASIBLE":
         return (
             f"The {short} meets the hard constraints; that it is the best one is not proven to the tolerance asked for."
@@ -127,7 +131,7 @@ def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str |
     ]
 
 
-def result_html(result: Any, *, noun: str = "positive semidefinite matrix") -> str:
+def result_html(result: Any, *, noun: str = "positive semidefinite matrix", soft: bool = False) -> str:
     """A result as an HTML fragment for notebooks: its certificate and what it proves.
 
     Parameters
@@ -136,6 +140,8 @@ def result_html(result: Any, *, noun: str = "positive semidefinite matrix") -> s
         Or any object with its certificate's attributes.
     noun : str
         What was looked for; its last word alone stands for it where that is enough.
+    soft : bool
+        Whether errors have a price in place of hard constraints; `max_violation` is then that of the optimality conditions.
 
     Returns
     -------
@@ -144,16 +150,22 @@ def result_html(result: Any, *, noun: str = "positive semidefinite matrix") -> s
     """
     status = name_of(result.status)
     left = "text-align:left;padding:1px 14px 1px 0"
+    verdict = "not proven optimal" if soft and status == "FEASIBLE" else STATUS_TEXT.get(status, status)
+    known = dict(certificate_rows(result))
+    if soft:
+        known["status"] = f"{status}: {verdict}"
+        held = known.pop("violation of hard constraints")
+        known["violation of optimality"] = held.replace(" (largest, relative)", "")
     rows = "".join(
         f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
         f'<td style="{left}">{escape(value)}</td></tr>'
-        for name, value in certificate_rows(result)
+        for name, value in known.items()
     )
     return (
         f'<div class="bregmat-result" style="max-width:46em"><strong>{escape(type(result).__name__)}: '
-        f"{escape(STATUS_TEXT.get(status, status))}</strong>"
+        f"{escape(verdict)}</strong>"
         f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{rows}</table>'
-        f'<div style="opacity:.85">{escape(proof(result, noun))}</div></div>'
+        f'<div style="opacity:.85">{escape(proof(result, noun, soft=soft))}</div></div>'
     )
 
 

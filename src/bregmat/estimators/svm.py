@@ -10,14 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import KERNEL_PARAMS
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bregmat.checks import check_flag, check_integer, check_number, check_positive
 from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel
 from bregmat.estimators.progress import Progress
-from bregmat.estimators.svm_files import SOLVERS, machine_restored, machine_state
+from bregmat.estimators.svm_checks import checked_kernel, example_weights
+from bregmat.estimators.svm_files import machine_restored, machine_state
 from bregmat.estimators.svm_pairs import Layout, Machine, Pair, gamma_of, pair_decisions, settled, train_pairs
 from bregmat.margin import MarginResult
 from bregmat.result import check
@@ -41,7 +40,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
     kernel : str or callable
         One of scikit-learn's pairwise kernels ("rbf", "linear", "poly", "laplacian", "chi2", "cosine", ...), "precomputed", or
         a function of (X, Y) that returns the (n, m) array of its values: ``kernel=learner.kernel`` for a learned one. It
-        must be positive semidefinite, which "sigmoid" seldom is and "additive_chi2" never.
+        must be positive semidefinite, which "sigmoid" seldom is and "additive_chi2" never; see the notes for what is checked.
     gamma : {"scale", "auto"} or float
         Coefficient of "rbf", "poly", "sigmoid", "laplacian" and "chi2", in 1 / (X units)^2 for "rbf". "scale" is
         1 / (n_features X.var()), "auto" 1 / n_features.
@@ -57,15 +56,16 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         Cost ``C/2 max(0, 1 - y f)^2`` in place of ``C max(0, 1 - y f)``.
     solver : {"active_set", "multiplicative"}, ActiveSet or MultiplicativeUpdates
         "active_set" is fast and exact. "multiplicative" are the updates of Sha 2002: monotone, no parameters, and slow to
-        high accuracy. The classes hold their settings.
+        high accuracy. The classes hold their settings: ``from bregmat.margin import ActiveSet``, ``from bregmat.quadratic
+        import MultiplicativeUpdates``.
     tol : float
-        Relative duality gap to reach; positive, dimensionless.
+        Relative duality gap to reach; positive, below 1, dimensionless.
     class_weight : dict, "balanced" or None
         Factor of C by class, positive; "balanced" is n_samples / (n_classes count), counted with the sample weights.
     max_iter : int, optional
         Most iterations of the solver, for every pair of classes. None is the solver's own limit.
     max_seconds : float, optional
-        Time limit in seconds, for all pairs together.
+        Time limit in seconds, for all pairs together; the gap of what has been reached is computed after it.
     decision_function_shape : {"ovr", "ovo"}
         With more than two classes: one column per class (votes and confidences), or one per pair.
     random_state : int, Generator, RandomState or None
@@ -73,7 +73,8 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
     verbose : int
         1 prints progress at most once a second, 2 every iteration.
     callback : callable, optional
-        Called with a :class:`bregmat.Record` at every iteration; return True to stop.
+        Called with a :class:`bregmat.Record` at every iteration; return True to stop. That, and Ctrl-C, end fit with the best
+        machine so far and no warning, as in all estimators here: ``result_.exit_reason`` is INTERRUPTED.
 
     Attributes
     ----------
@@ -121,7 +122,19 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
     Weights multiply C, so an example of weight 2 is the same as two of weight 1, and of weight 0 as none, under a hard margin,
     too. Unlike in ``SVC`` that holds for gamma="scale" and class_weight="balanced" as well, which count with the weights.
 
-    Memory: a kernel that is a function and kernels of sparse X are computed in full, 8 n^2 bytes.
+    A gap proves something only if the kernel is positive semidefinite. Up to rounding, that is known of the named kernels ("poly"
+    with coef0 >= 0 and a whole degree); it is checked on all examples for functions and other named kernels, for
+    "precomputed" on all of up to 500 examples, else on up to 1000 support vectors and 300 others of each machine. A matrix in
+    float32 may be indefinite by its rounding. Rounding of float64 in kernel values and sums is no part of the proof: it matters
+    for data far from the origin, with large C, or for powers ("poly"); standardise them.
+
+    Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full,
+    8 n^2 bytes, and as much again while they are checked. Otherwise kernel rows in float32 take up to 400 MB
+    and a square block of them as much (``ActiveSet(cache_mb=...)``), and the exact finish several times 8 |F|^2 bytes for |F|
+    examples on or near the margin, which for noise and a large C may be all n; "multiplicative" keeps 4 to 16 n^2 bytes.
+    Up to 400 MB stay with the thread for its next fit.
+
+    The first fit in a fresh installation compiles its loops, which takes some ten seconds; they are kept on disk.
 
     Examples
     --------
@@ -200,7 +213,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the points looked at.
+            Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the examples checked.
         SolverError
             C is inf and nothing separates the classes, which is proven; or a number overflowed. No fitted attribute is left.
 
@@ -237,18 +250,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         k = len(self.classes_)
         if k < 2:
             raise ValueError(f"y must have at least two classes; got {k} class, {self.classes_[0]}.")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counts = np.bincount(codes, weights, minlength=k)
-        if not (counts > 0).all():
-            raise ValueError(
-                f"sample_weight must not be 0 for every example of class {self.classes_[counts.argmin()]}."
-            )
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            self.class_weight_ = counts.sum() / (k * counts)
-        else:
-            self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        if not (np.isfinite(self.class_weight_).all() and (self.class_weight_ > 0).all()):
-            raise ValueError(f"class_weight must be positive and finite; got {self.class_weight!r}.")
+        weights, self.class_weight_ = example_weights(X, y, codes, self.classes_, sample_weight, self.class_weight)
         if base.params.get("gamma") is None and "gamma" in KERNEL_PARAMS.get(base.kernel, ()):
             base = replace(base, params={**base.params, "gamma": gamma_of(X, weights, str(self.gamma))})
         return X, codes, weights * self.class_weight_[codes], base
@@ -292,31 +294,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
             delattr(self, name)
 
     def _check_parameters(self) -> BaseKernel:
-        """Raise for a hyper-parameter that no data could make valid; the kernel, without gamma where data decide it."""
-        check_positive("C", self.C)
-        check_positive("tol", self.tol, finite=True)
-        check_flag("fit_intercept", self.fit_intercept)
-        check_flag("squared_hinge", self.squared_hinge)
-        check_integer("max_iter", self.max_iter, 1)
-        if self.max_seconds is not None:
-            check_positive("max_seconds", self.max_seconds)
-        if not isinstance(self.solver, tuple(SOLVERS.values())) and self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or settings of one; got {self.solver!r}.")
-        if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(f'decision_function_shape must be "ovr" or "ovo"; got {self.decision_function_shape!r}.')
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable or None; got {self.callback!r}.")
-        if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
-            generator(self.random_state)
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f'gamma must be "scale", "auto" or a positive number; got {self.gamma!r}.')
-        elif not callable(self.kernel):
-            check_number("gamma", self.gamma)
-        gamma = None if isinstance(self.gamma, str) else self.gamma
-        if isinstance(self.kernel, str) and self.kernel == "additive_chi2":
-            raise ValueError("kernel 'additive_chi2' is not positive semidefinite; use 'chi2', which is.")
-        return BaseKernel.of(self.kernel, gamma, self.degree, self.coef0, self.kernel_params)
+        return checked_kernel(self)
 
     # ------------------------------------------------------------------ use
     def decision_function(self, X: Any) -> np.ndarray:
@@ -363,6 +341,8 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         base = self._fit_base
         sparse = "csr" if base.takes_sparse else False
         X = validate_data(self, X, accept_sparse=sparse, dtype=np.float64, order="C", reset=False)
+        if base.kernel == "linear" and not sp.issparse(self.support_vectors_):
+            return np.asarray(X @ self.coef_.T) + self.intercept_
         out = np.empty((X.shape[0], len(self.intercept_)))
         step = max(1, BLOCK // max(1, len(self.support_)))
         for start in range(0, len(out), step):
@@ -378,6 +358,8 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         if self._fit_base.kernel != "linear":
             raise AttributeError('coef_ is only there with kernel="linear".')
         V = self.support_vectors_.toarray() if sp.issparse(self.support_vectors_) else self.support_vectors_
+        if self.intercept_.any():  # the coefficients of a pair sum to 0: far from the origin, centred points round less
+            V = V - V.mean(axis=0)
         return pair_decisions(V.T, self.n_support_, self.dual_coef_, np.zeros(len(self.intercept_))).T
 
     # ------------------------------------------------------------------ files

@@ -49,8 +49,11 @@ def machine_state(machine: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays |= prefixed(f"result{k}", inner)
         arrays[f"certified{k}"] = certified[k]
     names = getattr(machine, "feature_names_in_", None)
+    # an array of objects would come back as one of strings
+    labels = machine.classes_.tolist() if machine.classes_.dtype == object else None
     return {
         "params": plain,
+        "labels": labels,
         "kernel": kernel if isinstance(kernel, str) else None,
         "class_weight": [list(pair) for pair in weights.items()] if isinstance(weights, dict) else weights,
         "base": base,
@@ -81,6 +84,8 @@ def machine_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndarra
     machine._check_parameters()
     for name in _ARRAYS:
         setattr(machine, name, arrays[name])
+    if meta.get("labels") is not None:
+        machine.classes_ = np.array(meta["labels"], dtype=object)
     vectors = points_restored("support_vectors", arrays)
     if vectors is not None:
         machine.support_vectors_ = vectors

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.estimators.kernels import INDEFINITE, BaseKernel
+from bregmat._kernels.kernel_rows import asymmetry
+from bregmat.estimators.kernels import BaseKernel
 from bregmat.margin import MarginProblem, MarginResult, kernel_source, train_margin
+from bregmat.margin.definite import IndefiniteKernelError, Negative, described, negative_eigenvalue
 from bregmat.result import ExitReason, SolverError, Status
 
 CACHED = 100_000  # numbers at a time, where a second pass over them shall not go to memory
-MOST_LOOKED_AT = 500  # examples whose kernel's eigenvalues are computed when a run has stalled
-ASYMMETRY = 1e-8  # of a kernel, relative to its largest value, that is taken for rounding
+WHOLE = 500  # training examples up to which the spectrum of a given kernel is looked at as a whole
+MOST_SUPPORT, SAMPLE = 1000, 300  # beyond: on so many support vectors, and so many examples at random
+ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 1e-5  # of a kernel, relative to its largest value, that is taken for rounding
+DEFINITE = ("rbf", "linear", "laplacian", "chi2", "cosine")
 _EPS = float(np.finfo(float).eps)  # coefficients below it, relative to the largest, count as 0 (Sha 2002, footnote 2)
 
 
@@ -122,7 +126,9 @@ def train_pairs(X: Any, base: BaseKernel, codes: np.ndarray, weights: np.ndarray
     ValueError
         A kernel that is not positive semidefinite, or has NaN.
     """
-    source = kernel_of_rows(X, base)
+    # A linear machine with an intercept does not depend on the origin; products of centred points round less.
+    center = X.mean(axis=0) if machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X) else None
+    source = kernel_of_rows(X if center is None else X - center, base)
     n_classes = int(codes.max()) + 1
     end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
     stop = _Stop(machine.callback)
@@ -140,12 +146,17 @@ def train_pairs(X: Any, base: BaseKernel, codes: np.ndarray, weights: np.ndarray
                 callback=stop if machine.callback is not None or stop.asked else None,
                 random_state=machine.random_state,
             )
+        except IndefiniteKernelError as error:
+            refuse(replace(error.negative, rows=rows[error.negative.rows]), error.n, base)
         except ValueError as error:  # the arguments are checked: it is the kernel
             if "kernel" in str(error):
                 raise
             raise ValueError(f"kernel {name_of(base)}: {error}") from error
-        if result.exit_reason is ExitReason.STALLED:
-            check_spectrum(problem.kernel, result.alpha, base)
+        if base.is_precomputed and X.shape[0] > WHOLE:
+            check_support(X, rows[result.support], base)
+        if center is not None:
+            weights_of_features = (signs * result.alpha) @ (X[rows] - center)
+            result = replace(result, intercept=result.intercept - float(weights_of_features @ center))
         stop.asked = stop.asked or result.exit_reason is ExitReason.INTERRUPTED
         yield Pair(rows, signs, first, second, result)
 
@@ -185,10 +196,13 @@ def gamma_of(X: Any, weights: np.ndarray, gamma: str) -> float:
 def kernel_of_rows(X: Any, base: BaseKernel) -> Callable[[np.ndarray], Any]:
     """What :func:`train_margin` takes as kernel, for any rows of X.
 
-    A function is evaluated once, on all of X: a learned kernel solves triangular systems at every call.
+    A function is evaluated once, on all of X: a learned kernel solves triangular systems at every call. So is a kernel
+    that may not be positive semidefinite.
     """
     n = X.shape[0]
-    if callable(base.kernel) or base.is_precomputed:
+    if base.is_precomputed or not is_definite(base):
+        if base.is_precomputed:
+            check_given(X, base)
         K = X if base.is_precomputed else function_values(X, base)
         whole = kernel_source(K, "precomputed")
         return lambda rows: whole if len(rows) == n else kernel_source(K[np.ix_(rows, rows)], "precomputed")
@@ -199,13 +213,50 @@ def kernel_of_rows(X: Any, base: BaseKernel) -> Callable[[np.ndarray], Any]:
 
 
 def function_values(X: Any, base: BaseKernel) -> np.ndarray:
-    """Values of a kernel that is a function between all training points, checked."""
+    """Values of a kernel that is a function, or none, between all training points, checked."""
     K = base(X)
     base.check_definite(K)
     off = float(np.abs(K - K.T).max())
     if off > ASYMMETRY * float(np.abs(K).max()):
         raise ValueError(f"kernel {name_of(base)} must be symmetric; the largest difference K_ij - K_ji is {off:.3g}.")
-    return (K + K.T) / 2
+    K = (K + K.T) / 2
+    check_spectrum(K, np.arange(len(K)), base)
+    return K
+
+
+def check_given(K: np.ndarray, base: BaseKernel) -> None:
+    """Raise for a precomputed kernel that is not symmetric, or not positive semidefinite on up to ``WHOLE`` examples."""
+    off, i, j = asymmetry(K)
+    tolerance = ASYMMETRY if K.dtype == np.float64 else SINGLE_ASYMMETRY
+    if off > tolerance * float(np.abs(np.diagonal(K)).max()):  # which bounds all entries, or the spectrum shows it
+        raise ValueError(
+            f"X must be symmetric with kernel='precomputed'; X[{i}, {j}] is {K[i, j]:.8g} and X[{j}, {i}] is {K[j, i]:.8g}. "
+            "If that is rounding, pass (X + X.T) / 2."
+        )
+    if len(K) <= WHOLE:
+        check_spectrum(K, np.arange(len(K)), base)
+
+
+def check_support(K: np.ndarray, support: np.ndarray, base: BaseKernel) -> None:
+    """Raise for a negative eigenvalue between a machine's support vectors, ``MOST_SUPPORT`` at most, and others at random."""
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(support)[:MOST_SUPPORT]
+    rows = np.union1d(chosen, rng.permutation(len(K))[:SAMPLE])
+    check_spectrum(K[np.ix_(rows, rows)], rows, base)
+
+
+def check_spectrum(K: np.ndarray, rows: np.ndarray, base: BaseKernel) -> None:
+    """Raise if ``K``, the kernel between training examples ``rows``, has a negative eigenvalue beyond rounding."""
+    single = K.dtype == np.float32 or base.rounding > 0
+    found = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
+    if found is not None:
+        refuse(replace(found, rows=rows[found.rows]), len(K), base)
+
+
+def refuse(negative: Negative, n: int, base: BaseKernel) -> NoReturn:
+    """The error for a kernel with a negative eigenvalue; ``negative.rows`` are rows of the training data."""
+    text = described(negative, n)
+    raise ValueError(f"kernel {name_of(base)} must be positive semidefinite on the training data; {text}")
 
 
 def name_of(base: BaseKernel) -> str:
@@ -213,18 +264,12 @@ def name_of(base: BaseKernel) -> str:
     return repr(base.kernel) if isinstance(base.kernel, str) else getattr(base.kernel, "__name__", "a function")
 
 
-def check_spectrum(kernel: Any, alpha: np.ndarray, base: BaseKernel) -> None:
-    """Raise for a kernel with a negative eigenvalue on the examples of largest coefficients: it has no gap to close."""
-    rows = np.sort(np.argsort(-alpha, kind="stable")[:MOST_LOOKED_AT])
-    K = kernel.block(rows, rows)
-    if not np.isfinite(K).all():
-        return  # said by the result
-    low, high = np.linalg.eigvalsh(K)[[0, -1]]
-    if low < -max(INDEFINITE, base.rounding) * max(high, -low):
-        raise ValueError(
-            f"kernel {name_of(base)} must be positive semidefinite; between {len(rows)} training examples it has the eigenvalue "
-            f"{low:.3g} (largest {high:.3g})."
-        )
+def is_definite(base: BaseKernel) -> bool:
+    """Whether the kernel is known to be positive semidefinite without looking at its values."""
+    if base.kernel in ("poly", "polynomial"):
+        degree, coef0 = base.params["degree"], base.params["coef0"]
+        return bool(coef0 >= 0 and degree >= 0 and float(degree).is_integer())
+    return base.kernel in DEFINITE
 
 
 def settled(pairs: Iterator[Pair], classes: np.ndarray) -> list[Pair]:
@@ -234,6 +279,8 @@ def settled(pairs: Iterator[Pair], classes: np.ndarray) -> list[Pair]:
         result = pair.result
         if result.status in (Status.INFEASIBLE, Status.UNBOUNDED) or result.exit_reason is ExitReason.NONFINITE:
             error = SolverError(result)
+            if result.exit_reason is ExitReason.NONFINITE:  # its status has words for other problems only
+                error.args = (f"No machine was found. {result.advice}",)
             error.add_note(f"Classes {classes[pair.first]} and {classes[pair.second]}.")
             raise error
         done.append(pair)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-KEEP = 400_000_000  # bytes of a buffer beyond which it is not kept
+KEEP = 200_000_000  # bytes of a buffer beyond which it is given back at the end of a run
 
 _kept = threading.local()  # arrays by name, and "runs": how many runs of this thread are under way
 
@@ -21,6 +21,10 @@ def run_of_buffers() -> Iterator[None]:
         yield
     finally:
         _kept.runs -= 1
+        if _kept.runs == 0:
+            for name, have in list(vars(_kept).items()):
+                if isinstance(have, np.ndarray) and have.nbytes > KEEP:
+                    delattr(_kept, name)
 
 
 def borrow(name: str, size: int) -> np.ndarray:
@@ -30,11 +34,5 @@ def borrow(name: str, size: int) -> np.ndarray:
     have = getattr(_kept, name, None)
     if have is None or have.size < size:
         have = np.empty(size + size // 4, np.float32)
-        if have.nbytes <= KEEP:
-            setattr(_kept, name, have)
+        setattr(_kept, name, have)
     return have
-
-
-def release() -> None:
-    """Give the kept memory of this thread back; not within a run."""
-    _kept.__dict__.clear()

@@ -4,10 +4,11 @@ Written without differences of large numbers. With margins ``m = signs (f + b)``
 
     hinge           sum (C_i - alpha_i) (1 - m_i)+  +  alpha_i (m_i - 1)+
     squared hinge   sum over m < 1 of (1 - m_i - r_i alpha_i)^2 / 2 r_i,  else r_i alpha_i^2 / 2 + alpha_i (m_i - 1)
-    hard margin     relative to the primal: d (2q - d) / q^2 with q = alpha'A alpha, d = sum alpha_i (m_i - min m)
+    hard margin     d for the machine divided by its smallest margin, d = sum alpha_i (m_i - 1) once that is 1
 
-so a sample contributes nothing if it has alpha 0 and m >= 1, or, under the hinge, alpha = C_i and m <= 1. Rounding of float64
-(about 1e-15 of the sums) is not bounded.
+so a sample contributes nothing if it has alpha 0 and m >= 1, or, under the hinge, alpha = C_i and m <= 1. Under the hinge, too,
+the machine may be divided by its smallest margin if its weights stay within their bounds; it is then returned that way. Rounding of
+float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an estimate is added to the gap.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bregmat.margin.kernels import UNIT
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
 
+NOTICED = 1e-7  # share of the objective that the price of rounding must have to count against a machine
 SUMMED = 8.0 * UNIT  # rounding of a weight, of four products and of their sum in float32, relative to the absolute sum
 
 
@@ -36,7 +38,7 @@ class Certificate:
     """Dual and primal objective, their relative distance, the intercept they hold for, and what is proven of each sample:
     ``certified`` where its part is, ``support`` where it is that of a support vector.
 
-    ``scale`` is what alpha must be multiplied by for ``objective`` (1 but for the hard margin).
+    All of it, the intercept apart, is about the weights multiplied by ``scale``; the intercept has to be, too.
     """
 
     objective: float
@@ -115,8 +117,7 @@ def best_intercept(problem: MarginProblem, f: np.ndarray, rows: np.ndarray) -> f
     y = problem.signs[rows]
     bend = y - f[rows]  # where the sample's margin is 1
     if problem.loss == "hard":
-        plus, minus = f[rows][y > 0], f[rows][y < 0]
-        return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
+        return _middle(y, f[rows])
     order = np.argsort(bend, kind="stable")
     bend = bend[order]
     if problem.loss == "hinge":
@@ -137,6 +138,12 @@ def best_intercept(problem: MarginProblem, f: np.ndarray, rows: np.ndarray) -> f
     return float(moment[k - 1] / weight[k - 1]) if k > 0 else float(bend[0])
 
 
+def _middle(y: np.ndarray, f: np.ndarray) -> float:
+    """The intercept of the largest smallest margin."""
+    plus, minus = f[y > 0], f[y < 0]
+    return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
+
+
 def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known: np.ndarray) -> Certificate:
     y, f = problem.signs[known], values.f[known]
     alpha, m = np.abs(x[known]), y * (f + b)
@@ -147,27 +154,13 @@ def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known:
     if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
         return nothing
     q = max(q, 0.0)
-    least = float(m.min(initial=np.inf))
     if problem.loss == "hard":
-        if not (least > 0 and q > 0):
-            return nothing
-        d = max(float(alpha @ (m - least)) - drift, 0.0)
-        primal, gap = 0.5 * q / least**2, d * (2 * q - d) / q**2
-        sure = _certified(problem, values, b, known, gap * primal, primal, least)
-        return Certificate(0.5 * total**2 / q, primal, gap, b, *sure, total / q)
+        return _without_slack(problem, x, values, b, known, q) or nothing
     slack = np.maximum(1.0 - m, 0.0)
     if problem.loss == "hinge":
         upper = problem.upper[known]
         distance = float((upper - alpha) @ slack + alpha @ np.maximum(m - 1.0, 0.0)) - drift
         primal, dual = 0.5 * q + float(upper @ slack), total - 0.5 * q
-        if least > 0:
-            # The machine divided by its smallest margin has no slack at all: the better one for a very large C.
-            d = float(alpha @ (m - least)) - drift
-            other = 0.5 * q * (1.0 / least - 1.0) ** 2 + d / least
-            if other < distance:
-                distance, primal = other, 0.5 * q / least**2
-                sure = _certified(problem, values, b, known, max(distance, 0.0), primal, least)
-                return Certificate(dual, primal, max(distance, 0.0) / primal, b, *sure)
     else:
         r = problem.ridge[known]
         inside = (slack - r * alpha) ** 2 / (2 * r)
@@ -177,9 +170,55 @@ def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known:
     distance = max(distance, 0.0)
     if not primal > 0:
         return nothing
+    # A large C makes a price of what rounding leaves of the slack of samples on the margin.
+    typical, most = _rounding(problem, x, b)
+    if problem.loss == "hinge":
+        noise = typical * float(upper[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+    else:
+        noise = typical * float(((np.abs(slack - r * alpha) + 0.5 * typical) / r)[alpha > 0].sum())
+    distance += noise if noise > NOTICED * primal else 0.0
+    if problem.loss == "hinge":
+        middle = _middle(y, f) if problem.intercept else 0.0
+        other = _without_slack(problem, x, values, middle, known, q, most)
+        if other is not None and other.gap * primal < distance:
+            return other
     return Certificate(
         dual, primal, distance / primal, b, *_certified(problem, values, b, known, distance, primal, 1.0)
     )
+
+
+def _without_slack(
+    problem: MarginProblem,
+    x: np.ndarray,
+    values: Values,
+    b: float,
+    known: np.ndarray,
+    q: float,
+    rounding: float = 0.0,
+) -> Certificate | None:
+    """The machine divided by its smallest margin, a little less for rounding; None where there is none within the bounds."""
+    y, alpha, m = problem.signs[known], np.abs(x[known]), problem.signs[known] * (values.f[known] + b)
+    margins = problem.signs * (values.f + b) - values.error
+    least = float(np.min(margins, initial=np.inf, where=problem.counts))
+    if not (least > 0 and q > 0):
+        return None
+    delta = rounding / least
+    scale = (1.0 + delta) / least
+    if problem.loss == "hinge" and not (scale * alpha <= problem.upper[known]).all():
+        return None
+    d = max(float(alpha @ (m - least)) - b * float(x.sum()), 0.0)
+    primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least
+    if not np.isfinite(primal):
+        return None
+    sure = _certified(problem, values, b, known, distance, primal, 1.0 / scale)
+    return Certificate(scale * float(y @ x[known]) - primal, primal, distance / primal, b, *sure, scale)
+
+
+def _rounding(problem: MarginProblem, x: np.ndarray, b: float) -> tuple[float, float]:
+    """What float64 changes in a decision value, whoever evaluates it: as a rule (errors add up at random), and at most."""
+    root = np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0))
+    terms, top = np.abs(x) * root, float(root.max())
+    return 3e-16 * (float(np.sqrt(terms @ terms)) * top + abs(b)), 1e-15 * (float(terms.sum()) * top + abs(b))
 
 
 def _certified(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bregmat.margin.certificate import Values, rough_values, sharpen
+from bregmat.margin.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
 from bregmat.quadratic.active_set import ActiveSetEnd, active_set
@@ -63,7 +64,7 @@ def finish(
         A.reshape(-1)[:: len(F) + 1] += problem.ridge[F]
         pull = y[F] * problem.kernel.sums(F, B, x[B]) if len(B) else np.zeros(len(F))
         equality = (y[F][None, :], -np.array([x[B].sum()])) if problem.intercept else None
-        end = _solve(A, pull - 1.0, alpha[F], upper[F], equality, tol, stop)
+        end = _solve(problem, F, A, pull - 1.0, alpha[F], upper[F], equality, tol, stop)
         n_iter += end.n_iter + end.n_factor
         x[F] = y[F] * end.x
         shift = float(end.dual_equality[0]) if problem.intercept else 0.0
@@ -90,6 +91,8 @@ def finish(
 
 
 def _solve(
+    problem: MarginProblem,
+    F: np.ndarray,
     A: np.ndarray,
     b: np.ndarray,
     x: np.ndarray,
@@ -98,12 +101,13 @@ def _solve(
     tol: float,
     stop: Callable[[], bool],
 ) -> ActiveSetEnd:
-    """The active set; what it says about its matrix is about the kernel here."""
+    """The active set over the samples F; what it says about its matrix is about the kernel here."""
     try:
         scale = max(float(np.abs(b).max()), 1.0)  # active_set takes tol relative to it; violations here are in margins
         return active_set(A, b, x, upper=upper, equality=equality, tol=tol / scale, watch=lambda *_: stop())
     except ValueError as error:
-        raise ValueError(f"the kernel is not positive semidefinite on these samples ({error})") from error
+        found = smallest_eigenvalue(A, problem.kernel.rounding)
+        raise IndefiniteKernelError(replace(found, rows=F[found.rows]), len(F)) from error
 
 
 @dataclass(eq=False)
@@ -142,7 +146,7 @@ def nearest_points(
             start[rows] = held / held.sum() if held.sum() > 0 else 1.0 / rows.sum()
         E = np.vstack([np.ones(len(F)), y[F]]) if problem.intercept else np.ones((1, len(F)))
         e = np.array([total, 0.0]) if problem.intercept else np.array([total])
-        end = _solve(A, np.zeros(len(F)), start, np.full(len(F), np.inf), (E, e), 1e-11, stop)
+        end = _solve(problem, F, A, np.zeros(len(F)), start, np.full(len(F), np.inf), (E, e), 1e-11, stop)
         n_iter += end.n_iter + end.n_factor
         weight = np.zeros(problem.n)
         weight[F] = end.x

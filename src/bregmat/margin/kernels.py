@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from bregmat._kernels import kernel_rows
 from bregmat.checks import check_number, check_positive
@@ -14,6 +15,7 @@ from bregmat.checks import check_number, check_positive
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 PARALLEL_FLOP = 2e8  # below, starting threads costs more than they save
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
+CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
 SAMPLED = 64  # rows and columns of a given matrix that are compared
 _TOLERANCE = 1e-8  # asymmetry of a given matrix that counts as rounding
 
@@ -36,12 +38,13 @@ class KernelSource(Protocol):
     """A kernel matrix over n samples that is never formed as a whole.
 
     ``nonnegative`` says that no entry is below 0, as far as is known without looking; ``given`` is the whole matrix where there
-    is one.
+    is one; ``rounding`` what its entries may be off by, relative to the largest.
     """
 
     n: int
     nonnegative: bool
     given: np.ndarray | None
+    rounding: float
 
     def diagonal(self) -> np.ndarray:
         """``K_ii``, float64 of shape (n,)."""
@@ -62,12 +65,13 @@ class KernelSource(Protocol):
         """Proven bound of the relative error of the entries that :meth:`fill` gives, per column; shape (n,)."""
 
 
-class _Blocks:
+class Blocks:
     """What follows from ``block`` in float64 alone."""
 
     n: int
     nonnegative = False
     given: np.ndarray | None = None  # the whole matrix, where there is one
+    rounding = 16 * float(np.finfo(float).eps)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         raise NotImplementedError
@@ -95,7 +99,7 @@ class _Blocks:
         return np.full(self.n, UNIT)
 
 
-class Gaussian(_Blocks):
+class Gaussian(Blocks):
     """``exp(-gamma |x - x'|^2)``.
 
     Points are centred, so that ``exp(z.z' - |z|^2/2 - |z'|^2/2)`` with ``z = sqrt(2 gamma) (x - mean)`` loses little in float32.
@@ -178,7 +182,7 @@ class Gaussian(_Blocks):
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
 
-class Precomputed(_Blocks):
+class Precomputed(Blocks):
     """A kernel matrix that is given. Symmetry is checked on a sample of its entries, NaN where entries are used."""
 
     def __init__(self, K: np.ndarray) -> None:
@@ -188,6 +192,8 @@ class Precomputed(_Blocks):
             )
         self.n, self.given, self.K = len(K), K, K
         self.own = np.array(np.diagonal(K), dtype=float)
+        if K.dtype == np.float32:
+            self.rounding = float(np.finfo(np.float32).eps)
         self._check_sample()
 
     def _check_sample(self) -> None:
@@ -199,8 +205,8 @@ class Precomputed(_Blocks):
         if len(off):
             i, j = rows[off[0, 0]], columns[off[0, 1]]
             raise ValueError(
-                f"the precomputed kernel must be symmetric; got {self.K[i, j]!r} in row {i}, column {j} and "
-                f"{self.K[j, i]!r} the other way round."
+                f"the precomputed kernel must be symmetric; got {self.K[i, j]:.8g} in row {i}, column {j} and "
+                f"{self.K[j, i]:.8g} the other way round."
             )
 
     def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
@@ -218,7 +224,7 @@ class Precomputed(_Blocks):
         return out
 
 
-class Pairwise(_Blocks):
+class Pairwise(Blocks):
     """Any function of two arrays of points, called block by block; checked for shape and NaN at every call."""
 
     def __init__(self, X: np.ndarray, function: Callable[..., Any], name: str) -> None:
@@ -299,7 +305,10 @@ def kernel_source(
         check_number(name, value)
     width = _width(X, gamma)
     if kernel == "rbf":
-        return Gaussian(X, width)
+        with np.errstate(over="ignore", invalid="ignore"):
+            source = Gaussian(X, width)
+            fits = bool(source.h.max() <= OVERFLOWS) and float(source.h.mean(dtype=np.float64)) <= CANCELS
+        return source if fits else _wide_gaussian(X, width)
     if kernel == "linear":
         return Pairwise(X, lambda A, B: A @ B.T, kernel)
     if kernel in ("poly", "polynomial"):
@@ -314,6 +323,18 @@ def kernel_source(
     function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
     given = {"gamma": width} if "gamma" in KERNEL_PARAMS.get(kernel, ()) else {}
     return Pairwise(X, lambda A, B: function(A, B, **given), kernel)
+
+
+def _wide_gaussian(X: np.ndarray, gamma: float) -> Pairwise:
+    """The Gaussian kernel from differences, where products would overflow in float32 or cancel in float64."""
+
+    def kernel(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(-gamma * cdist(A, B, "sqeuclidean"))
+
+    source = Pairwise(X, kernel, "rbf")
+    source.nonnegative = True
+    return source
 
 
 def _width(X: np.ndarray, gamma: float | str) -> float:

@@ -110,6 +110,17 @@ class MarginProblem:
         return "hinge" if np.isfinite(self.upper).all() else "hard"
 
     @cached_property
+    def price(self) -> float:
+        """The upper bound of every weight that counts where they are all the same (inf for none), else NaN."""
+        top = self.upper.max()
+        return float(top) if np.array_equal(self.upper == top, self.counts) else float("nan")
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest ``K_ii`` of the samples that count."""
+        return float(np.max(self.kernel.diagonal(), initial=-np.inf, where=self.counts))
+
+    @cached_property
     def counts(self) -> np.ndarray:
         """Samples of positive weight, bool of shape (n,)."""
         return self.upper > 0

@@ -10,15 +10,19 @@ import numpy as np
 
 from bregmat.result import ExitReason, Record, Status
 
-_SCALARS = ("intercept", "objective", "bound", "gap", "max_violation", "margin_bound", "tol", "seconds")
+_SCALARS = ("intercept", "objective", "bound", "gap", "max_violation", "margin_bound", "price", "tol", "seconds")
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",
     ExitReason.MAX_ITER: "Raise max_iter, or (a) scale the features, (b) lower C, (c) loosen tol.",
-    ExitReason.TIME: "Raise max_seconds, or continue from this result's alpha with start=.",
+    ExitReason.TIME: "Raise max_seconds, or (a) scale the features, (b) lower C, (c) loosen tol.",
     ExitReason.STALLED: "Rounding allows no better: (a) scale the features, (b) lower C, (c) loosen tol; a kernel that is not "
     "positive semidefinite has no duality gap to close.",
+    ExitReason.INTERRUPTED: "Stopped on request; the best weights so far are kept.",
     ExitReason.NONFINITE: "The kernel overflowed: scale the features.",
 }
+_NOTHING_SEPARATES = (
+    "No hyperplane without errors was found, nor proven not to exist: use a finite C, or solver='active_set'."
+)
 
 
 @dataclass(eq=False)
@@ -51,6 +55,8 @@ class MarginResult:
         Those of them that are proven support vectors.
     margin_bound : float
         Where INFEASIBLE: no hyperplane separates the classes by a margin (distance in feature space) larger than this; else nan.
+    price : float
+        Upper bound of every alpha where all have the same (C for the hinge, inf for the others); nan where they differ.
     n_iter : int
         Of "active_set": coordinate steps plus factorisations of the finish. Of "multiplicative": passes over the kernel.
     seconds : float
@@ -58,6 +64,11 @@ class MarginResult:
         One record per round (active set) or per checked pass; ``objective`` is the primal, ``dual_bound`` the dual value.
     solver : str
     tol : float
+
+    Notes
+    -----
+    What is proven is so for a positive semidefinite kernel, and but for the rounding of float64 in the kernel's values and in sums:
+    about 1e-15 of the sums' terms, which matters where decision values are small differences of large numbers.
     """
 
     status: Status
@@ -72,6 +83,7 @@ class MarginResult:
     certified_support: np.ndarray
     max_violation: float = np.nan
     margin_bound: float = np.nan
+    price: float = np.nan
     n_iter: int = 0
     seconds: float = 0.0
     history: list[Record] = field(default_factory=list)
@@ -96,6 +108,9 @@ class MarginResult:
     @property
     def advice(self) -> str:
         """What to change, as one sentence; empty where nothing has to."""
+        early = self.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED)
+        if early and self.price == np.inf and self.bound == np.inf:
+            return _NOTHING_SEPARATES
         return _ADVICE.get(self.exit_reason, "")
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -150,13 +165,13 @@ class MarginResult:
             objective=self.bound,
             dual_bound=self.objective,
             gap=self.gap,
-            max_violation=0.0,
+            max_violation=self.max_violation,
             conflict=self.conflict,
             n_iter=self.n_iter,
             seconds=self.seconds,
             solver=self.solver,
         )
-        return result_html(shown, noun="large margin machine")
+        return result_html(shown, noun="large margin machine", soft=True)
 
 
 def _plain(x: float) -> float | str:

@@ -14,6 +14,8 @@ from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.linalg import calm_blas
 from bregmat.margin.buffers import run_of_buffers
 from bregmat.margin.certificate import Certificate, Values, certify, rough_values
+from bregmat.margin.definite import IndefiniteKernelError
+from bregmat.margin.derived import divided_record, divided_result, factor_of, multiplied
 from bregmat.margin.finish import finish, nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
@@ -45,7 +47,7 @@ class ActiveSet:
     -----
     Working set of samples that grows by the worst violators; sequential minimal optimisation on it (Fan, Chen, Lin 2005,
     "WSS 2"); then an active set in float64 on the samples near the margin. The finish costs |F|^3 / 3 for |F| weights strictly
-    between their bounds, and 8 |F|^2 bytes.
+    between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 200 MB each stay with the thread for the next run.
     """
 
     violation_tol: float | None = None
@@ -88,7 +90,8 @@ def train_margin(
     max_iter : int, optional
         Limit on coordinate steps (active set, before the exact finish) or on passes over the kernel (multiplicative).
     max_seconds : float, optional
-        Looked at between rounds.
+        Looked at every few milliseconds of the search and between rounds of the finish; the gap of what has been reached is
+        computed after it has passed, which takes one pass over the kernel values between samples and support.
     start : array_like of shape (n,), optional
         Dual weights to start from; made feasible first.
     callback : callable, optional
@@ -105,10 +108,16 @@ def train_margin(
     ------
     TypeError, ValueError
         For arguments out of range, from a kernel that returns NaN or a wrong shape, and where the exact finish meets a
-        direction of negative curvature: such a kernel has no optimum to prove (``ActiveSet(violation_tol=..., certify=False)``
-        stops at a stationary point, as LIBSVM does).
+        direction of negative curvature beyond rounding: such a kernel has no optimum to prove
+        (``ActiveSet(violation_tol=..., certify=False)`` stops at a stationary point, as LIBSVM does).
+
+    Notes
+    -----
+    The proof presumes a positive semidefinite kernel, which is not checked here, and leaves out the rounding of float64.
     """
     check_positive("tol", tol, finite=True)
+    if not tol < 1:
+        raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
     check_integer("max_iter", max_iter, 1)
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
@@ -121,22 +130,27 @@ def train_margin(
     else:
         settings = solver
     # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
+    if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
+        raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
     with calm_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
+        factor, told = factor_of(problem), callback
+        if factor != 1.0:
+            problem, alpha = multiplied(problem, factor), alpha / factor
+            told = None if callback is None else (lambda record: callback(divided_record(record, factor)))
         if isinstance(settings, MultiplicativeUpdates):
-            return train_by_updates(
+            result = train_by_updates(
                 problem,
                 settings,
                 start=None if start is None else alpha,
                 tol=tol,
                 max_iter=max_iter,
                 max_seconds=max_seconds,
-                callback=callback,
+                callback=told,
             )
-        if not isinstance(settings, ActiveSet):
-            raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
-        return _Run(problem, settings, tol, max_iter, max_seconds, callback).train(
-            alpha, np.random.default_rng(random_state)
-        )
+        else:
+            run = _Run(problem, settings, tol, max_iter, max_seconds, told)
+            result = run.train(alpha, np.random.default_rng(random_state))
+        return result if factor == 1.0 else divided_result(result, factor)
 
 
 def _start(problem: MarginProblem, start: Any) -> np.ndarray:
@@ -182,8 +196,7 @@ class _Run:
     def train(self, alpha: np.ndarray, rng: np.random.Generator) -> MarginResult:
         problem, settings = self.problem, self.settings
         hard = problem.loss == "hard"
-        largest = float(problem.kernel.diagonal()[problem.counts].max())
-        ceiling = HARD / max(largest, 1e-300) if hard else np.inf
+        ceiling = HARD / max(problem.largest, 1e-300) if hard else np.inf
         state = new_support(problem, alpha, budget=settings.budget, ceiling=ceiling)
         tol = settings.violation_tol or ROUGH
         try:
@@ -195,6 +208,7 @@ class _Run:
                 budget=settings.budget,
                 max_steps=np.inf if self.max_iter is None else self.max_iter,
                 on_round=self.look,
+                late=self.late,
             )
             if not state.finite:
                 return self.end(state, None, ExitReason.NONFINITE)
@@ -205,7 +219,7 @@ class _Run:
 
     def conclude(self, state: Support, ceiling: float) -> MarginResult:
         """From the support to the result: as it is where that is enough or all there is time for, else exactly."""
-        problem, settings = self.problem, self.settings
+        settings = self.settings
         if self.max_iter is not None and state.steps >= self.max_iter and state.stuck:
             return self.judge(state, ExitReason.MAX_ITER)
         if self.reason is not None:
@@ -214,6 +228,16 @@ class _Run:
             if settings.certify:
                 return self.judge(state, ExitReason.TOLERANCE)
             return self.end(state, None, ExitReason.TOLERANCE)
+        try:
+            return self.exactly(state, ceiling)
+        except IndefiniteKernelError as error:
+            if not error.negative.rounding:
+                raise
+            return self.judge(state, ExitReason.STALLED)
+
+    def exactly(self, state: Support, ceiling: float) -> MarginResult:
+        """The exact finish, or the hulls; raises where the kernel has negative curvature."""
+        problem = self.problem
         if problem.loss == "hard" and (state.stuck or np.abs(state.x).max() >= 0.999 * ceiling):
             return self.by_hulls(state)
         if self.estimate_tol and state.stopped:
@@ -234,7 +258,7 @@ class _Run:
         self.finish_iter += hulls.n_iter
         state.x = problem.signs * hulls.alpha
         if hulls.separable:
-            return self.judge(state, ExitReason.STALLED)
+            return self.judge(state, ExitReason.TIME if self.late() else ExitReason.STALLED)
         values = rough_values(problem, state.x, state.cache)
         proof = Certificate(np.inf, np.inf, np.inf, 0.0, *np.zeros((2, problem.n), dtype=bool))
         result = self.result(state, proof, values, Status.INFEASIBLE, ExitReason.CERTIFICATE)
@@ -272,7 +296,8 @@ class _Run:
             values = rough_values(problem, state.x, state.cache)
         proof = certify(problem, state.x, values, state.shift)
         if proof.scale != 1.0:
-            state.x = state.x * proof.scale
+            state.x, state.f = state.x * proof.scale, state.f * proof.scale
+            state.shift *= proof.scale
             values = Values(values.f * proof.scale, values.error * proof.scale)
         met = proof.gap <= self.tol
         wanted = self.settings.violation_tol is not None and reason is ExitReason.TOLERANCE
@@ -313,6 +338,7 @@ class _Run:
             certified=proof.certified,
             certified_support=proof.support,
             max_violation=float(state.violation),
+            price=self.problem.price,
             n_iter=state.steps + self.finish_iter,
             seconds=seconds,
             history=self.history,

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregmat.margin.certificate import Certificate, Values, certify
+from bregmat.margin.derived import Chosen
+from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 from bregmat.result import ExitReason, Status
+
+SEARCHED = (ExitReason.MAX_ITER, ExitReason.STALLED)  # ends of a run that has had its chance
 
 
 def train_by_updates(
@@ -34,7 +39,7 @@ def train_by_updates(
     rows = np.flatnonzero(problem.counts)
     y, ridge = problem.signs[rows], problem.ridge[rows]
     whole = np.arange(len(rows))
-    part = MarginProblem(_Chosen(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
+    part = MarginProblem(Chosen(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
     if problem.kernel.nonnegative:
         split: Any = ClassBlocks(part.kernel, y, ridge=ridge)
     else:
@@ -62,6 +67,13 @@ def train_by_updates(
         certify=gap,
     )
     proof, x, f = proof_of(end.x, end.positive - end.negative)
+    hulls = None
+    if problem.loss == "hard" and end.exit_reason in SEARCHED and np.isinf(proof.gap) and np.isfinite(end.x).all():
+        # The updates have no end where nothing separates the classes; the hulls' nearest points tell.
+        hulls = nearest_points(part, np.abs(x), y - f)
+        if not hulls.separable:
+            x, f = y * hulls.alpha, part.kernel.sums(whole, whole, y * hulls.alpha)
+            proof = replace(proof, objective=np.inf, intercept=0.0, certified=~part.counts)
     alpha, decision = np.zeros(problem.n), np.zeros(problem.n)
     certified, support = np.ones(problem.n, dtype=bool), np.zeros(problem.n, dtype=bool)
     alpha[rows], decision[rows] = np.abs(x) * proof.scale, f * proof.scale
@@ -70,11 +82,12 @@ def train_by_updates(
     if len(other):
         decision[other] = problem.kernel.sums(other, rows, x) * proof.scale
     met = proof.gap <= tol
-    reason = end.exit_reason
-    if reason is ExitReason.CERTIFICATE or not np.isfinite(end.x).all():
+    impossible = hulls is not None and not hulls.separable
+    reason = ExitReason.CERTIFICATE if impossible else end.exit_reason
+    if end.exit_reason is ExitReason.CERTIFICATE or not np.isfinite(end.x).all():
         reason = ExitReason.NONFINITE if not np.isfinite(end.x).all() else ExitReason.STALLED
     return MarginResult(
-        status=Status.OPTIMAL if met else Status.FEASIBLE,
+        status=Status.INFEASIBLE if impossible else Status.OPTIMAL if met else Status.FEASIBLE,
         exit_reason=reason,
         alpha=alpha,
         intercept=proof.intercept * proof.scale,
@@ -85,36 +98,11 @@ def train_by_updates(
         certified=certified,
         certified_support=support,
         max_violation=float(end.violation),
+        margin_bound=hulls.margin if hulls is not None and impossible else np.nan,
+        price=problem.price,
         n_iter=end.n_iter,
         seconds=time.perf_counter() - begun,
         history=list(end.history),
         solver="multiplicative",
         tol=tol,
     )
-
-
-class _Chosen:
-    """A kernel restricted to some samples."""
-
-    given: np.ndarray | None = None
-
-    def __init__(self, kernel: Any, rows: np.ndarray) -> None:
-        self.kernel, self.chosen, self.n, self.nonnegative = kernel, rows, len(rows), kernel.nonnegative
-
-    def diagonal(self) -> np.ndarray:
-        return np.asarray(self.kernel.diagonal()[self.chosen])
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        return np.asarray(self.kernel.block(self.chosen[rows], self.chosen[columns], dtype))
-
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        self.kernel.fill(out, first, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
-
-    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return np.asarray(self.kernel.sums(self.chosen[rows], self.chosen[columns], weight))
-
-    def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
-        return np.asarray(self.kernel.signed_block(self.chosen[rows], signs))
-
-    def fill_error(self) -> np.ndarray:
-        return np.asarray(self.kernel.fill_error()[self.chosen])

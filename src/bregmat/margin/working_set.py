@@ -21,7 +21,8 @@ from bregmat.margin.rows import Block, RowCache
 
 SINGLE = 4e-7  # typical error of an entry of the float32 kernel
 WHOLE = 900  # samples up to which the working set is everything
-STEPS = 20_000  # and 100 per member: limit of one call
+STEPS = 20_000  # and 100 per member: limit of one round
+PIECE = 30_000_000  # entries of rows that are passed between two looks at the clock
 
 
 @dataclass(eq=False)
@@ -69,15 +70,17 @@ def find_support(
     budget: int,
     max_steps: float,
     on_round: Callable[[Support], bool],
+    late: Callable[[], bool] = lambda: False,
 ) -> None:
     """Improve ``state`` until its optimality conditions hold to ``tol``, in units of the margin, as far as float32 can tell.
 
     ``budget`` bytes for the block of the working set; ``on_round`` is shown the state after every round and ends the
-    search by returning True.
+    search by returning True; ``late`` is asked every few milliseconds and ends the round.
     """
     y, n, lower, upper = problem.signs, problem.n, state.lower, state.upper
-    if problem.kernel.given is not None and n > WHOLE and not problem.ridge.any():
-        done = _descend_on_all(problem, state, tol, max_steps)
+    whole = problem.kernel.given
+    if whole is not None and n > WHOLE and not problem.ridge.any():
+        done = _descend_on_all(problem, whole, state, tol, max_steps, late)
         state.stopped = on_round(state) and not done
         if done or state.stopped:
             return
@@ -98,8 +101,7 @@ def find_support(
         x, e = state.x[W], (y[W] - state.f[W] - problem.ridge[W] * state.x[W]).astype(np.float32)
         most = int(min(100 * len(W) + STEPS, max(max_steps - state.steps, 0)))
         goal = np.float32(max(inner, state.noise))
-        solve = smo_inplace if problem.intercept else greedy_descent_inplace
-        state.steps += solve(x, e, block.K, block.diagonal, lower[W], upper[W], goal, most)[0]
+        state.steps += _descend(problem, x, e, block.K, block.diagonal, lower[W], upper[W], goal, most, late)
         state.x[W] = x
         state.noise = SINGLE * float(np.sqrt(x @ x))
         if len(W) == n:
@@ -145,14 +147,39 @@ def find_support(
         inside[new] = True
 
 
-def _descend_on_all(problem: MarginProblem, state: Support, tol: float, max_steps: float) -> bool:
+def _descend(
+    problem: MarginProblem,
+    x: np.ndarray,
+    e: np.ndarray,
+    K: np.ndarray,
+    diagonal: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    goal: np.float32,
+    most: int,
+    late: Callable[[], bool],
+) -> int:
+    """At most ``most`` steps that overwrite ``x`` and ``e``, in pieces between which the clock and Ctrl-C count; their number."""
+    solve = smo_inplace if problem.intercept else greedy_descent_inplace
+    piece, done = max(100, PIECE // len(x)), 0
+    while done < most:
+        now = min(piece, most - done)
+        steps = int(solve(x, e, K, diagonal, lower, upper, goal, now)[0])
+        done += steps
+        if steps < now or late():
+            break
+    return done
+
+
+def _descend_on_all(
+    problem: MarginProblem, K: np.ndarray, state: Support, tol: float, max_steps: float, late: Callable[[], bool]
+) -> bool:
     """Descent over all samples on a matrix that is given, at most n steps: where few are needed, no block pays. Whether that did."""
-    K, y, n = problem.kernel.given, problem.signs, problem.n
+    y, n = problem.signs, problem.n
     x, e = state.x.copy(), (y - state.f).astype(np.float32)
     diagonal = problem.kernel.diagonal().astype(np.float32)
-    solve = smo_inplace if problem.intercept else greedy_descent_inplace
-    most = int(min(n, max_steps))
-    state.steps += solve(x, e, K, diagonal, state.lower, state.upper, np.float32(0.8 * tol), most)[0]
+    most, goal = int(min(n, max_steps)), np.float32(0.8 * tol)
+    state.steps += _descend(problem, x, e, K, diagonal, state.lower, state.upper, goal, most, late)
     # e has drifted by a rounding of float32 a step, in random directions: where that is far below tol, it says what f is.
     if 4 * UNIT * np.sqrt(state.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
         state.f = y - e

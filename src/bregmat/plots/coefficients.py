@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, panels, plain, short, tidy
 
@@ -58,6 +59,7 @@ class CoefficientDisplay:
     ) -> None:
         self.coefficients, self.kinds = coefficients, kinds
         self.titles, self.notes, self.bound, self.proven = titles, notes, bound, proven
+        self.bound_name = "C"
 
     @classmethod
     def from_estimator(
@@ -75,11 +77,27 @@ class CoefficientDisplay:
         ----------
         estimator : MarginSVC
         X, y : array-like, optional
-            Points with labels; the share that is misclassified is written above.
+            Points with labels, both or none; the share that is misclassified is written above.
         pairs : sequence of int, optional
             With more than two classes: positions in ``estimator.result_``; by default all of them, 12 at most.
         ax : Axes or sequence of Axes, optional
+
+        Notes
+        -----
+        The largest value that a coefficient may have is drawn where it is the same for all examples: not with weights.
+
+        Raises
+        ------
+        TypeError, ValueError
+            No MarginSVC; X without y; too many panels.
+        NotFittedError
+            The estimator is not fitted.
         """
+        if not hasattr(estimator, "fit") or not hasattr(estimator, "squared_hinge"):
+            raise TypeError(f"estimator must be a MarginSVC; got {type(estimator).__name__}.")
+        check_is_fitted(estimator)
+        if X is not None and y is None:
+            raise ValueError("y must be given with X: the labels of its points.")
         results, certified = (
             value if isinstance(value, list) else [value] for value in (estimator.result_, estimator.certified_)
         )
@@ -100,12 +118,14 @@ class CoefficientDisplay:
             kinds.append(kind[order])
             counts = [f"{(kind == which).sum():,} {word}" for which, word in _WORDS.items() if (kind == which).any()]
             notes.append(", ".join([*counts, error] if error and k == chosen[0] else counts))
-        top = max(float(alpha.max(initial=0.0)) for alpha in coefficients)
-        bounded = np.isfinite(estimator.C) and not estimator.squared_hinge and top <= estimator.C * (1 + 1e-9)
+        # one line for all panels: not where examples or classes have weights of their own
+        prices = {results[k].price for k in chosen}
+        bound = prices.pop() if len(prices) == 1 else np.inf
         display = cls(
             coefficients, kinds, titles=[names[k] for k in chosen], notes=notes,
-            bound=float(estimator.C) if bounded else None, proven=True,
+            bound=bound if np.isfinite(bound) else None, proven=True,
         )  # fmt: skip
+        display.bound_name = "C" if bound == estimator.C else "C × weight"
         return display.plot(ax=ax)
 
     @classmethod
@@ -216,7 +236,7 @@ class CoefficientDisplay:
         if self.bound is not None:
             panel.axhline(self.bound, color=NEUTRAL, linewidth=0.9, linestyle="--")
             panel.annotate(
-                f"C = {short(self.bound)}", (1.0, self.bound), xycoords=("axes fraction", "data"), xytext=(-4, 3),
+                f"{self.bound_name} = {short(self.bound)}", (1.0, self.bound), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                 textcoords="offset points", fontsize="small", ha="right", color=NEUTRAL,
             )  # fmt: skip
             top = max(top, self.bound) if self.bound < 3 * top else top

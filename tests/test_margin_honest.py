@@ -1,0 +1,154 @@
+"""The gap is that of the machine that is returned, judged by the plain referee."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from bregmat._kernels.kernel_rows import asymmetry
+from bregmat.margin import ActiveSet, MarginProblem, buffers, kernel_source, train_margin
+from bregmat.result import ExitReason, Status
+from margin_cases import blobs, gaussian, real_data, referee
+
+
+def honest(K, problem, result):
+    """The referee's gap of alpha and intercept, and that the result claims no less."""
+    dual, primal, _ = referee(K, problem, result)
+    np.testing.assert_allclose([result.objective, result.bound], [dual, primal], rtol=1e-9)
+    # 1e-11: rounding of the referee's own kernel and sums, in units of the objective
+    assert (primal - dual) / primal <= result.gap * (1 + 1e-6) + 1e-11
+    return (primal - dual) / primal
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("C", [1e3, 1e6, 1e9, 1e12, 1e15])
+def test_a_price_at_which_rounding_is_dear(C, intercept):
+    """No slack is needed, and 1e-15 of it would cost what the machine does: it is returned without any."""
+    X, y = real_data("cancer")
+    problem = MarginProblem.build(kernel_source(X, gamma=1 / 30), y, C=C, intercept=intercept)
+    result = train_margin(problem)
+    assert result.status is Status.OPTIMAL
+    assert honest(gaussian(X, 1 / 30), problem, result) <= 1e-6
+    hard = train_margin(MarginProblem.build(problem.kernel, y, C=np.inf, intercept=intercept))
+    assert result.bound == pytest.approx(hard.bound, rel=3e-6)
+
+
+@pytest.mark.parametrize("tol", [0.5, 0.1, 1e-3])
+def test_updates_to_a_loose_gap(tol):
+    X, t = load_iris(return_X_y=True)
+    X, y = ((X - X.mean(0)) / X.std(0))[:100], 2.0 * t[:100] - 1
+    for C in (100.0, np.inf):
+        problem = MarginProblem.build(kernel_source(X, gamma=0.1), y, C=C)
+        result = train_margin(problem, solver="multiplicative", tol=tol, max_iter=50_000)
+        assert result.status is Status.OPTIMAL
+        assert honest(gaussian(X, 0.1), problem, result) <= tol + 1e-11
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_active_sets_that_stop_early(seed):
+    rng = np.random.default_rng(seed)
+    X, y = blobs(rng, 60, distance=rng.choice([0.0, 2.0, 4.0]))
+    C, squared, intercept = 10 ** rng.uniform(-1, 6), bool(rng.random() < 0.2), bool(rng.random() < 0.7)
+    problem = MarginProblem.build(kernel_source(X, gamma=0.5), y, C=C, squared_hinge=squared, intercept=intercept)
+    for violation in (0.3, 1e-2, 1e-3):
+        result = train_margin(problem, solver=ActiveSet(violation_tol=violation), tol=0.05)
+        honest(gaussian(X, 0.5), problem, result)
+        assert (result.alpha <= problem.upper).all()
+
+
+def test_a_hard_margin_is_met_by_what_is_returned(rng):
+    X, y = blobs(rng, 200, d=5, distance=6.0)
+    problem = MarginProblem.build(kernel_source(X, gamma=0.1), y, C=np.inf)
+    result = train_margin(problem, solver="multiplicative", tol=0.1)
+    value = y * (gaussian(X, 0.1) @ (y * result.alpha) + result.intercept)
+    assert value.min() == pytest.approx(1.0, abs=1e-9) and result.gap <= 0.1
+
+
+# ---------------------------------------------------------------- no end, no time, no memory
+@pytest.mark.parametrize("intercept", [True, False])
+def test_updates_prove_that_nothing_separates(rng, intercept):
+    X, y = blobs(rng, 80, distance=1.0)
+    problem = MarginProblem.build(kernel_source(X, "linear"), y, C=np.inf, intercept=intercept)
+    result = train_margin(problem, solver="multiplicative", max_iter=100)
+    assert result.status is Status.INFEASIBLE and result.exit_reason is ExitReason.CERTIFICATE
+    assert result.alpha.sum() == pytest.approx(2.0 if intercept else 1.0)
+    assert np.linalg.norm(X.T @ (y * result.alpha)) / result.alpha.sum() <= result.margin_bound <= 1e-6
+    np.testing.assert_array_equal(result.conflict, np.flatnonzero(result.alpha))
+
+
+def test_updates_that_end_early_on_what_separates(rng):
+    X = np.column_stack([rng.standard_normal(40), np.tile([1e-2, -1e-2], 20)])  # the means differ mostly in the noise
+    problem = MarginProblem.build(kernel_source(X, "linear"), np.sign(X[:, 1]), C=np.inf)
+    early = train_margin(problem, solver="multiplicative", max_iter=1)
+    assert early.status is Status.FEASIBLE and early.gap == np.inf
+    assert "use a finite C" in early.advice and "max_iter" not in early.advice
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_round_ends_when_time_is_up(rng, intercept, monkeypatch):
+    """By a clock that jumps after the first piece of a round: few steps are made after it."""
+    X, y = blobs(rng, 2000, distance=0.0)
+    problem = MarginProblem.build(kernel_source(X, gamma=2.0), y, C=1e3, intercept=intercept)
+    monkeypatch.setattr("bregmat.margin.working_set.PIECE", 100_000)
+    free = train_margin(problem, max_iter=30_000)
+    calls = []
+
+    def clock():
+        calls.append(0)
+        return 0.0 if len(calls) < 4 else 1e3
+
+    monkeypatch.setattr(time, "perf_counter", clock)
+    result = train_margin(problem, max_seconds=1.0)
+    assert result.exit_reason is ExitReason.TIME
+    assert result.n_iter < 3000 < free.n_iter
+
+
+def test_large_memory_is_given_back(rng, monkeypatch):
+    monkeypatch.setattr(buffers, "KEEP", 1_000_000)
+    X, y = blobs(rng, 1500)
+    train_margin(MarginProblem.build(kernel_source(X, gamma=2.0), y, C=10.0))
+    held = [part for part in vars(buffers._kept).values() if isinstance(part, np.ndarray)]
+    assert all(part.nbytes <= 1_000_000 for part in held)
+
+
+# ---------------------------------------------------------------- words
+def test_words_for_machines_without_hard_constraints(rng):
+    X, y = blobs(rng, 300)
+    problem = MarginProblem.build(kernel_source(X), y, C=10.0)
+    seen = {
+        ExitReason.MAX_ITER: train_margin(problem, max_iter=3),
+        ExitReason.TIME: train_margin(problem, max_seconds=1e-9),
+        ExitReason.INTERRUPTED: train_margin(problem, callback=lambda record: record.iteration < 2),
+    }
+    for reason, result in seen.items():
+        text = re.sub("<[^>]+>", " ", result._repr_html_())
+        assert result.exit_reason is reason and result.advice in text
+        assert "not proven optimal" in text and "violation of optimality" in text
+        for wrong in ("hard constraint", "warm_start", "start=", "slack_weight"):
+            assert wrong not in text and wrong not in result.advice
+
+
+@pytest.mark.parametrize(("C", "squared", "weight", "price"), [
+    (2.0, False, None, 2.0), (2.0, False, 3.0, 6.0), (2.0, True, None, np.inf), (np.inf, False, None, np.inf),
+])  # fmt: skip
+def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
+    X, y = blobs(rng, 40, distance=8.0)
+    weights = None if weight is None else np.where(np.arange(40) < 35, weight, 0.0)
+    problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
+    assert train_margin(problem, tol=1e-3).price == price
+    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).price)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_largest_asymmetry(rng, kind):
+    for n in (1, 63, 64, 200):
+        K = rng.standard_normal((n, n)).astype(kind)
+        K = K + K.T
+        assert asymmetry(K)[0] == 0.0
+        i, j = sorted(rng.integers(0, n, 2))
+        K[i, j] += 0.5
+        worst, row, column = asymmetry(K)
+        off = np.abs(K.astype(float) - K.T.astype(float))
+        assert worst == off.max() and (i == j or {row, column} == {i, j})
