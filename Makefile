@@ -12,7 +12,7 @@ help:
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  benchmarks, with the rivals in the same run"
-	@echo "make reproduce  every figure and table of the papers; data from BREGMAT_DATA, else downloaded"
+	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
 	@echo "make clean  remove the environment and everything generated"
 
 $(STAMP): pyproject.toml
@@ -43,7 +43,7 @@ bench: $(VENV)/installed-bench
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 reproduce: $(STAMP)
-	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page bregmat-reproduction/reproduction.md
+	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) build dist bregmat-demo bregmat-reproduction test-results.xml .pytest_cache .ruff_cache .mypy_cache

@@ -28,18 +28,20 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     part = halves(data, unit["data"], unit["seed"])
-    found: Outcome = {"n_test": len(part.y_test), "updates": {}, "optimum": [], "gap": [], "objective": {}}
+    found: Outcome = {"n_test": len(part.y_test), "updates": {}, "optimum": [], "gap": [], "objective": {}, "gain": {}}
     for family, parameter in KERNELS:
         K = kernel(family, parameter, part.X, part.X)
         K_test = kernel(family, parameter, part.X_test, part.X)
         for stop, alpha in iterates(K, part.y, STOPS).items():
             found["updates"].setdefault(str(stop), []).append(n_errors(K_test, alpha, part.y, part.y_test))
             found["objective"].setdefault(str(stop), []).append(_objective(K, part.y, alpha))
+            found["gain"].setdefault(str(stop), []).append(_gain(K, part.y, alpha))
         problem = MarginProblem.build(kernel_source(K, "precomputed"), part.y, C=np.inf, intercept=False)
         best = train_margin(problem, tol=1e-8)
         found["optimum"].append(n_errors(K_test, best.alpha, part.y, part.y_test))
         found["gap"].append(best.gap)
         found["objective"].setdefault("optimum", []).append(_objective(K, part.y, best.alpha))
+        found["gain"].setdefault("optimum", []).append(_gain(K, part.y, best.alpha))
     found["variance"] = [_errors_by_variance(part, value) for value in VARIANCES]
     return found
 
@@ -74,12 +76,14 @@ def table(findings: list[Finding]) -> list[Row]:
 
 
 def _loss_rows(data: str, chosen: list[Finding]) -> list[Row]:
-    """How far from converged the last stop is."""
+    """How far from converged the last stop is, but for the length of the vector, on which no decision depends."""
     rows = []
     for k, (family, parameter) in enumerate(KERNELS):
-        losses = [(f["objective"][str(STOPS[-1])][k], f["objective"]["optimum"][k]) for _, f in chosen]
-        mean, error = mean_and_error([100.0 * (loss - least) / abs(least) for loss, least in losses])
-        quantity = f"loss (eq. 6) above its minimum, {data}, {label(family, parameter)}, {STOPS[-1]} updates"
+        gains = [(f["gain"][str(STOPS[-1])][k], f["gain"]["optimum"][k]) for _, f in chosen]
+        mean, error = mean_and_error([100.0 * (1.0 - gain / most) for gain, most in gains])
+        quantity = (
+            f"gain at the best length, below its maximum, {data}, {label(family, parameter)}, {STOPS[-1]} updates"
+        )
         rows.append(Row(quantity, mean, None, "%", error, len(chosen), chosen[0][0]["seed"]))
     return rows
 
@@ -120,6 +124,11 @@ def label(family: str, parameter: float) -> str:
     return f"k = {parameter:g}" if family == "polynomial" else f"sigma = {parameter:g}"
 
 
+def _gain(K: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> float:
+    """What the loss of eq. 6 falls below 0 at the best multiple of alpha."""
+    return float(alpha.sum() ** 2 / (2.0 * (alpha * y) @ K @ (alpha * y)))
+
+
 def _objective(K: np.ndarray, y: np.ndarray, alpha: np.ndarray) -> float:
     """The loss of eq. 6."""
     return float(0.5 * (alpha * y) @ K @ (alpha * y) - alpha.sum())
@@ -137,7 +146,7 @@ gap.""",
     discussion="""Sonar after 512 updates is within two errors of the paper in every column, and after 256 updates it is the
 paper's count in every column (9.6 % of 104 is ten errors; 7.6 % is nearest to eight). That 256 was found by
 looking, so it explains nothing by itself; but the polynomial kernels and sigma = 3 are far from converged at either number
-(rows of the loss), so that the count matters there. The paper calls .3, 1 and 3 variances; taken as such (last rows of sonar)
+(rows of the gain), so that the count matters there. The paper calls .3, 1 and 3 variances; taken as such (last rows of sonar)
 they do not give its errors. The split of the breast cancer set is unknown: one split has 137
 test rows, one error is 0.7 %, and the paper's numbers are those of a single split: all of them lie inside the range of our
 single splits. The polynomial kernels are the ones that have not converged after 512 updates there, too.""",

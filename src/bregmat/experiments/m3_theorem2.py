@@ -14,6 +14,7 @@ from bregmat.quadratic import decay_bounds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ROUNDING = 1e-9  # examples that lie on the margin but for rounding are promised nothing
 LATE = 2048  # updates after which the decay under all updates together is measured
 
 
@@ -77,7 +78,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
         promised, one, all_ = (1.0 - np.array(found[name]) for name in ("bound", "rate", "together"))
         ax.loglog(promised, all_, "o", color="0.6", markersize=5, mfc="none", label="all updated together")
         ax.loglog(promised, one, ".", markersize=4, label="one perturbed, 1 - gamma (eq. 8)")
-        ends = [float(promised.min()), float(promised.max())]
+        ends = [float(promised[promised > ROUNDING].min()), float(promised.max())]
         lowest = min(lowest, ends[0])
         ax.loglog(ends, ends, "k--", linewidth=1, label="the bound (eq. 9)")
         growing = int(np.sum(all_ <= 0))
