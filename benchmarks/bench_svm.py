@@ -5,7 +5,8 @@ dual objective is below the optimum is printed, and our gap, computed afterwards
 of at most 1e-10 is part of its time (1e-8 for C = 1e6), against SVC with tol=1e-6, which proves nothing. The objectives are judged
 here, in float64, from the weights alone. These two call ``train_margin``; a short table times the estimators as users call
 them. Times are the median CPU seconds of a run; with two threads wall seconds, since CPU time
-counts both. SVC gets a cache of 2 GB, and two runs of the slow cases where we have five.
+counts both. SVC gets a cache of 2 GB, the samples sorted by class, which suits it best, and two runs of the slow cases where
+we have five.
 
 "precomputed" passes the kernel matrix to both. Data: standardised (digits and MNIST divided by their
 largest value), gamma = 1 / (d var); sonar and breast cancer raw with the widths of Sha 2002. The UCI files and MNIST are looked for where
@@ -146,7 +147,9 @@ def cases(wanted: tuple[tuple[str, int | None, float], ...], names: list[str] | 
         except DataNotFoundError as error:
             print(f"left out {name}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
-        yield Case(name, np.ascontiguousarray(X), y, gamma or 1 / (X.shape[1] * X.var()), C)
+        order = np.argsort(-y, kind="stable")  # LIBSVM's faster order: on MNIST half its time; ours takes no notice
+        X, y = np.ascontiguousarray(X[order]), y[order]
+        yield Case(name, X, y, gamma or 1 / (X.shape[1] * X.var()), C)
 
 
 class Clock:
