@@ -147,7 +147,7 @@ def cases(wanted: tuple[tuple[str, int | None, float], ...], names: list[str] | 
         except DataNotFoundError as error:
             print(f"left out {name}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
-        order = np.argsort(-y, kind="stable")  # LIBSVM's faster order: on MNIST half its time; ours takes no notice
+        order = np.argsort(-y, kind="stable")  # LIBSVM's faster order; ours takes no notice
         X, y = np.ascontiguousarray(X[order]), y[order]
         yield Case(name, X, y, gamma or 1 / (X.shape[1] * X.var()), C)
 

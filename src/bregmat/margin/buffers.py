@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-KEEP = 200_000_000  # bytes of a buffer beyond which it is given back at the end of a run
+KEEP = 300_000_000  # bytes of a buffer beyond which it is given back at the end of a run
 
 _kept = threading.local()  # arrays by name, and "runs": how many runs of this thread are under way
 

@@ -47,7 +47,7 @@ class ActiveSet:
     -----
     Working set of samples that grows by the worst violators; sequential minimal optimisation on it (Fan, Chen, Lin 2005,
     "WSS 2"); then an active set in float64 on the samples near the margin. The finish costs |F|^3 / 3 for |F| weights strictly
-    between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 200 MB each stay with the thread for the next run.
+    between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 300 MB each stay with the thread for the next run.
     """
 
     violation_tol: float | None = None
