@@ -254,6 +254,11 @@ def test_command_prints_the_table_and_writes_the_page(bregmat, tmp_path):
     assert (tmp_path / "bregmat-reproduction" / "toy.csv").is_file() and "## toy" in (tmp_path / "page.md").read_text()
 
 
+def test_page_may_go_to_the_new_folder(bregmat, tmp_path):
+    done = bregmat("--out", "new", "--page", "new/page.md")
+    assert done.exit_code == 0 and (tmp_path / "new" / "page.md").is_file(), done.output
+
+
 def test_command_lists(bregmat):
     done = bregmat("--list")
     assert done.exit_code == 0 and "Squares (Nobody 1999, Figure 0)" in done.stdout and CALLS == []

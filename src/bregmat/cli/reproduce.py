@@ -33,6 +33,7 @@ def reproduce_all(
     """Run what is not done yet, print the tables, write the page; the exit code."""
     with bad_input():
         chosen = [experiment(name) for name in dict.fromkeys(names)]
+        out.mkdir(parents=True, exist_ok=True)  # the page may go there
         if page is not None:
             check_page(page)
             page = check_writable(page)
