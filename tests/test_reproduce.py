@@ -295,6 +295,10 @@ def test_absent_data_is_one_line(bregmat, monkeypatch):
     done = bregmat("toy", "toy")
     assert done.exit_code == 2 and done.stderr.count("BREGMAT_DATA is not set") == 1
     assert "--download" in done.stderr and "not run for lack of data: toy" in done.stderr
+    Path("page.md").write_text("an older page")  # one that a partial page must not replace
+    done = bregmat("toy", "--page", "page.md")
+    assert done.exit_code == 2 and "page.md is not written" in done.stderr
+    assert Path("page.md").read_text() == "an older page"
 
 
 def test_narrow_terminals_leave_the_notes_to_the_file(bregmat, monkeypatch):

@@ -57,12 +57,13 @@ def reproduce_all(
             return ExitCode.INTERRUPTED
         entries.append((item, report))
         _print(item, report)
-    if page is not None and entries:
+    if lacking:
+        kept = "" if page is None else f"; {page} is not written, since they would be missing there"
+        raise fail(f"not run for lack of data: {', '.join(lacking)}{kept}")
+    if page is not None:
         with bad_input():
             write_page(page, entries)
         show.stdout().print(f"page    {page}", soft_wrap=True, markup=False)
-    if lacking:
-        raise fail(f"not run for lack of data: {', '.join(lacking)}")
     return ExitCode.SOLVED
 
 

@@ -78,7 +78,9 @@ class DataHome:
 
     def table(self, name: str) -> Dataset:
         """``load_dataset(name)``."""
-        return self._kept(name, lambda **home: load_dataset(name, **home))
+        if name not in self._tables:
+            self._tables[name] = load_dataset(name, data_dir=self.folder, download=self.download)
+        return self._tables[name]
 
     @cached_property
     def mnist(self) -> tuple[Dataset, Dataset]:
@@ -98,11 +100,6 @@ class DataHome:
     @cached_property
     def _tables(self) -> dict[str, Dataset]:
         return {}
-
-    def _kept(self, name: str, load: Callable[..., Dataset]) -> Dataset:
-        if name not in self._tables:
-            self._tables[name] = load(data_dir=self.folder, download=self.download)
-        return self._tables[name]
 
 
 Unit = dict[str, Any]  # what one piece of work is told; values that JSON can hold

@@ -115,7 +115,7 @@ class MarginResult:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {name: _plain(getattr(self, name)) for name in _SCALARS}
+        meta: dict[str, Any] = {name: float(getattr(self, name)) for name in _SCALARS}
         meta |= {
             "status": self.status.value,
             "exit_reason": self.exit_reason.value,
@@ -172,8 +172,3 @@ class MarginResult:
             solver=self.solver,
         )
         return result_html(shown, noun="large margin machine", soft=True)
-
-
-def _plain(x: float) -> float | str:
-    """A number that JSON can hold: infinities and NaN as text."""
-    return float(x) if np.isfinite(x) else str(float(x))
