@@ -18,7 +18,6 @@ ROOT = Path(bregmat.__file__).parent
 # Upper lines may import lower ones, never the other way; units of one line do not import each other.
 TREE = """
 cli
-experiments
 report
 plots
 io
@@ -127,6 +126,16 @@ def test_numba_stays_in_the_kernels():
 
 def test_kernels_import_only_kernels():
     assert all(unit(other) == "_kernels" for name in MODULES if unit(name) == "_kernels" for other in INSIDE[name])
+
+
+def test_the_papers_stand_beside_the_library():
+    """Nothing needs ``bregmat_papers`` but the door that opens it, which is itself imported inside a command only."""
+    users = {name for name in MODULES if any(other.split(".")[0] == "bregmat_papers" for other in imports(name))}
+    assert users == {"bregmat.cli.reproduce"}
+    papers = ROOT.with_name("bregmat_papers")
+    text = {path.name: path.read_text(encoding="utf-8") for path in sorted(papers.glob("*.py"))}
+    assert [name for name, code in text.items() if re.search(r"\bnumba\b|bregmat\._kernels|bregmat\.cli", code)] == []
+    assert loaded_after("import bregmat, bregmat.cli.app") & {"bregmat_papers"} == set()
 
 
 def test_core_needs_neither_estimators_nor_drawing():

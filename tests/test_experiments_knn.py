@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bregmat.experiments import DataHome, experiment, reproduce
-from bregmat.experiments.deskew import Deskew
-from bregmat.experiments.mnist import BEST, MARGIN, NEAREST, PREPARATIONS, TOL
-from bregmat.experiments.mnist_points import Points, images_of, neighbour_pairs, random_pairs
+from bregmat_papers import DataHome, experiment, reproduce
+from bregmat_papers.deskew import Deskew
+from bregmat_papers.mnist import BEST, MARGIN, NEAREST, PREPARATIONS, TOL
+from bregmat_papers.mnist_points import Points, images_of, neighbour_pairs, random_pairs
 
 
 @pytest.fixture(scope="module")

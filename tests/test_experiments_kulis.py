@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from bregmat.experiments import DataHome, experiment, reproduce
-from bregmat.experiments.clustering import NAMES, RULES, Cycle, bounds, cycles, digits, draw_pairs, nmi, stops
-from bregmat.experiments.digits_convergence import AXIS, VARIANTS, _infeasible
-from bregmat.experiments.digits_nmi import READINGS
-from bregmat.experiments.frame import select
-from bregmat.experiments.slack_clustering import weight_of
 from bregmat.nearest import Factor, nearest_kernel
 from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat_papers import DataHome, experiment, reproduce
+from bregmat_papers.clustering import NAMES, RULES, Cycle, bounds, cycles, digits, draw_pairs, nmi, stops
+from bregmat_papers.digits_convergence import AXIS, VARIANTS, _infeasible
+from bregmat_papers.digits_nmi import READINGS
+from bregmat_papers.frame import select
+from bregmat_papers.slack_clustering import weight_of
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bregmat.experiments import DataHome, experiment, reproduce
-from bregmat.experiments.m3 import halves, iterates, kernel
-from bregmat.experiments.m3_figure1 import STOPS
-from bregmat.experiments.m3_table1 import KERNELS
+from bregmat_papers import DataHome, experiment, reproduce
+from bregmat_papers.m3 import halves, iterates, kernel
+from bregmat_papers.m3_figure1 import STOPS
+from bregmat_papers.m3_table1 import KERNELS
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat.datasets import Sequences
-from bregmat.experiments import DataHome, Size, experiment, reproduce
-from bregmat.experiments.definiteboost import boosted
-from bregmat.experiments.frame import select
-from bregmat.experiments.genes import (
+from bregmat_papers import DataHome, Size, experiment, reproduce
+from bregmat_papers.definiteboost import boosted
+from bregmat_papers.frame import select
+from bregmat_papers.genes import (
     NOT_PUBLIC,
     SIZES,
     SMALL_SIZES,
@@ -23,8 +23,8 @@ from bregmat.experiments.genes import (
     target,
     word_counts,
 )
-from bregmat.experiments.gyrb import draw_pairs, told
-from bregmat.experiments.meg_online import settled
+from bregmat_papers.gyrb import draw_pairs, told
+from bregmat_papers.meg_online import settled
 
 NAMES = ("meg-online", "definiteboost", "gyrb")
 NOWHERE = DataHome()  # the small size needs no files

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bregmat import experiments
+import bregmat_papers
 from bregmat.cli import reproduce as command
 from bregmat.cli.app import app
 from bregmat.datasets import DataNotFoundError
-from bregmat.experiments import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce
-from bregmat.experiments.frame import mean_and_error, select
-from bregmat.experiments.page import plain, with_error, write_page
+from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce
+from bregmat_papers.frame import mean_and_error, select
+from bregmat_papers.page import plain, with_error, write_page
 
 CALLS: list[int] = []
 
@@ -159,8 +159,8 @@ def test_large_seeds_stay_whole(tmp_path):
 
 
 def test_fingerprint_covers_the_modules_that_experiments_share():
-    from bregmat.experiments import gyrb, spambase
-    from bregmat.experiments.runner import _sources
+    from bregmat_papers import gyrb, spambase
+    from bregmat_papers.runner import _sources
 
     assert {path.name for path in _sources(Path(gyrb.__file__), set())} == {"gyrb.py", "genes.py"}
     assert {path.name for path in _sources(Path(spambase.__file__), set())} == {
@@ -168,11 +168,11 @@ def test_fingerprint_covers_the_modules_that_experiments_share():
         "slack_clustering.py",
         "clustering.py",
     }
-    assert all(experiment(name).module.startswith("bregmat.experiments.") for name in experiment_names())
+    assert all(experiment(name).module.startswith("bregmat_papers.") for name in experiment_names())
 
 
 def test_fingerprint_ignores_words_and_minds_code():
-    from bregmat.experiments.runner import _code
+    from bregmat_papers.runner import _code
 
     text = '"""Doc."""\nX = Experiment(protocol="Words.", units=lambda size: [{"k": 2}])  # said\n'
     assert _code(text) == _code(text.replace("Doc", "Other").replace("Words", "More").replace("said", "else"))
@@ -235,7 +235,7 @@ def bregmat(monkeypatch, tmp_path):
     """bregmat("reproduce", ...) in a fresh folder, where "toy" is the only experiment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    for module in (command, experiments):
+    for module in (command, bregmat_papers):
         monkeypatch.setattr(module, "experiment_names", lambda: ("toy",))
         monkeypatch.setattr(
             module, "experiment", lambda name: {"toy": TOY}[name] if name == "toy" else experiment(name)

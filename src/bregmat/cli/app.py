@@ -337,14 +337,12 @@ def reproduce_command(
     if full and small:
         raise fail("--full and --small exclude each other")
     from bregmat.cli.reproduce import list_experiments, reproduce_all
-    from bregmat.experiments import DataHome, Size, experiment_names
 
     if list_names:
         list_experiments()
         return
-    size = Size.FULL if full else Size.SMALL if small else Size.DEFAULT
-    chosen = names or experiment_names()
-    raise typer.Exit(reproduce_all(chosen, out, size=size, data=DataHome(download=download), page=page, quiet=quiet))
+    size = "full" if full else "small" if small else "default"
+    raise typer.Exit(reproduce_all(names, out, size=size, download=download, page=page, quiet=quiet))
 
 
 def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -> dict[str, Path | None]:

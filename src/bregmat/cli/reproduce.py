@@ -1,4 +1,4 @@
-"""The work of `bregmat reproduce`: experiments one after the other, each table beside the paper's numbers."""
+"""The door to ``bregmat_papers`` that `bregmat reproduce` opens: experiments one after the other, each table printed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from bregmat._html import seconds
 from bregmat.cli import show
 from bregmat.cli.show import ExitCode, Progress, bad_input, fail, note
 from bregmat.datasets import DataNotFoundError
-from bregmat.experiments import DataHome, Experiment, Report, Size, experiment, experiment_names, reproduce
-from bregmat.experiments.page import check_page, plain, with_error, write_page
-from bregmat.experiments.runner import require_packages
 from bregmat.io import check_writable
+from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
+from bregmat_papers.page import check_page, plain, with_error, write_page
+from bregmat_papers.runner import require_packages
 
 __all__ = ["list_experiments", "reproduce_all"]
 
@@ -28,11 +28,12 @@ def list_experiments() -> None:
 
 
 def reproduce_all(
-    names: Sequence[str], out: Path, *, size: Size, data: DataHome, page: Path | None, quiet: bool
+    names: Sequence[str] | None, out: Path, *, size: str, download: bool, page: Path | None, quiet: bool
 ) -> int:
-    """Run what is not done yet, print the tables, write the page; the exit code."""
+    """Run what is not done yet of these experiments (None: of all), print the tables, write the page; the exit code."""
+    data = DataHome(download=download)
     with bad_input():
-        chosen = [experiment(name) for name in dict.fromkeys(names)]
+        chosen = [experiment(name) for name in dict.fromkeys(names or experiment_names())]
         out.mkdir(parents=True, exist_ok=True)  # the page may go there
         if page is not None:
             check_page(page)

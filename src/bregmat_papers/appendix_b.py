@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.applications.simplex import nearest_distribution
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
-from bregmat.experiments.clustering import NAMES, averaged, bounds, digits, draw_pairs
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
-from bregmat.nearest import nearest_kernel
+from bregmat import Constraints, CyclicProjection, Factor, nearest_distribution, nearest_kernel
 from bregmat.plots._style import DISSIMILAR, EQUAL, NEUTRAL, SIMILAR
-from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat_papers.clustering import NAMES, averaged, bounds, digits, draw_pairs
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

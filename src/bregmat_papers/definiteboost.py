@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.constraints import Constraints
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat.experiments.genes import (
+from bregmat import Constraints, DefiniteBoost, Result, nearest_kernel
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.genes import (
     ABOUT,
     CLOSE,
     GENES,
@@ -23,10 +24,6 @@ from bregmat.experiments.genes import (
     neighbour_errors,
     target,
 )
-from bregmat.nearest import nearest_kernel
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
-from bregmat.result import Result
-from bregmat.solvers.definite_boost import DefiniteBoost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error
-from bregmat.experiments.m3 import PREPARATION, halves, iterates, kernel, n_errors
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.plots import CoefficientDisplay
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error
+from bregmat_papers.m3 import PREPARATION, halves, iterates, kernel, n_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
-from bregmat.experiments.m3 import PREPARATION, halves, iterates, kernel
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import decay_bounds
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
+from bregmat_papers.m3 import PREPARATION, halves, iterates, kernel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

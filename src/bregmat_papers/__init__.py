@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from bregmat.experiments.frame import DataHome, Experiment, Row, Size
-from bregmat.experiments.runner import Report, reproduce
+from bregmat_papers.frame import DataHome, Experiment, Row, Size
+from bregmat_papers.runner import Report, reproduce
 
 __all__ = ["DataHome", "Experiment", "Report", "Row", "Size", "experiment", "experiment_names", "reproduce"]
 
@@ -42,4 +42,4 @@ def experiment(name: str) -> Experiment:
     """
     if name not in _MODULES:
         raise ValueError(f"name={name!r} is no known experiment; known: {', '.join(_MODULES)}")
-    return importlib.import_module(f"bregmat.experiments.{_MODULES[name]}").EXPERIMENT
+    return importlib.import_module(f"bregmat_papers.{_MODULES[name]}").EXPERIMENT

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from bregmat.experiments.frame import Experiment, Row, Size
-from bregmat.experiments.runner import Report
+from bregmat_papers.frame import Experiment, Row, Size
+from bregmat_papers.runner import Report
 
 _HEAD = """# The papers' figures and tables, rerun
 

@@ -13,15 +13,12 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor, kernel_coordinates
+from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
+from bregmat.coordinates import kernel_coordinates
 from bregmat.divergences import as_divergence
-from bregmat.estimators.cluster import KernelKMeans
-from bregmat.experiments.frame import DataHome, Finding, Row, mean_and_error
-from bregmat.nearest import nearest_kernel
 from bregmat.plots._style import DISSIMILAR, SIMILAR
 from bregmat.problems import build_problem
-from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat_papers.frame import DataHome, Finding, Row, mean_and_error
 
 NAMES = {"logdet": "LogDet", "vonneumann": "von Neumann"}
 COLORS = {"logdet": SIMILAR, "vonneumann": DISSIMILAR}

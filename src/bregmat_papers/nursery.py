@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bregmat.experiments.clustering import standardized
-from bregmat.experiments.frame import Size
-from bregmat.experiments.slack_clustering import Study, as_given, slack_experiment
+from bregmat_papers.clustering import standardized
+from bregmat_papers.frame import Size
+from bregmat_papers.slack_clustering import Study, as_given, slack_experiment
 
 STUDY = Study(
     data="nursery",

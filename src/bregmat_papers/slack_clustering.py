@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.experiments.clustering import (
+from bregmat.plots._style import NEUTRAL, log_scale, tidy
+from bregmat_papers.clustering import (
     COLORS,
     MARKERS,
     NAMES,
@@ -24,8 +25,7 @@ from bregmat.experiments.clustering import (
     nmi,
     stops,
 )
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
-from bregmat.plots._style import NEUTRAL, log_scale, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.constraints import Constraints
-from bregmat.estimators import KernelLearner
-from bregmat.experiments.deskew import Deskew
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat.experiments.mnist_points import Points, Preparation, error, images_of, neighbour_pairs, random_pairs
+from bregmat import Constraints, KernelLearner
 from bregmat.plots._style import NEUTRAL, log_scale, tidy
+from bregmat_papers.deskew import Deskew
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.mnist_points import Points, Preparation, error, images_of, neighbour_pairs, random_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

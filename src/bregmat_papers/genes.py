@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat.experiments.frame import DataHome, Finding, Unit
+from bregmat_papers.frame import DataHome, Finding, Unit
 
 GENES, SYNTHETIC = "groel2", "synthetic"
 TITLES = {GENES: "groEL2 genes (substitute for gyrB)", SYNTHETIC: "synthetic kernel (substitute for gyrB)"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.experiments.clustering import standardized
-from bregmat.experiments.slack_clustering import Study, as_given, slack_experiment
+from bregmat_papers.clustering import standardized
+from bregmat_papers.slack_clustering import Study, as_given, slack_experiment
 
 
 def logarithms(X: NDArray[np.float64]) -> NDArray[np.float64]:

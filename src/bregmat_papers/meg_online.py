@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat.experiments.genes import (
+from bregmat import MatrixExponentiatedGradient
+from bregmat.online import StreamRecord, bound_against, run_stream
+from bregmat.plots._style import DISSIMILAR, SIMILAR, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.genes import (
     ABOUT,
     NOT_PUBLIC,
     SMALL_SIZES,
@@ -17,8 +20,6 @@ from bregmat.experiments.genes import (
     neighbour_errors,
     target,
 )
-from bregmat.online import MatrixExponentiatedGradient, StreamRecord, bound_against, run_stream
-from bregmat.plots._style import DISSIMILAR, SIMILAR, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,10 +9,10 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
-from bregmat.constraints import Constraints
-from bregmat.experiments.deskew import Deskew
-from bregmat.experiments.frame import DataHome
+from bregmat import Constraints
 from bregmat.sampling import sq_distances
+from bregmat_papers.deskew import Deskew
+from bregmat_papers.frame import DataHome
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.constraints import Constraints
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat.experiments.genes import (
+from bregmat import Constraints, CyclicProjection, DefiniteBoost, Result, nearest_kernel
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.genes import (
     ABOUT,
     NOT_PUBLIC,
     SMALL_SIZES,
@@ -22,11 +23,6 @@ from bregmat.experiments.genes import (
     random_halves,
     target,
 )
-from bregmat.nearest import nearest_kernel
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
-from bregmat.result import Result
-from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

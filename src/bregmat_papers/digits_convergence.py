@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.coordinates import Factor
-from bregmat.experiments.clustering import (
+from bregmat import Factor, nearest_kernel
+from bregmat.plots._style import NEUTRAL, tidy
+from bregmat_papers.clustering import (
     COLORS,
     MARKERS,
     NAMES,
@@ -22,9 +23,7 @@ from bregmat.experiments.clustering import (
     standardized,
     stops,
 )
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
-from bregmat.nearest import nearest_kernel
-from bregmat.plots._style import NEUTRAL, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

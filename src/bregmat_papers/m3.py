@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-from bregmat.experiments.frame import DataHome
-from bregmat.quadratic import MultiplicativeUpdates, run_updates
+from bregmat import MultiplicativeUpdates
+from bregmat.quadratic import run_updates
 from bregmat.quadratic.splits import margin_split
+from bregmat_papers.frame import DataHome
 
 PREPARATION = """Features as they are in the file; polynomial kernel `(x.y + 1)^k`, radial kernel
 `exp(-|x - y|^2 / (2 sigma^2))`; every coefficient starts at one; the hyperplane passes through the origin of the feature

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
-from bregmat.estimators import KernelLearner
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat import KernelLearner
 from bregmat.plots._style import class_colors, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

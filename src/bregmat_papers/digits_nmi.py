@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.experiments.clustering import (
+from bregmat.plots._style import NEUTRAL, tidy
+from bregmat_papers.clustering import (
     COLORS,
     MARKERS,
     NAMES,
@@ -19,8 +20,7 @@ from bregmat.experiments.clustering import (
     mean_line,
     nmi,
 )
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
-from bregmat.plots._style import NEUTRAL, tidy
+from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

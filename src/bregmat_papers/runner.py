@@ -17,10 +17,10 @@ from typing import Any
 
 from bregmat import __version__
 from bregmat._interrupt import interruptible
-from bregmat.experiments.frame import DataHome, Experiment, Finding, Row, Size, Unit
+from bregmat_papers.frame import DataHome, Experiment, Finding, Row, Size, Unit
 
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")
-_IMPORT = re.compile(r"^from bregmat\.experiments\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from bregmat_papers\.(\w+) import", re.MULTILINE)
 _SENTENCES = ("title", "source", "protocol", "discussion", "figsize")
 
 
