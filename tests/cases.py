@@ -22,9 +22,10 @@ from bregmat import (
     VonNeumann,
     nearest_kernel,
 )
+from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.losses import ItakuraSaito, Quadratic, RelativeEntropy
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
-from bregmat.operators import Matrices, Mixed, Pairs, Rows, Stack
+from bregmat.operators import MatrixRows, PairGraph, RankOneRows
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
 
@@ -40,37 +41,37 @@ SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which i
 
 
 # ---------------------------------------------------------------- operators
-def _pairs(rng: np.random.Generator, c: int = 30, n: int = 7, r: int = 4) -> Pairs:
+def _pairs(rng: np.random.Generator, c: int = 30, n: int = 7, r: int = 4) -> PairGraph:
     """Distances, sums and single points, some of them twice."""
     a = rng.integers(0, n, c).astype(np.int32)
     b = ((a + rng.integers(1, n, c)) % n).astype(np.int32)
     sign = rng.integers(-1, 2, c).astype(np.int8)
     b[sign == 0] = a[sign == 0]
     a[1], b[1], sign[1] = a[0], b[0], sign[0]
-    return Pairs(rng.normal(size=(n, r)), a, b, sign)
+    return PairGraph(rng.normal(size=(n, r)), a, b, sign)
 
 
-def _rows(rng: np.random.Generator, c: int = 12, r: int = 4) -> Rows:
-    return Rows(rng.normal(size=(c, r)))
+def _rows(rng: np.random.Generator, c: int = 12, r: int = 4) -> RankOneRows:
+    return RankOneRows(rng.normal(size=(c, r)))
 
 
-def _matrices(rng: np.random.Generator, c: int = 9, r: int = 4) -> Matrices:
+def _matrices(rng: np.random.Generator, c: int = 9, r: int = 4) -> MatrixRows:
     A = rng.normal(size=(c, r, r))
-    return Matrices(A + A.transpose(0, 2, 1))
+    return MatrixRows(A + A.transpose(0, 2, 1))
 
 
-def _mixed(rng: np.random.Generator) -> Mixed:
+def _mixed(rng: np.random.Generator) -> SignedSums:
     base = _pairs(rng)
     P = sp.random_array((11, base.c), density=0.2, rng=rng, format="csr")
-    return Mixed(base, P)
+    return SignedSums(base, P)
 
 
-def _stack(rng: np.random.Generator) -> Stack:
+def _stack(rng: np.random.Generator) -> Stacked:
     """Rows that come from several operators in turn, not block by block."""
     parts = [_rows(rng), _mixed(rng), _matrices(rng), _pairs(rng)]
     order = rng.permutation(sum(op.c for op in parts))
     ends = np.cumsum([op.c for op in parts])
-    return Stack([(np.sort(rows), op) for rows, op in zip(np.split(order, ends[:-1]), parts)])
+    return Stacked([(np.sort(rows), op) for rows, op in zip(np.split(order, ends[:-1]), parts)])
 
 
 OPERATORS: dict[str, Callable[[np.random.Generator], Any]] = {
@@ -85,15 +86,15 @@ OPERATORS: dict[str, Callable[[np.random.Generator], Any]] = {
 def dense(operator: Any) -> np.ndarray:
     """The matrices A_i themselves, shape (c, r, r), written out from what defines the operator."""
     match operator:
-        case Rows(V=V):
+        case RankOneRows(V=V):
             return np.einsum("ij,ik->ijk", V, V)
-        case Pairs(Z=Z, a=a, b=b, sign=sign):
-            return dense(Rows(Z[a] + sign[:, None] * Z[b]))
-        case Matrices(A=A):
+        case PairGraph(Z=Z, a=a, b=b, sign=sign):
+            return dense(RankOneRows(Z[a] + sign[:, None] * Z[b]))
+        case MatrixRows(A=A):
             return A
-        case Mixed(base=base, P=P):
+        case SignedSums(base=base, P=P):
             return np.tensordot(P.toarray(), dense(base), 1)
-        case Stack(parts=parts):
+        case Stacked(parts=parts):
             out = np.empty((operator.c, operator.r, operator.r))
             for rows, part in parts:
                 out[rows] = dense(part)

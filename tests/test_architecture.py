@@ -37,6 +37,7 @@ problems priors
 coordinates
 charts
 binding
+compound_operators
 operators
 constraints divergences losses sampling lowrank
 columns checks _html _interrupt linalg _kernels

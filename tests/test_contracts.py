@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.divergences import as_divergence
 from bregmat.losses import FAMILIES, Hard, RowLosses
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
-from bregmat.operators import Matrices, Mixed, Stack, smat, svec
+from bregmat.operators import MatrixRows, smat, svec
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5
@@ -216,8 +217,8 @@ class TestOperator:
 
     def test_all_forms_of_the_same_rows_agree(self, name, rng):
         op = OPERATORS[name](rng)
-        plain, X, w = Matrices(dense(op)), symmetric(rng, op.r), rng.normal(size=op.c)
-        both = Stack([(np.arange(op.c), op), (np.arange(op.c, 2 * op.c), plain)])
+        plain, X, w = MatrixRows(dense(op)), symmetric(rng, op.r), rng.normal(size=op.c)
+        both = Stacked([(np.arange(op.c), op), (np.arange(op.c, 2 * op.c), plain)])
         assert np.allclose(both.values(X)[: op.c], both.values(X)[op.c :], **EXACT)
         assert np.allclose(op.adjoint(w), plain.adjoint(w), **EXACT)
         assert np.allclose(op.features(None), plain.features(None), **EXACT)
@@ -293,14 +294,14 @@ def assembled(rows):
 def test_outer_of_special_matrices():
     """Multiples of the identity stay whole, 0 has no terms, and a low rank has no more terms than that."""
     low = np.outer([1.0, 2, 3], [1.0, 2, 3])
-    op = Matrices(
+    op = MatrixRows(
         np.array([2.5 * np.eye(3), 0 * np.eye(3), -np.eye(3), low, low - np.eye(3), np.diag([1.0, 1, 1 + 1e-9])])
     )
     found = op.outer()
     assert found.shift.tolist() == [2.5, 0, -1, 0, 0, 0]
     assert np.diff(found.ptr).tolist() == [0, 0, 0, 1, 3, 3]
     assert np.allclose(assembled(found), op.A, **EXACT)
-    one = Matrices(np.array([[[2.0]], [[0.0]]])).outer()  # of order 1 every matrix is a multiple of the identity
+    one = MatrixRows(np.array([[[2.0]], [[0.0]]])).outer()  # of order 1 every matrix is a multiple of the identity
     assert np.allclose(assembled(one), [[[2.0]], [[0.0]]])
 
 
@@ -309,24 +310,24 @@ def test_outer_of_mixed_rows_with_more_terms_than_dimensions(rng):
     base = OPERATORS["pairs"](rng)
     P = sp.csr_array(np.where(rng.random((8, base.c)) < 0.05, 1.0, 0.0))
     P = sp.csr_array(P + sp.csr_array((np.ones(20), ([3] * 10 + [6] * 10, list(range(20)))), shape=P.shape))
-    op = Mixed(base, P)
+    op = SignedSums(base, P)
     assert np.diff(op.P.indptr).max() > op.r
     found = op.outer()
     assert np.diff(found.ptr).max() <= op.r
     assert np.allclose(assembled(found), dense(op), **EXACT)
-    every = Mixed(base, sp.csr_array(rng.normal(size=(3, base.c))))  # all of them wide
+    every = SignedSums(base, sp.csr_array(rng.normal(size=(3, base.c))))  # all of them wide
     assert np.allclose(assembled(every.outer()), dense(every), **EXACT)
 
 
 def test_outer_of_stacks_keeps_the_order(rng):
     """Parts in any order, stacks in stacks, and rows without terms between others."""
-    inner = Stack(
+    inner = Stacked(
         [
             (np.array([1, 2]), OPERATORS["rows"](rng).restrict(np.arange(2))),
-            (np.array([0]), Matrices(3 * np.eye(4)[None])),
+            (np.array([0]), MatrixRows(3 * np.eye(4)[None])),
         ]
     )
-    outer = Stack(
+    outer = Stacked(
         [(np.array([4, 0, 2]), inner), (np.array([3, 1]), OPERATORS["mixed"](rng).restrict(np.array([0, 5])))]
     )
     assert np.allclose(assembled(outer.outer()), dense(outer), **EXACT)

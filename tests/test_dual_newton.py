@@ -7,11 +7,12 @@ import scipy.optimize
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
 from bregmat.binding import bind
-from bregmat.operators import Mixed, Rows
+from bregmat.compound_operators import SignedSums
+from bregmat.operators import RankOneRows
 from bregmat.problems import build_problem
 from bregmat.result import ExitReason, Status
 from bregmat.solve import solve
-from bregmat.solvers.box_qp import Model, minimize_in_box, squared_norms
+from bregmat.solvers.box_qp import Model, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.exact_qp import minimize_exactly
 from bregmat.solvers.twins import find_twins
@@ -267,9 +268,9 @@ def test_intervals_use_one_end(rng, divergence):
 
 
 def _model(rng, c, r, slope):
-    operator, Psi = Rows(rng.normal(size=(c, r))), rng.uniform(0.1, 1.0, (r, r))
+    operator, Psi = RankOneRows(rng.normal(size=(c, r))), rng.uniform(0.1, 1.0, (r, r))
     Psi = Psi + Psi.T
-    diagonal = squared_norms(operator, Psi)
+    diagonal = operator.squared_norms(Psi)
     return Model(operator, Psi, slope * diagonal, diagonal * (1 + slope), np.float64, 1e-10)
 
 
@@ -313,8 +314,8 @@ def test_squared_norms_are_those_of_the_features(rng):
         S = (S + S.T) / 2
         for weight in (None, S):
             exact = (operator.features(weight) ** 2).sum(axis=1)
-            found = squared_norms(operator, None if weight is None else weight**2)
-            if isinstance(operator, Mixed):
+            found = operator.squared_norms(None if weight is None else weight**2)
+            if isinstance(operator, SignedSums):
                 assert (found >= exact * (1 - 1e-12)).all(), "a bound: rows are not orthogonal"
             else:
                 np.testing.assert_allclose(found, exact, rtol=1e-12)

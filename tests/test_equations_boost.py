@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
 from bregmat.losses import RowLosses
-from bregmat.operators import Matrices
+from bregmat.operators import MatrixRows
 from bregmat.problems import NearestMatrix
 from bregmat.solve import solve
 from cases import Watched, watch
@@ -194,7 +194,7 @@ def tiny_problem(rng, relation, d=8, c=12):
     sense = np.where(relation == "==", 0, np.where(np.einsum("cii,i->c", A, np.exp(t0)) > b, 1, -1)).astype(np.int8)
     sense[-1] = 0
     losses = RowLosses(b, sense, np.ones(c + 1), b, np.full(c + 1, "hard", dtype="U16"))
-    return NearestMatrix(VonNeumann(), t0, Matrices(A), losses, b), A
+    return NearestMatrix(VonNeumann(), t0, MatrixRows(A), losses, b), A
 
 
 @pytest.mark.parametrize("relation", ["==", "<>"])

@@ -10,8 +10,8 @@ from scipy.optimize import lsq_linear
 
 from bregmat import Constraints, Factor, binding, nearest_kernel, nearest_metric, operators
 from bregmat.binding import bind
-from bregmat.certificates import gram
-from bregmat.operators import Matrices, Mixed, Pairs, Rows
+from bregmat.compound_operators import SignedSums
+from bregmat.operators import MatrixRows, PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton
 from bregmat.solvers.box_qp import Model, minimize_in_box
 from bregmat.solvers.cg import FourthMoment, solve_newton_system
@@ -35,14 +35,14 @@ def peak_of(call):
 def test_form_follows_from_the_counts(rng):
     X = rng.normal(size=(60, 30))
     many, few = random_pairs(rng, X, 3000), random_pairs(rng, X, 50)
-    assert isinstance(bind(many, X), Pairs)
-    assert isinstance(bind(few, X), Rows)
+    assert isinstance(bind(many, X), PairGraph)
+    assert isinstance(bind(few, X), RankOneRows)
     i, j, k, l = np.array([rng.permutation(60)[:4] for _ in range(2000)]).T
     mixed = bind(Constraints.comparison(i, j, k, l), X)
-    assert isinstance(mixed, Mixed)
-    assert isinstance(mixed.base, Pairs)
+    assert isinstance(mixed, SignedSums)
+    assert isinstance(mixed.base, PairGraph)
     stack = bind(many + Constraints.trace(1.0), X)
-    assert [type(op) for _, op in stack.parts] == [Pairs, Matrices]
+    assert [type(op) for _, op in stack.parts] == [PairGraph, MatrixRows]
 
 
 @pytest.mark.parametrize("divergence", SOFT)
@@ -52,7 +52,7 @@ def test_pairs_are_never_multiplied_out(divergence, rng, monkeypatch):
     X = rng.normal(size=(n, r)) / np.sqrt(r)
     constraints = random_pairs(rng, X, c)
     largest = []
-    make = Rows.__init__
+    make = RankOneRows.__init__
 
     def watched(self, V):
         largest.append(V.shape[0])
@@ -60,7 +60,7 @@ def test_pairs_are_never_multiplied_out(divergence, rng, monkeypatch):
 
     given = {"divergence": divergence, "slack_weight": 1e-3, "solver": SOFT[divergence], "tol": 1e-4}
     nearest_metric(X, constraints, max_iter=2, **given)  # loads the compiled code
-    monkeypatch.setattr(operators.Rows, "__init__", watched)
+    monkeypatch.setattr(operators.RankOneRows, "__init__", watched)
     result, peak = peak_of(lambda: nearest_metric(X, constraints, **given))
     assert result.status == "OPTIMAL"
     assert max(largest, default=0) <= (4096 if SOFT[divergence] == "dual_newton" else n)  # that one goes block by block
@@ -72,7 +72,7 @@ def test_pair_graph_gives_the_same_as_rows(rng, monkeypatch):
     constraints = random_pairs(rng, X, 2000)
     given = {"slack_weight": 1.0, "tol": 1e-10}
     graph = nearest_metric(X, constraints, **given)
-    monkeypatch.setattr(binding, "Pairs", lambda Z, a, b, sign: Rows(Z[a] + Z[b] * sign[:, None]))
+    monkeypatch.setattr(binding, "PairGraph", lambda Z, a, b, sign: RankOneRows(Z[a] + Z[b] * sign[:, None]))
     rows = nearest_metric(X, constraints, **given)
     assert graph.objective == pytest.approx(rows.objective, rel=1e-9)
     assert np.allclose(graph.dual, rows.dual, rtol=1e-3, atol=1e-4)
@@ -199,7 +199,7 @@ def test_preconditioner_is_exact_for_its_model(with_metric, rng):
     h, R = rng.uniform(0.5, 2.0, 300), rng.normal(size=(5, 5))
     S = np.exp(np.add.outer(V[0], V[0])) if with_metric else None
     R = R + R.T
-    E = FourthMoment.of(Rows(V), h, S)(R)
+    E = FourthMoment.of(RankOneRows(V), h, S)(R)
     v = V if S is None else V * np.sqrt(np.diag(S))
     C = (v.T * h) @ v / h.sum()
     s = np.sum(h * (v**2).sum(axis=1) ** 2) / (np.trace(C) ** 2 + 2 * np.sum(C * C))
@@ -243,10 +243,10 @@ def test_certificate_is_in_double_precision(rng):
 
 # ---------------------------------------------------------------- the quadratic programs of the dual Newton
 def box_problem(rng, c=25, r=5, *, weighted=True):
-    op = Rows(rng.normal(size=(c, r)))
+    op = RankOneRows(rng.normal(size=(c, r)))
     weight = np.exp(np.add.outer(*rng.normal(size=(2, r)) * 0)) + np.ones((r, r)) if weighted else None
     slope = rng.uniform(0.01, 0.1, c)
-    norms = np.diag(gram(op)) * (1.0 if weight is None else 2.0)
+    norms = np.diag(op.gram()) * (1.0 if weight is None else 2.0)
     model = Model(op, weight, slope, norms + slope, np.float64, 1e-10)
     lower = np.where(rng.random(c) < 0.3, -np.inf, -rng.random(c))
     upper = np.where(rng.random(c) < 0.3, np.inf, rng.random(c))
@@ -285,4 +285,4 @@ def test_box_quadratic_programs(weighted, r, rng):
 def test_gram_of_every_operator(name, rng):
     op = OPERATORS[name](rng)
     Phi = op.features(None)
-    assert np.allclose(gram(op), Phi @ Phi.T, rtol=1e-10, atol=1e-10)
+    assert np.allclose(op.gram(), Phi @ Phi.T, rtol=1e-10, atol=1e-10)

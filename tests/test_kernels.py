@@ -161,7 +161,7 @@ def test_operator_hands_nan_on(rng):
     op = bind(
         Constraints.sq_distance(i, (i + 1 + rng.integers(0, 49, 2000)) % 50, 1.0, "<="), rng.normal(size=(50, 20))
     )
-    assert type(op).__name__ == "Pairs"
+    assert type(op).__name__ == "PairGraph"
     X = np.eye(20)
     X[2, 3] = X[3, 2] = np.nan
     assert np.isnan(op.values(X)).all()

@@ -8,14 +8,17 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.columns import LowRankMatrix
+from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
-from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
+from bregmat.operators import MatrixRows, Operator, PairGraph, RankOneRows
 
 VANISHING = 1e-13  # size of a row, relative to those of its terms, below which it is 0: rounding of what cancels
 SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
 
 
-def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.ndarray | None) -> Rows | Pairs:
+def _terms_operator(
+    t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.ndarray | None
+) -> RankOneRows | PairGraph:
     """Terms on rows Z: as pairs where they outnumber the points, otherwise as their vectors."""
     place = None
     if rows is not None:
@@ -27,12 +30,12 @@ def _terms_operator(t: Terms, Z: np.ndarray, rows: np.ndarray | None, sizes: np.
     # squared distance of two points that are equal up to rounding; an infinite one is not
     negligible = np.where(t.sign == -1, np.minimum(SAME * (size[a] + size[b]), 1e300), -1.0)
     if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
-        pairs = Pairs(Z, a, b, t.sign)
+        pairs = PairGraph(Z, a, b, t.sign)
         same = pairs.values_diagonal(None) <= negligible
-        return Pairs(Z, a, np.where(same, a, b), t.sign) if same.any() else pairs
+        return PairGraph(Z, a, np.where(same, a, b), t.sign) if same.any() else pairs
     V = np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None])
     V[np.einsum("ij,ij->i", V, V) <= negligible] = 0.0
-    return Rows(V)
+    return RankOneRows(V)
 
 
 def _squeezed(C: Any, Z: np.ndarray) -> np.ndarray:
@@ -42,7 +45,7 @@ def _squeezed(C: Any, Z: np.ndarray) -> np.ndarray:
     return A if np.abs(A).max(initial=0.0) > VANISHING * size.max(initial=0.0) else np.zeros_like(A)
 
 
-def _mixed(base: Rows | Pairs, P: scipy.sparse.csr_array) -> Mixed:
+def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array) -> SignedSums:
     """Signed sums of terms; those that cancel up to rounding, such as a similarity with the origin, are exactly 0."""
     P.sum_duplicates()
     natural = abs(P) @ base.norms()
@@ -57,12 +60,12 @@ def _mixed(base: Rows | Pairs, P: scipy.sparse.csr_array) -> Mixed:
             square[part] = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
     small = np.flatnonzero(square <= 1e-12 * natural * natural)
     if len(small):
-        exact = Mixed(base, P[small]).sizes(np.ones(base.r))
+        exact = SignedSums(base, P[small]).sizes(np.ones(base.r))
         gone = np.zeros(P.shape[0], dtype=bool)
         gone[small[exact <= VANISHING * natural[small]]] = True
         P.data[np.repeat(gone, count)] = 0.0
         P.eliminate_zeros()
-    return Mixed(base, P)
+    return SignedSums(base, P)
 
 
 def bind(
@@ -91,7 +94,7 @@ def bind(
     t = constraints.terms()
     if len(t.row):
         if vectors is not None:
-            plain: Rows | Pairs = Rows(vectors)
+            plain: RankOneRows | PairGraph = RankOneRows(vectors)
         else:
             assert Z is not None
             plain = _terms_operator(t, Z, rows, sizes)
@@ -103,7 +106,7 @@ def bind(
         if which is not t.row:
             slot = np.searchsorted(which, t.row)
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
-            base = _mixed(plain, P)
+            base = _signed_sums(plain, P)
         parts.append((which, base))
     dense, names, factors, weights, owners = [], [], [], [], []
     for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
@@ -119,14 +122,14 @@ def bind(
         dense.append(Z.T @ Z if C is None else _squeezed(C if rows is None else C[rows][:, rows], Z))
     if dense:
         A = np.stack(dense)
-        parts.append((np.array(names), Matrices((A + A.transpose(0, 2, 1)) / 2)))
+        parts.append((np.array(names), MatrixRows((A + A.transpose(0, 2, 1)) / 2)))
     if factors:
         counts = [len(w) for w in weights]
         slot = np.repeat(np.arange(len(owners)), counts)
         P = scipy.sparse.csr_array(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )
-        parts.append((np.array(owners), _mixed(Rows(np.concatenate(factors)), P)))
+        parts.append((np.array(owners), _signed_sums(RankOneRows(np.concatenate(factors)), P)))
     if len(parts) == 1:
         return parts[0][1]
-    return Stack(parts)
+    return Stacked(parts)

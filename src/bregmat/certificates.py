@@ -7,13 +7,11 @@ For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 
 import numpy as np
 
 from bregmat.charts import Chart, chart_at_prior
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
-from bregmat.operators import Mixed, Operator, Pairs, Rows
 from bregmat.problems import NearestMatrix
 
 
@@ -157,7 +155,7 @@ def _restored(
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
         want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
         X = problem.operator.congruence(B).restrict(rows)
-        G = gram(X)
+        G = X.gram()
         size = np.sqrt(np.maximum(np.diag(G), 1e-300))
         G = G / size / size[:, None]
         C, ok = cholesky(add_diagonal(G, 1e-12))
@@ -194,25 +192,3 @@ def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.zeros(len(U))
     values[: len(sigma)] = sigma**2
     return values[::-1], U[:, ::-1]
-
-
-@singledispatch
-def gram(X: Operator) -> np.ndarray:
-    """``<A_i, A_j>`` of all pairs of rows."""
-    Phi = X.features(None)
-    return Phi @ Phi.T
-
-
-@gram.register
-def _(X: Rows) -> np.ndarray:
-    return (X.V @ X.V.T) ** 2
-
-
-@gram.register
-def _(X: Pairs) -> np.ndarray:
-    return gram(Rows(X.Z[X.a] + X.Z[X.b] * X.sign[:, None]))
-
-
-@gram.register
-def _(X: Mixed) -> np.ndarray:
-    return X.P @ (X.P @ gram(X.base)).T

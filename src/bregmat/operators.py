@@ -1,23 +1,22 @@
 """Linear maps of a constraint set: ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z`` (made by :mod:`bregmat.binding`).
 
-One file for every form, because the forms differ in nothing but cost:
+The forms differ in nothing but cost:
 
-=================  =============================================================  ===========================
-:class:`Rows`      one vector per row, ``p_i = v_i' X v_i``                         c r^2 a product, c r memory
-:class:`Pairs`     vectors ``z_a + s z_b`` named by pairs, never built              c r + n r^2, n r memory
-:class:`Matrices`  a symmetric r x r matrix per row                                 c r^2
-:class:`Mixed`     sparse signed sums of the terms of another operator              as that operator
-:class:`Stack`     several of them, each for some of the rows
-=================  =============================================================  ===========================
+====================  =============================================================  ===========================
+:class:`RankOneRows`  one vector per row, ``p_i = v_i' X v_i``                        c r^2 a product, c r memory
+:class:`PairGraph`    vectors ``z_a + s z_b`` named by pairs, never built            c r + n r^2, n r memory
+:class:`MatrixRows`   a symmetric r x r matrix per row                               c r^2
+====================  =============================================================  ===========================
+
+and those that are made of other operators (:mod:`bregmat.compound_operators`), sums of their rows and several side by side.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import pairs as kernels
 from bregmat._kernels.rows import OuterRows
@@ -28,6 +27,7 @@ class Operator(Protocol):
 
     c: int
     r: int
+    is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
 
     def values(self, X: np.ndarray) -> np.ndarray: ...
     def adjoint(self, w: np.ndarray) -> np.ndarray: ...
@@ -38,7 +38,13 @@ class Operator(Protocol):
     def features(self, S: np.ndarray | None) -> np.ndarray: ...
     def sizes(self, prior: np.ndarray) -> np.ndarray: ...
     def norms(self) -> np.ndarray: ...
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray: ...
     def outer(self) -> OuterRows: ...
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c); None stands for 1."""
+        Phi = self.features(S)
+        return Phi @ Phi.T
 
 
 @lru_cache(maxsize=16)
@@ -62,8 +68,10 @@ def smat(x: np.ndarray, r: int) -> np.ndarray:
     return X
 
 
-class Rows:
+class RankOneRows(Operator):
     """One vector per row: ``p_i = v_i' X v_i``."""
+
+    is_rank_one = True
 
     def __init__(self, V: np.ndarray) -> None:
         self.V = V
@@ -81,17 +89,17 @@ class Rows:
         """``values(diag(x))``; None stands for the identity."""
         return np.einsum("ij,ij->i", self.V, self.V) if x is None else (self.V * self.V) @ x
 
-    def congruence(self, F: np.ndarray) -> Rows:
+    def congruence(self, F: np.ndarray) -> RankOneRows:
         """The operator of ``X -> F X F'``."""
-        return Rows(self.V @ F)
+        return RankOneRows(self.V @ F)
 
-    def restrict(self, rows: np.ndarray) -> Rows:
+    def restrict(self, rows: np.ndarray) -> RankOneRows:
         """Some of the rows."""
-        return Rows(self.V[rows])
+        return RankOneRows(self.V[rows])
 
-    def astype(self, dtype: type) -> Rows:
+    def astype(self, dtype: type) -> RankOneRows:
         """The same in another precision."""
-        return Rows(self.V.astype(dtype))
+        return RankOneRows(self.V.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
@@ -115,13 +123,26 @@ class Rows:
         """Frobenius norms of the A_i, or upper bounds of them."""
         return self.values_diagonal(None)
 
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        """``<A_i, Psi o A_i>`` of every row; None stands for 1."""
+        squares = self.V * self.V
+        if Psi is None:
+            return squares.sum(axis=1) ** 2
+        return np.einsum("ij,ij->i", squares @ Psi, squares)
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c)."""
+        return (self.V @ self.V.T) ** 2 if S is None else super().gram(S)
+
     def outer(self) -> OuterRows:
         """One term a row."""
-        return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
+        return plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
-class Pairs:
+class PairGraph(Operator):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
+
+    is_rank_one = True
 
     def __init__(
         self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, graph: tuple | None = None
@@ -157,24 +178,24 @@ class Pairs:
         kernels.sq_norms_inplace(out, Z, self.a, self.b, self.sign)
         return out
 
-    def congruence(self, F: np.ndarray) -> Pairs:
+    def congruence(self, F: np.ndarray) -> PairGraph:
         """The operator of ``X -> F X F'``."""
-        return Pairs(self.Z @ F, self.a, self.b, self.sign, self._graph)
+        return PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)
 
-    def restrict(self, rows: np.ndarray) -> Pairs | Rows:
+    def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
         """Some of the rows; their vectors themselves once there are fewer of them than points."""
         a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
         if len(a) <= len(self.Z):
-            return Rows(self.Z[a] + self.Z[b] * sign[:, None])
-        return Pairs(self.Z, a, b, sign)
+            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
+        return PairGraph(self.Z, a, b, sign)
 
-    def astype(self, dtype: type) -> Pairs:
+    def astype(self, dtype: type) -> PairGraph:
         """The same in another precision."""
-        return Pairs(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph)
+        return PairGraph(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph)
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
-        return Rows(self.vectors(np.arange(self.c))).features(S)
+        return RankOneRows(self.vectors(np.arange(self.c))).features(S)
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of some rows, of any shape: (..., r)."""
@@ -188,12 +209,26 @@ class Pairs:
         """Frobenius norms of the A_i."""
         return self.values_diagonal(None)
 
+    def squared_norms(self, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
+        """``<A_i, Psi o A_i>`` of every row; ``block`` vectors are built at a time."""
+        if Psi is None:
+            return self.values_diagonal(None) ** 2
+        out = np.empty(self.c)
+        for first in range(0, self.c, block):
+            rows = np.arange(first, min(first + block, self.c))
+            out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
+        return out
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c)."""
+        return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
+
     def outer(self) -> OuterRows:
         """One term a row, its vector still named by the pair."""
-        return _plain_terms(self.Z, self.a, self.b, self.sign)
+        return plain_terms(self.Z, self.a, self.b, self.sign)
 
 
-class Matrices:
+class MatrixRows(Operator):
     """A symmetric r x r matrix per row."""
 
     def __init__(self, A: np.ndarray) -> None:
@@ -213,17 +248,17 @@ class Matrices:
         d = np.einsum("ikk->ik", self.A)
         return d.sum(axis=1) if x is None else d @ x
 
-    def congruence(self, F: np.ndarray) -> Matrices:
+    def congruence(self, F: np.ndarray) -> MatrixRows:
         """The operator of ``X -> F X F'``."""
-        return Matrices(F.T @ self.A @ F)
+        return MatrixRows(F.T @ self.A @ F)
 
-    def restrict(self, rows: np.ndarray) -> Matrices:
+    def restrict(self, rows: np.ndarray) -> MatrixRows:
         """Some of the rows."""
-        return Matrices(self.A[rows])
+        return MatrixRows(self.A[rows])
 
-    def astype(self, dtype: type) -> Matrices:
+    def astype(self, dtype: type) -> MatrixRows:
         """The same in another precision."""
-        return Matrices(self.A.astype(dtype))
+        return MatrixRows(self.A.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``."""
@@ -237,6 +272,11 @@ class Matrices:
     def norms(self) -> np.ndarray:
         """Frobenius norms of the A_i."""
         return np.linalg.norm(self.A, axis=(1, 2))
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        """``<A_i, Psi o A_i>`` of every row; None stands for 1."""
+        squares = self.A * self.A if Psi is None else self.A * self.A * Psi
+        return squares.sum(axis=(1, 2))
 
     def outer(self) -> OuterRows:
         """Eigenvectors of each matrix; a multiple of the identity is kept as one."""
@@ -252,177 +292,12 @@ class Matrices:
             vectors.append(U[:, keep].T)
             counts[i] = keep.sum()
         Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
-        rows = _plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        rows = plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
         ptr = np.concatenate([[0], np.cumsum(counts)])
         return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
-class Mixed:
-    """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
-
-    def __init__(self, base: Rows | Pairs, P: scipy.sparse.csr_array) -> None:
-        self.base, self.P = base, P
-        self.c, self.r = P.shape[0], base.r
-
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """Signed sums of the values of the terms."""
-        return self.P @ self.base.values(X)
-
-    def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """Adjoint of the terms at the summed weights."""
-        return self.base.adjoint(self.P.T @ w)
-
-    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
-        return self.P @ self.base.values_diagonal(x)
-
-    def congruence(self, F: np.ndarray) -> Mixed:
-        """The operator of ``X -> F X F'``."""
-        return Mixed(self.base.congruence(F), self.P)
-
-    def restrict(self, rows: np.ndarray) -> Mixed:
-        """Some of the rows, with only the terms that they use."""
-        P = self.P[rows]
-        used = np.unique(P.indices)
-        return Mixed(self.base.restrict(used), P[:, used])
-
-    def astype(self, dtype: type) -> Mixed:
-        """The same in another precision."""
-        return Mixed(self.base.astype(dtype), self.P.astype(dtype))
-
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``."""
-        return self.P @ self.base.features(S)
-
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))`` from the few vectors of each row: a QR and an eigenproblem of their number."""
-        out = np.zeros(self.c)
-        count = np.diff(self.P.indptr)
-        for k in np.unique(count[count > 0]):
-            rows = np.flatnonzero(count == k)
-            for part in np.array_split(rows, 1 + len(rows) * k * self.r // 2**22):
-                place = self.P.indptr[part][:, None] + np.arange(k)
-                terms, slot = np.unique(self.P.indices[place], return_inverse=True)
-                V = self.base.vectors(terms)[slot.reshape(place.shape)]  # (rows, k, r)
-                Q, T = np.linalg.qr(V.transpose(0, 2, 1))
-                values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
-                W = Q @ U
-                out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
-        return out
-
-    def norms(self) -> np.ndarray:
-        """Upper bounds of the Frobenius norms, by the triangle inequality over the terms."""
-        return abs(self.P) @ self.base.norms()
-
-    def outer(self) -> OuterRows:
-        """The terms of each row; more of them than r are replaced by eigenvectors."""
-        wide = np.flatnonzero(np.diff(self.P.indptr) > self.r)
-        if len(wide):
-            dense = [self.restrict(np.array([row])).adjoint(np.ones(1)) for row in wide]
-            rest = np.setdiff1d(np.arange(self.c), wide)
-            parts: list[tuple[np.ndarray, Operator]] = [(wide, Matrices(np.stack(dense)))]
-            return Stack(parts + ([(rest, self.restrict(rest))] if len(rest) else [])).outer()
-        base = self.base.outer()  # one term each
-        t = self.P.indices
-        return base._replace(
-            ptr=self.P.indptr.astype(np.int64),
-            coef=self.P.data * base.coef[t],
-            a=base.a[t],
-            b=base.b[t],
-            sign=base.sign[t],
-            shift=np.zeros(self.c),
-        )
-
-
-class Stack:
-    """Several operators, each for some of the rows."""
-
-    def __init__(self, parts: list[tuple[np.ndarray, Operator]]) -> None:
-        self.parts = parts
-        self.c = sum(len(rows) for rows, _ in parts)
-        self.r = parts[0][1].r
-
-    def _gather(self, blocks: list[np.ndarray]) -> np.ndarray:
-        out = np.empty((self.c, *blocks[0].shape[1:]), blocks[0].dtype)
-        for (rows, _), block in zip(self.parts, blocks, strict=True):
-            out[rows] = block
-        return out
-
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """Values of all rows in order."""
-        return self._gather([op.values(X) for _, op in self.parts])
-
-    def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """Sum of the parts' adjoints."""
-        return np.sum([op.adjoint(w[rows]) for rows, op in self.parts], axis=0)
-
-    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
-        return self._gather([op.values_diagonal(x) for _, op in self.parts])
-
-    def congruence(self, F: np.ndarray) -> Stack:
-        """The operator of ``X -> F X F'``."""
-        return Stack([(rows, op.congruence(F)) for rows, op in self.parts])
-
-    def restrict(self, rows: np.ndarray) -> Stack:
-        """Some of the rows (a boolean mask or ascending positions)."""
-        chosen = np.arange(self.c)[rows]
-        place = np.full(self.c, -1)
-        place[chosen] = np.arange(len(chosen))
-        parts = []
-        for mine, op in self.parts:
-            keep = np.flatnonzero(place[mine] >= 0)
-            if len(keep):
-                parts.append((place[mine[keep]], op.restrict(keep)))
-        return Stack(parts or [(chosen, self.parts[0][1].restrict(chosen))])
-
-    def astype(self, dtype: type) -> Stack:
-        """The same in another precision."""
-        return Stack([(rows, op.astype(dtype)) for rows, op in self.parts])
-
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``."""
-        return self._gather([op.features(S) for _, op in self.parts])
-
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``."""
-        return self._gather([op.sizes(prior) for _, op in self.parts])
-
-    def norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i, or upper bounds of them."""
-        return self._gather([op.norms() for _, op in self.parts])
-
-    def outer(self) -> OuterRows:
-        """The terms of the parts, in the order of the rows."""
-        found = [op.outer() for _, op in self.parts]
-        starts = np.cumsum([0, *(len(f.Z) for f in found)])
-        counts = self._gather([np.diff(f.ptr) for f in found])
-        ptr = np.concatenate([[0], np.cumsum(counts)])
-        place = [  # where the terms of each part go
-            np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
-            for (rows, _), f in zip(self.parts, found, strict=True)
-        ]
-        order = np.argsort(np.concatenate(place), kind="stable")
-
-        def joined(columns: list[np.ndarray]) -> np.ndarray:
-            return np.concatenate(columns)[order]
-
-        return OuterRows(
-            ptr,
-            joined([f.coef for f in found]),
-            np.concatenate([f.Z for f in found]),
-            joined(
-                [(f.a[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
-            ),
-            joined(
-                [(f.b[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
-            ),
-            joined([f.sign[: len(f.coef)] for f in found]),
-            self._gather([f.shift for f in found]),
-        )
-
-
-def _plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
+def plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
     """One term with coefficient 1 for each row."""
     c = len(a)
     index = np.arange(c + 1, dtype=np.int64)

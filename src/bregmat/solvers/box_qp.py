@@ -7,12 +7,10 @@ model of a dual bound; H is known by its products only.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
-from bregmat.operators import Matrices, Mixed, Operator, Pairs, Rows, Stack
+from bregmat.operators import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,49 +211,3 @@ def _cauchy(
             break
         length *= 8.0
     return best
-
-
-@singledispatch
-def squared_norms(operator: Any, Psi: np.ndarray | None) -> np.ndarray:
-    """``<A_i, Psi o A_i>`` of every row: the diagonal of the Hessian; a bound where that is cheaper."""
-    raise TypeError(f"no diagonal is known for operator {type(operator).__name__}.")
-
-
-@squared_norms.register
-def _(operator: Rows, Psi: np.ndarray | None) -> np.ndarray:
-    squares = operator.V * operator.V
-    if Psi is None:
-        return squares.sum(axis=1) ** 2
-    return np.einsum("ij,ij->i", squares @ Psi, squares)
-
-
-@squared_norms.register
-def _(operator: Pairs, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
-    if Psi is None:
-        return operator.values_diagonal(None) ** 2
-    out = np.empty(operator.c)
-    for first in range(0, operator.c, block):
-        at = slice(first, first + block)
-        V = operator.Z[operator.a[at]] + operator.Z[operator.b[at]] * operator.sign[at, None]
-        out[at] = squared_norms(Rows(V), Psi)
-    return out
-
-
-@squared_norms.register
-def _(operator: Matrices, Psi: np.ndarray | None) -> np.ndarray:
-    squares = operator.A * operator.A if Psi is None else operator.A * operator.A * Psi
-    return squares.sum(axis=(1, 2))
-
-
-@squared_norms.register
-def _(operator: Mixed, Psi: np.ndarray | None) -> np.ndarray:
-    # triangle inequality: |sum_t P_it A_t| <= sum_t |P_it| |A_t|
-    return (abs(operator.P) @ np.sqrt(squared_norms(operator.base, Psi))) ** 2
-
-
-@squared_norms.register
-def _(operator: Stack, Psi: np.ndarray | None) -> np.ndarray:
-    out = np.empty(operator.c)
-    for rows, part in operator.parts:
-        out[rows] = squared_norms(part, Psi)
-    return out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, symmetrize
-from bregmat.operators import Operator, Pairs, Rows, smat, svec
+from bregmat.operators import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
 
@@ -136,7 +136,7 @@ class FourthMoment:
     @classmethod
     def of(cls, op: Operator, h: np.ndarray, S: np.ndarray | None) -> FourthMoment:
         """Fit to the rows; the identity where rows are few or not of rank one."""
-        if not isinstance(op, Rows | Pairs) or op.c < 10 * op.r:
+        if not op.is_rank_one or op.c < 10 * op.r:
             return cls(None, None, None, 0.0)
         N = float(h.sum())
         C = op.adjoint(h) / N

@@ -18,7 +18,7 @@ from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
-from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm, squared_norms
+from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
 from bregmat.solvers.exact_qp import flops, minimize_exactly
 from bregmat.solvers.twins import Twins, find_twins, netted
 
@@ -199,9 +199,9 @@ class DualNewton:
         X = problem.operator.congruence(state.chart.F)
         _, slope = problem.losses.relaxed(state.dual)
         Psi = None if S is None else S * S
-        diagonal = squared_norms(X, Psi)
+        diagonal = X.squared_norms(Psi)
         if S is not None and not S.all():  # a semismooth link: curvature may vanish
-            diagonal = diagonal + 1e-6 * squared_norms(problem.operator, None)
+            diagonal = diagonal + 1e-6 * problem.operator.squared_norms(None)
         share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
         proximal = min(self.proximal, 10.0 * self.proximal * share) + 1e-9
         if (

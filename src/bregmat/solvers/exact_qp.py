@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat.certificates import gram
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.solvers.box_qp import Model
 
@@ -88,12 +87,7 @@ def _solve(model: Model, free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     n = X.r * (X.r + 1) // 2
     b = b * unit
     if len(free) <= n:
-        if S is None:
-            K = gram(X)
-        else:
-            Phi = X.features(S)
-            K = Phi @ Phi.T
-        K = K * unit * unit[:, None]
+        K = X.gram(S) * unit * unit[:, None]
         K[np.diag_indices_from(K)] += slope
         C, ok = cholesky(K)
         return cholesky_solve(C, b) * unit if ok else None

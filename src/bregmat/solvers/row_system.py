@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.certificates import gram
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
 from bregmat.operators import Operator, smat, svec
 from bregmat.solvers.cg import FourthMoment, conjugate_gradients
@@ -67,7 +66,7 @@ def _by_matrix(op: Operator, h: np.ndarray, S: np.ndarray | None):
 
 def _by_gram(op: Operator, h: np.ndarray, S: np.ndarray | None):
     root = np.sqrt(h)
-    C, ok = cholesky(add_diagonal(root[:, None] * _gram(op, S) * root, 1.0))
+    C, ok = cholesky(add_diagonal(root[:, None] * op.gram(S) * root, 1.0))
     if not ok:
         return None
 
@@ -77,14 +76,6 @@ def _by_gram(op: Operator, h: np.ndarray, S: np.ndarray | None):
         return B - (A if S is None else S * A), 0
 
     return inverse
-
-
-def _gram(op: Operator, S: np.ndarray | None) -> np.ndarray:
-    """``<S o A_i, S o A_j>``."""
-    if S is None:
-        return gram(op)
-    Phi = op.features(S)
-    return Phi @ Phi.T
 
 
 def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, tol: float, max_steps: int = 2000):

@@ -17,7 +17,7 @@ from bregmat.coordinates import Coordinates
 from bregmat.divergences import Divergence
 from bregmat.linalg import eigh, eigvalsh
 from bregmat.losses import RowLosses
-from bregmat.operators import Operator, Rows
+from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Status
 from bregmat.solve import Outcome, Solver, solve
@@ -79,7 +79,7 @@ def nearest_entries(
 ) -> Found:
     """Frobenius and von Neumann, in the coordinates of the eigenvectors of the prior."""
     values, Q = spectrum
-    t0, operator = D.link(values), Rows(Q)
+    t0, operator = D.link(values), RankOneRows(Q)
     bound = np.concatenate([np.full(entries.n, 1.0 - min_eig), A[entries.i, entries.j]])
     mirror = (Q * t0) @ Q.T if D.keeps_range else shifted(A, min_eig)
     problem = entry_problem(D, t0, operator, bound)

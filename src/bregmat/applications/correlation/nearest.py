@@ -36,7 +36,7 @@ from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.divergences import Divergence, Frobenius, as_divergence
 from bregmat.linalg import calm_blas, cholesky, eigh
 from bregmat.nearest import nearest_kernel
-from bregmat.operators import Rows
+from bregmat.operators import RankOneRows
 from bregmat.result import ExitReason, Record, Status
 
 INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
@@ -208,7 +208,7 @@ def _logdet(
     D: Divergence, A: np.ndarray, L: np.ndarray, entries: Entries, limits: Limits, repaired: Repair | None
 ) -> Found:
     """LogDet with nothing fixed; the general method where rounding stops the quick one."""
-    problem = entry_problem(D, np.full(len(A), -1.0), Rows(L), np.ones(len(A)))
+    problem = entry_problem(D, np.full(len(A), -1.0), RankOneRows(L), np.ones(len(A)))
     outcome = run_within(problem, LogDetNewton(L), limits)
     t = np.abs(np.diag(L))  # the general method would drop the range of small variables
     if outcome.exit_reason in (ExitReason.STALLED, ExitReason.NONFINITE) and t.min() ** 2 > RANK_TOL * t.max() ** 2:
