@@ -48,8 +48,8 @@ class Setting:
     optimum: float
     data: tuple[np.ndarray, ...]
 
-    def kernel(self, chart: Any) -> np.ndarray:
-        G = self.coordinates.factor(chart)
+    def kernel(self, iterate: Any) -> np.ndarray:
+        G = self.coordinates.factor(iterate)
         return np.asarray(G @ G.T)
 
 
@@ -135,7 +135,7 @@ def walk(solver: Any, at: Setting, seconds: float) -> Run:
         for end in reached - run.projections.keys():
             run.projections[end], run.cycles[end] = where
     if state.finished:
-        run.finished, run.excess = True, (problem.offset + state.chart.value()) / at.optimum - 1.0
+        run.finished, run.excess = True, (problem.offset + state.iterate.value()) / at.optimum - 1.0
         run.projections["end"], run.cycles["end"] = where
     return run
 
@@ -149,11 +149,11 @@ def proven(at: Setting, state: Any, run: Run) -> set[str]:
     open_ends = {end: tol for end, tol in TOLERANCES.items() if end not in run.projections and ahead <= tol}
     if not open_ends:
         return set()
-    proof = certify(at.problem, state.chart, state.values, state.dual)
+    proof = certify(at.problem, state.iterate, state.values, state.dual)
     reached = {end for end, tol in open_ends.items() if relative(proof.upper, proof.dual_bound) <= tol}
     for end in reached:
         dual = bench_hard.Dual("vonneumann")
-        objective, lower, violation = judge(dual, at.data, at.kernel(proof.chart), proof.dual)
+        objective, lower, violation = judge(dual, at.data, at.kernel(proof.iterate), proof.dual)
         run.refereed = max(run.refereed, relative(objective, lower) / TOLERANCES[end])
         run.violation = max(run.violation, violation)
     return reached

@@ -392,7 +392,7 @@ def watch(prior, rows, solver=None, sweeps=1, **settings):
     result = nearest_kernel(prior, rows, solver=watched, **given)
     found = []
     for state in watched.states:
-        G = result.coordinates.factor(state.chart)
+        G = result.coordinates.factor(state.iterate)
         found.append((G @ G.T, state.dual.copy()))
     return found, result
 

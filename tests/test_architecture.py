@@ -35,7 +35,7 @@ infeasibility
 certificates
 problems priors
 coordinates
-charts
+iterates
 binding
 compound_operators
 operators

@@ -1,4 +1,4 @@
-"""Identities that hold for every class of a kind: divergences, losses, operators, solvers (charts: test_coordinates.py).
+"""Identities that hold for every class of a kind: divergences, losses, operators, solvers (iterates: test_coordinates.py).
 
 Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-10 at h = 1e-5, 1e-8 with the factors met here.
 """

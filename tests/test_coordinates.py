@@ -1,4 +1,4 @@
-"""Where iterates live and the way back: charts, coordinates of priors, the span of the touched rows, must-links.
+"""Where iterates live and the way back: iterates, coordinates of priors, the span of the touched rows, must-links.
 
 Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-8 with the factors met here.
 """
@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat import coordinates as coordinates_module
-from bregmat.charts import Factored, Spectral, chart_at_prior, chart_from_state
 from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import DIVERGENCES as NAMED
+from bregmat.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
 H = 1e-5
@@ -34,78 +34,78 @@ def positive(rng, r, k=None):
     return A @ A.T
 
 
-# ---------------------------------------------------------------- charts
+# ---------------------------------------------------------------- iterates
 CHARTS = [
     (D, kind) for D in DIVERGENCES for kind in (Spectral, Factored) if kind is Spectral or D.is_congruence_invariant
 ]
 
 
 @pytest.mark.parametrize(("D", "kind"), CHARTS, ids=lambda x: by_name(x))
-class TestChart:
+class TestIterate:
     r = 5
 
-    def chart(self, D, kind, rng):
-        """A chart at the matrix W with prior x0; both also as plain matrices."""
+    def iterate(self, D, kind, rng):
+        """An iterate at the matrix W with prior x0; both also as plain matrices."""
         x0 = np.ones(self.r) if kind is Factored else rng.uniform(0.5, 2.0, self.r)
         W = positive(rng, self.r) / self.r + 0.1 * np.eye(self.r)
         values, V = np.linalg.eigh(W)
-        chart = kind.at_prior(D, D.link(x0)).at((V * D.link(values)) @ V.T)
-        return chart, W, x0
+        iterate = kind.at_prior(D, D.link(x0)).at((V * D.link(values)) @ V.T)
+        return iterate, W, x0
 
     def test_point(self, D, kind, rng):
-        chart, W, x0 = self.chart(D, kind, rng)
-        assert np.allclose(chart.matrix(), W, **EXACT)
-        assert np.allclose(chart.factor() @ chart.factor().T, W, **EXACT)
+        iterate, W, x0 = self.iterate(D, kind, rng)
+        assert np.allclose(iterate.matrix(), W, **EXACT)
+        assert np.allclose(iterate.factor() @ iterate.factor().T, W, **EXACT)
         values, V = np.linalg.eigh(W)
-        assert np.allclose(chart.mirror(), (V * D.link(values)) @ V.T, rtol=1e-9, atol=1e-9)
-        assert chart.value() == pytest.approx(D(W, np.diag(x0)), rel=1e-10)
+        assert np.allclose(iterate.mirror(), (V * D.link(values)) @ V.T, rtol=1e-9, atol=1e-9)
+        assert iterate.value() == pytest.approx(D(W, np.diag(x0)), rel=1e-10)
         prior = kind.at_prior(D, D.link(x0))
         assert prior.value() == pytest.approx(0.0, abs=1e-12)
         assert np.allclose(prior.matrix(), np.diag(x0), **EXACT)
 
     def test_residual_is_in_the_frame(self, D, kind, rng):
-        chart, _, x0 = self.chart(D, kind, rng)
-        A, F = symmetric(rng, self.r), chart.F
-        expected = F.T @ (chart.mirror() - np.diag(D.link(x0)) + A) @ F
-        assert np.allclose(chart.residual(F.T @ A @ F), expected, rtol=1e-9, atol=1e-9)
+        iterate, _, x0 = self.iterate(D, kind, rng)
+        A, F = symmetric(rng, self.r), iterate.F
+        expected = F.T @ (iterate.mirror() - np.diag(D.link(x0)) + A) @ F
+        assert np.allclose(iterate.residual(F.T @ A @ F), expected, rtol=1e-9, atol=1e-9)
 
     def test_moves(self, D, kind, rng):
         """To first order a step E moves M by F (S o E) F', and T by E / S in the frame."""
-        chart, W, _ = self.chart(D, kind, rng)
-        E, S = symmetric(rng, self.r), chart.metric()
+        iterate, W, _ = self.iterate(D, kind, rng)
+        E, S = symmetric(rng, self.r), iterate.metric()
         S = np.ones((self.r, self.r)) if S is None else S
-        there, back = (chart.moved(E, E / S, a).matrix() for a in (H, -H))
-        assert np.allclose((there - back) / (2 * H), chart.F @ (S * E) @ chart.F.T, rtol=1e-6, atol=1e-6)
-        assert np.allclose(chart.moved(E, E / S, 0.0).matrix(), W, **EXACT)
+        there, back = (iterate.moved(E, E / S, a).matrix() for a in (H, -H))
+        assert np.allclose((there - back) / (2 * H), iterate.F @ (S * E) @ iterate.F.T, rtol=1e-6, atol=1e-6)
+        assert np.allclose(iterate.moved(E, E / S, 0.0).matrix(), W, **EXACT)
 
     def test_steps_never_leave_the_cone(self, D, kind, rng):
-        chart, _, _ = self.chart(D, kind, rng)
+        iterate, _, _ = self.iterate(D, kind, rng)
         for alpha in (0.1, 1.0, 1e2, 1e5):
             E = symmetric(rng, self.r)
-            moved = chart.moved(E, E, alpha)
+            moved = iterate.moved(E, E, alpha)
             assert moved is None or np.linalg.eigvalsh(moved.matrix())[0] >= -1e-12 * np.abs(moved.matrix()).max()
-        assert chart.moved(np.full((self.r, self.r), np.nan), np.full((self.r, self.r), np.nan), 1.0) is None
-        assert chart.at(np.full((self.r, self.r), np.nan)) is None
+        assert iterate.moved(np.full((self.r, self.r), np.nan), np.full((self.r, self.r), np.nan), 1.0) is None
+        assert iterate.at(np.full((self.r, self.r), np.nan)) is None
 
     def test_state_round_trip(self, D, kind, rng):
-        chart, _, _ = self.chart(D, kind, rng)
-        meta, arrays = chart.to_state()
-        again = chart_from_state(meta, getattr(chart, "t0", None), arrays)
-        assert (again.matrix() == chart.matrix()).all()
-        assert again.value() == chart.value()
+        iterate, _, _ = self.iterate(D, kind, rng)
+        meta, arrays = iterate.to_state()
+        again = iterate_from_state(meta, getattr(iterate, "t0", None), arrays)
+        assert (again.matrix() == iterate.matrix()).all()
+        assert again.value() == iterate.value()
 
 
 def test_logdet_with_identity_prior_needs_no_eigenvectors():
-    kinds = {D.name: type(chart_at_prior(D, D.link(np.ones(3)))) for D in DIVERGENCES}
+    kinds = {D.name: type(iterate_at_prior(D, D.link(np.ones(3)))) for D in DIVERGENCES}
     assert kinds == {"logdet": Factored, "vonneumann": Spectral, "frobenius": Spectral}
-    assert isinstance(chart_at_prior(NAMED["vonneumann"](), -np.ones(3)), Spectral)
+    assert isinstance(iterate_at_prior(NAMED["vonneumann"](), -np.ones(3)), Spectral)
 
 
 # ---------------------------------------------------------------- the way in and back
-def a_chart(D, t0, rng):
-    """A chart at some matrix near the prior."""
+def an_iterate(D, t0, rng):
+    """An iterate at some matrix near the prior."""
     r = len(t0)
-    start = chart_at_prior(D, t0)
+    start = iterate_at_prior(D, t0)
     E = 0.1 * symmetric(rng, r)
     return start.moved(E, E, 1.0)
 
@@ -132,34 +132,34 @@ def coordinates_of(form, D, rng, n=9, d=5):
 class TestCoordinates:
     def test_prior(self, form, D, rng):
         place, lift, W0 = coordinates_of(form, D, rng)
-        G = place.factor(chart_at_prior(D, place.t0))
+        G = place.factor(iterate_at_prior(D, place.t0))
         assert np.allclose(G @ G.T, lift @ W0 @ lift.T, rtol=1e-9, atol=1e-9)
 
     def test_values_divergence_and_factor_agree_on_the_way_back(self, form, D, rng):
         place, lift, W0 = coordinates_of(form, D, rng)
-        chart = a_chart(D, place.t0, rng)
+        iterate = an_iterate(D, place.t0, rng)
         constraints = all_relations(rng, lift @ W0 @ lift.T)
         _, operator = place.bind(constraints)
-        G = place.factor(chart)
-        assert np.allclose(constraints.values(G), operator.values(chart.matrix()), rtol=1e-9, atol=1e-9)
-        learned = place.metric(chart) if "metric" in form else G @ G.T
+        G = place.factor(iterate)
+        assert np.allclose(constraints.values(G), operator.values(iterate.matrix()), rtol=1e-9, atol=1e-9)
+        learned = place.metric(iterate) if "metric" in form else G @ G.T
         assert np.allclose(lift @ learned @ lift.T, G @ G.T, rtol=1e-9, atol=1e-9)
-        assert chart.value() == pytest.approx(D(learned, W0), rel=1e-7, abs=1e-9)
+        assert iterate.value() == pytest.approx(D(learned, W0), rel=1e-7, abs=1e-9)
 
     def test_new_points_are_mapped_like_the_old(self, form, D, rng):
         place, _, _ = coordinates_of(form, D, rng)
-        chart = a_chart(D, place.t0, rng)
-        assert np.allclose(place.transform(place.base[:4], chart), place.factor(chart)[:4], **EXACT)
+        iterate = an_iterate(D, place.t0, rng)
+        assert np.allclose(place.transform(place.base[:4], iterate), place.factor(iterate)[:4], **EXACT)
         assert np.allclose(
-            place.transform(place.base, chart), place.base @ place.factor_map(chart), rtol=1e-9, atol=1e-9
+            place.transform(place.base, iterate), place.base @ place.factor_map(iterate), rtol=1e-9, atol=1e-9
         )
 
     def test_state_round_trip(self, form, D, rng):
         place, _, _ = coordinates_of(form, D, rng)
-        chart = a_chart(D, place.t0, rng)
+        iterate = an_iterate(D, place.t0, rng)
         again = Coordinates.from_state(*place.to_state())
-        assert (again.transform(place.base, chart) == place.transform(place.base, chart)).all()
-        assert ((again.base is None) and "kernel" not in form) or (again.factor(chart) == place.factor(chart)).all()
+        assert (again.transform(place.base, iterate) == place.transform(place.base, iterate)).all()
+        assert ((again.base is None) and "kernel" not in form) or (again.factor(iterate) == place.factor(iterate)).all()
 
 
 @pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
@@ -270,13 +270,13 @@ class TestElimination:
         constraints = Constraints.sq_distance([0, 2, 4], [1, 3, 5], [0.0, 1.0, 1.0], "<=")
         place, operator = place.bind(constraints)
         reduced = eliminate(place, operator, np.array([0]), D)
-        chart = a_chart(D, reduced.coordinates.t0, rng)
-        W = reduced.coordinates.metric(chart)
-        assert chart.value() + reduced.offset == pytest.approx(
-            D(W, place.metric(chart_at_prior(D, place.t0))), rel=1e-9
+        iterate = an_iterate(D, reduced.coordinates.t0, rng)
+        W = reduced.coordinates.metric(iterate)
+        assert iterate.value() + reduced.offset == pytest.approx(
+            D(W, place.metric(iterate_at_prior(D, place.t0))), rel=1e-9
         )
-        G = reduced.coordinates.factor(chart)
-        assert np.allclose(reduced.operator.values(chart.matrix()), constraints.values(G), rtol=1e-9, atol=1e-9)
+        G = reduced.coordinates.factor(iterate)
+        assert np.allclose(reduced.operator.values(iterate.matrix()), constraints.values(G), rtol=1e-9, atol=1e-9)
         assert reduced.operator.r == 3
 
     def test_links_and_other_priors_stay_solvable(self, D):

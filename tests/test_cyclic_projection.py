@@ -16,7 +16,7 @@ from bregmat import (
     nearest_kernel,
     nearest_metric,
 )
-from bregmat.solvers.iterates import LogDetIterate, VonNeumannIterate
+from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
 from cases import AGREEMENTS
 
 pair = Constraints.sq_distance
@@ -149,13 +149,13 @@ def test_skipping_is_never_wrong(slack_weight, corrected, seed, monkeypatch):
     given = {"solver": CyclicProjection(corrected=corrected, violation_tol=1e-12), "max_iter": 30, "tol": 1e-14}
     given["slack_weight"] = slack_weight
     with_rule = nearest_metric(X, rows, **given)
-    sweep = LogDetIterate.sweep
+    sweep = LogDetProjected.sweep
 
     def forgetful(self, dual, *rest):
         self.limit[:] = np.where(rows.sense > 0, -np.inf, np.inf)
         return sweep(self, dual, *rest)
 
-    monkeypatch.setattr(LogDetIterate, "sweep", forgetful)
+    monkeypatch.setattr(LogDetProjected, "sweep", forgetful)
     without = nearest_metric(X, rows, **given)
     assert with_rule.n_iter == without.n_iter > 2
     assert with_rule.trace["skipped"].sum() > 300
@@ -236,7 +236,7 @@ def test_callback_and_interruption(divergence, rng):
 def test_ctrl_c_during_a_sweep(divergence, rng, monkeypatch):
     """The state before the sweep is kept whole, because a sweep works on a copy."""
     X, rows = pairs_case(rng, c=50)
-    kind = {"logdet": LogDetIterate, "vonneumann": VonNeumannIterate}[divergence]
+    kind = {"logdet": LogDetProjected, "vonneumann": VonNeumannProjected}[divergence]
     sweep, count = kind.sweep, itertools.count()
 
     def broken(self, dual, *rest):

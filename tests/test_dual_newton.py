@@ -1,4 +1,4 @@
-"""Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and charts."""
+"""Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and iterates."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from bregmat.solve import solve
 from bregmat.solvers.box_qp import Model, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.exact_qp import minimize_exactly
-from bregmat.solvers.twins import find_twins
+from bregmat.solvers.parallel_rows import find_parallel_rows
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
 SENSES = ("<=", ">=", "==")
@@ -51,8 +51,8 @@ def _run(problem, tol=1e-6, max_iter=60, **settings):
 def _assert_proven(problem, outcome, Z, constraints, tol=1e-6):
     """Objective and dual bound from their definitions, in dense matrices."""
     L, D, certificate = problem.losses, problem.divergence, outcome.certificate
-    M0, M, mu = np.diag(problem.prior), certificate.chart.matrix(), certificate.dual
-    p = constraints.values(Z @ certificate.chart.factor())
+    M0, M, mu = np.diag(problem.prior), certificate.iterate.matrix(), certificate.dual
+    p = constraints.values(Z @ certificate.iterate.factor())
     excess = np.where(L.sense == 0, np.abs(p - L.bound), L.sense * (p - L.bound))
     assert (excess[L.hard] <= 2e-9 * problem.unit[L.hard]).all()
     losses = 0.0
@@ -172,7 +172,7 @@ def test_nearest_correlation_matrix():
     C = Constraints.diagonal(np.ones(3), [0, 1, 2], weight=np.inf)
     problem = build_problem(Frobenius(), t, bind(C, U), C, None, 1.0)
     outcome = _run(problem, tol=1e-10)
-    W = U @ outcome.certificate.chart.matrix() @ U.T
+    W = U @ outcome.certificate.iterate.matrix() @ U.T
     assert outcome.status is Status.OPTIMAL
     np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
 
@@ -243,16 +243,16 @@ def test_must_link_is_infeasible_for_logdet_only(rng):
     assert _run(_problem(Frobenius(), Z, C)).status is Status.OPTIMAL
 
 
-def test_twins(rng):
+def test_parallel_rows(rng):
     Z, _ = _target(rng, 6, 4)
     # pair (0, 1): an interval, a looser and an equal upper bound; pair (2, 3): two equalities; soft rows do not count
     i, j = [0, 1, 0, 0, 1, 2, 2, 4, 4], [1, 0, 1, 1, 0, 3, 3, 5, 5]
     bound = [2.0, 1.0, 3.0, 2.0, 0.5, 1.0, 1.0, 1.0, 2.0]
     sense = ["<=", ">=", "<=", "<=", ">=", "==", "==", "<=", "<="]
     C = Constraints.sq_distance(i, j, bound, sense, weight=[np.inf] * 7 + [1.0, 1.0])
-    twins = find_twins(_problem(VonNeumann(), Z, C))
-    assert twins.intervals.tolist() in ([[0, 1]], [[3, 1]])
-    assert set(twins.idle) == {2, 4, 3 if twins.intervals[0, 0] == 0 else 0}
+    parallel = find_parallel_rows(_problem(VonNeumann(), Z, C))
+    assert parallel.intervals.tolist() in ([[0, 1]], [[3, 1]])
+    assert set(parallel.idle) == {2, 4, 3 if parallel.intervals[0, 0] == 0 else 0}
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)

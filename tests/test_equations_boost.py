@@ -211,13 +211,13 @@ def test_tsuda_3_2(projection, order, relation, rng):
         H = np.diag(problem.t0) - np.tensordot(state.dual[:-1], A[:-1], 1)
         t, U = np.linalg.eigh(H)
         E = (U * np.exp(t - t[-1])) @ U.T
-        F = state.chart.factor()
+        F = state.iterate.factor()
         assert np.isfinite(F).all()
         # an exponent of size 1e2 or so is known to its rounding, 1e-14, times a few for each step
         assert np.allclose(F @ F.T, E / np.trace(E), rtol=0, atol=1e-14 * np.abs(H).max() * steps)
         assert np.trace(F @ F.T) == pytest.approx(1.0, abs=1e-12)
-        assert state.iterate.lam.max() == 0.0
-        assert np.linalg.norm(state.iterate.Vt @ state.iterate.Vt.T - np.eye(8)) < 1e-15 * 8 * steps
+        assert state.matrix.lam.max() == 0.0
+        assert np.linalg.norm(state.matrix.Vt @ state.matrix.Vt.T - np.eye(8)) < 1e-15 * 8 * steps
     assert outcome.certificate.violation < 0.05  # on the way: tiny eigenvalues had to grow by 28 orders
 
 

@@ -12,8 +12,8 @@ from bregmat.problems import build_problem
 from bregmat.result import Status
 from bregmat.solve import solve
 from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_inverse, barrier_link
-from bregmat.solvers.frames import CongruenceFrame, SpectralFrame
 from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.nesterov_todd import CongruenceScaling, SpectralScaling
 
 NAMES = ("logdet", "vonneumann", "frobenius")
 
@@ -50,7 +50,7 @@ def test_certificate_from_scratch_logdet(scaled, gamma):
     X, C, V, same = wine_pairs(scaled)
     outcome = solve(problem_of("logdet", X, C, gamma), InteriorPoint(), tol=1e-6)
     assert outcome.status is Status.OPTIMAL
-    B = outcome.certificate.chart.factor()
+    B = outcome.certificate.iterate.factor()
     p, b, mu = ((V @ B) ** 2).sum(axis=1), C.bound, outcome.certificate.dual
     q = np.where(same, p > b, p < b)
     loss = gamma * (p / b - np.log(p / b) - 1.0)[q].sum()
@@ -67,7 +67,7 @@ def test_certificate_from_scratch_vonneumann(scaled, gamma):
     X, C, V, same = wine_pairs(scaled)
     outcome = solve(problem_of("vonneumann", X, C, gamma), InteriorPoint(), tol=1e-6)
     assert outcome.status is Status.OPTIMAL
-    B = outcome.certificate.chart.factor()
+    B = outcome.certificate.iterate.factor()
     x = np.linalg.svd(B, compute_uv=False) ** 2
     p, b, mu = ((V @ B) ** 2).sum(axis=1), C.bound, outcome.certificate.dual
     q = np.where(same, p > b, p < b)
@@ -148,7 +148,7 @@ def test_congruence_frame_is_an_exact_chord():
     L = rng.normal(size=(4, 4))
     A = rng.normal(size=(4, 4))
     t, V = np.linalg.eigh(-(A @ A.T) - np.eye(4))
-    frame = CongruenceFrame.at(as_divergence("logdet"), L, t, V, 0.0)
+    frame = CongruenceScaling.at(as_divergence("logdet"), L, t, V, 0.0)
     assert np.allclose((frame.F * frame.sigma) @ frame.F.T, L @ L.T)
     assert np.allclose(frame.F @ frame.defect(0.0) @ frame.F.T, (V / -t) @ V.T - L @ L.T)
 
@@ -159,5 +159,5 @@ def test_spectral_frame_is_an_exact_chord_when_psi_and_m_agree():
     A = rng.normal(size=(4, 4))
     t, V = np.linalg.eigh(A + A.T)
     L = V * np.sqrt(barrier_inverse(D, t, 0.1))
-    frame = SpectralFrame.at(D, L, t, V, 0.1)
+    frame = SpectralScaling.at(D, L, t, V, 0.1)
     assert np.allclose(frame.defect(0.1), 0.0, atol=1e-9)

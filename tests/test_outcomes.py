@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric
-from bregmat.charts import chart_at_prior
+from bregmat.iterates import iterate_at_prior
 from bregmat.solve import State
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 
@@ -50,9 +50,9 @@ class Stub:
     def init(self, problem, tol, start):
         if self._init:
             self._init()
-        chart = chart_at_prior(problem.divergence, problem.t0)
-        values = problem.operator.congruence(chart.F).values_diagonal(chart.x)
-        here = {"chart": chart, "dual": np.zeros(problem.c), "values": values}
+        iterate = iterate_at_prior(problem.divergence, problem.t0)
+        values = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
+        here = {"iterate": iterate, "dual": np.zeros(problem.c), "values": values}
         return StubState(**here, objective=0.0, signal=np.inf, stalled=False)
 
     def step(self, problem, state):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.charts import Chart, chart_at_prior
+from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 
@@ -24,7 +24,7 @@ class Certificate:
     violation of a hard row (of any row, where none is hard it is not part of the proof).
     """
 
-    chart: Chart
+    iterate: Iterate
     dual: np.ndarray
     values: np.ndarray
     upper: float
@@ -80,43 +80,43 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
     return problem.offset + D.gain(t0, A, t) - total, mu
 
 
-def certify(problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray) -> Certificate:
+def certify(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> Certificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be."""
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
     if not np.isfinite(p).all():
-        return Certificate(chart, mu, p, np.inf, np.nan, bound, np.inf, np.inf)
+        return Certificate(iterate, mu, p, np.inf, np.nan, bound, np.inf, np.inf)
     hard = problem.losses.hard
     violation = problem.violation(p)
     worst = float(violation[hard].max(initial=0.0))
     if worst > FEASIBLE and worst < 0.5:
-        restored = restore(problem, chart, p, mu)
+        restored = restore(problem, iterate, p, mu)
         if restored is not None:
-            chart, p = restored
+            iterate, p = restored
             violation = problem.violation(p)
             worst = float(violation[hard].max(initial=0.0))
-    objective = objective_value(problem, chart, p) if worst <= FEASIBLE else np.inf
+    objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf
     if np.isinf(objective):
-        rest = objective_value(problem, chart, p, soft_only=True)
-        return Certificate(chart, mu, p, np.inf, rest, bound, np.inf, worst)
+        rest = objective_value(problem, iterate, p, soft_only=True)
+        return Certificate(iterate, mu, p, np.inf, rest, bound, np.inf, worst)
     L = problem.losses
     miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
     gap = (objective + miss - bound) / max(1.0, abs(objective))
-    return Certificate(chart, mu, p, objective + miss, objective, bound, gap, worst)
+    return Certificate(iterate, mu, p, objective + miss, objective, bound, gap, worst)
 
 
-def objective_value(problem: NearestMatrix, chart: Chart, p: np.ndarray, soft_only: bool = False) -> float:
+def objective_value(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:
     """``D(M, M0) + sum loss``; hard rows within ``FEASIBLE`` cost nothing."""
     L = problem.losses
     if L.has_hard:
         met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
         p = np.where(met, L.bound, p)
-    return problem.offset + chart.value() + L.value(p)
+    return problem.offset + iterate.value() + L.value(p)
 
 
 def restore(
-    problem: NearestMatrix, chart: Chart, p: np.ndarray, mu: np.ndarray, rounds: int = 8
-) -> tuple[Chart, np.ndarray] | None:
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, rounds: int = 8
+) -> tuple[Iterate, np.ndarray] | None:
     """Multiplicative restoration ``M <- F (I + A_F*(c)) F'`` with c from the Gram system of active and violated hard rows.
 
     Stays in the cone by construction; returns None if it does not reach feasibility. Rows with a multiplier are brought onto
@@ -126,7 +126,7 @@ def restore(
     equal = L.hard & (L.sense == 0)
     heavy = L.hard & (np.abs(mu) > 1e-13 * max(1e-300, np.abs(mu).max(initial=0.0)))
     for active in (heavy | equal, equal):
-        restored = _restored(problem, chart, p, active, rounds)
+        restored = _restored(problem, iterate, p, active, rounds)
         if restored is not None:
             return restored
         if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
@@ -135,12 +135,12 @@ def restore(
 
 
 def _restored(
-    problem: NearestMatrix, chart: Chart, p: np.ndarray, active: np.ndarray, rounds: int
-) -> tuple[Chart, np.ndarray] | None:
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int
+) -> tuple[Iterate, np.ndarray] | None:
     """One attempt of :func:`restore`."""
     L, D = problem.losses, problem.divergence
     hard, s = L.hard, L.sense.astype(float)
-    B = chart.factor()
+    B = iterate.factor()
     if B.shape[1] == 0:
         return None
     for _ in range(rounds):
@@ -180,7 +180,7 @@ def _restored(
         T = (U * D.link(values)) @ U.T
     else:
         T = (U * np.maximum(values, 0.0)) @ U.T
-    restored = chart_at_prior(D, problem.t0).at(T)
+    restored = iterate_at_prior(D, problem.t0).at(T)
     if restored is None:
         return None
     return restored, problem.operator.congruence(restored.F).values_diagonal(restored.x)

@@ -16,9 +16,9 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.binding import bind
-from bregmat.charts import Chart
 from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
 from bregmat.divergences import Divergence
+from bregmat.iterates import Iterate
 from bregmat.linalg import cholesky, eigh, triangular_inverse
 from bregmat.operators import Operator
 
@@ -80,28 +80,28 @@ class Coordinates:
     def _map(self, X: Any) -> Any:
         return X if self.R is None else X @ self.R
 
-    def factor_map(self, chart: Chart) -> np.ndarray:
+    def factor_map(self, iterate: Iterate) -> np.ndarray:
         """B with ``factor = base @ B``; forms a square matrix where a span is in use."""
-        F = chart.factor()
+        F = iterate.factor()
         if self.span is not None:
             V = self.span.basis
-            F = np.eye(len(V)) + V @ _root_minus_one(chart) @ V.T
+            F = np.eye(len(V)) + V @ _root_minus_one(iterate) @ V.T
         return F if self.R is None else self.R @ F
 
-    def transform(self, X: Any, chart: Chart) -> np.ndarray:
+    def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
         """``X @ B`` for rows X in the coordinates of ``base``; dense."""
         Z = self._map(X)
         if self.span is None:
-            out = Z @ chart.factor()
+            out = Z @ iterate.factor()
         else:
             V = self.span.basis
-            shift = np.asarray(Z @ V) @ (_root_minus_one(chart) @ V.T)
+            shift = np.asarray(Z @ V) @ (_root_minus_one(iterate) @ V.T)
             out = (Z.toarray() if scipy.sparse.issparse(Z) else Z) + shift
         return np.asarray(out.todense() if scipy.sparse.issparse(out) else out)
 
-    def factor(self, chart: Chart) -> np.ndarray:
+    def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
-        return self.transform(self._data, chart)
+        return self.transform(self._data, iterate)
 
     @property
     def _data(self) -> Any:
@@ -109,26 +109,26 @@ class Coordinates:
             raise ValueError("the data is not kept in model files; use result.transform(X) with the data at hand.")
         return self.base
 
-    def metric(self, chart: Chart) -> np.ndarray:
+    def metric(self, iterate: Iterate) -> np.ndarray:
         """``R M R'``."""
-        B = self.factor_map(chart)
+        B = self.factor_map(iterate)
         return B @ B.T
 
-    def spectrum(self, chart: Chart) -> np.ndarray:
+    def spectrum(self, iterate: Iterate) -> np.ndarray:
         """Ascending eigenvalues of M on the coordinates it was solved in."""
-        if chart.x is not None:
-            return np.sort(chart.x)
-        return np.linalg.svd(chart.F, compute_uv=False)[::-1] ** 2
+        if iterate.x is not None:
+            return np.sort(iterate.x)
+        return np.linalg.svd(iterate.F, compute_uv=False)[::-1] ** 2
 
-    def write_factor(self, path: str | Path, chart: Chart, rows: int = 65536) -> None:
+    def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
         """Stream the factor to a .npy file block by block; plain writes, since the pages of a mapped file would stay in memory."""
         n = self._data.shape[0]
-        k = self.transform(self.base[:1], chart).shape[1]
+        k = self.transform(self.base[:1], iterate).shape[1]
         header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
         with open(path, "wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             for start in range(0, n, rows):
-                block = self.transform(self.base[start : start + rows], chart)
+                block = self.transform(self.base[start : start + rows], iterate)
                 file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,11 +239,11 @@ def _check_touched(touched: Any, rows: np.ndarray | None) -> None:
         )
 
 
-def _root_minus_one(chart: Chart) -> np.ndarray:
+def _root_minus_one(iterate: Iterate) -> np.ndarray:
     """``M^(1/2) - I``."""
-    if chart.x is not None:
-        return (chart.F * (np.sqrt(chart.x) - 1.0)) @ chart.F.T
-    U, sigma, _ = np.linalg.svd(chart.F)
+    if iterate.x is not None:
+        return (iterate.F * (np.sqrt(iterate.x) - 1.0)) @ iterate.F.T
+    U, sigma, _ = np.linalg.svd(iterate.F)
     return (U * (sigma - 1.0)) @ U.T
 
 

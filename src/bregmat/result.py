@@ -201,16 +201,16 @@ class Result:
     @property
     def B(self) -> np.ndarray:
         """Factor of the learned matrix in the coordinates of the data: ``factor = G0 @ B``, shape (r, k)."""
-        return self.coordinates.factor_map(self.certificate.chart)
+        return self.coordinates.factor_map(self.certificate.iterate)
 
     @property
     def factor(self) -> np.ndarray:
         """``G`` with ``W = G G'``, shape (n, k); computed on demand."""
-        return self.coordinates.factor(self.certificate.chart)
+        return self.coordinates.factor(self.certificate.iterate)
 
     def transform(self, X: Any) -> np.ndarray:
         """``X @ B``, shape (n, k), without forming B where the data has many columns."""
-        return self.coordinates.transform(X, self.certificate.chart)
+        return self.coordinates.transform(X, self.certificate.iterate)
 
     def kernel(self) -> np.ndarray:
         """``W``, shape (n, n)."""
@@ -219,21 +219,21 @@ class Result:
 
     def metric(self) -> np.ndarray:
         """``B B'``, shape (r, r): the Mahalanobis matrix where the prior is one."""
-        return self.coordinates.metric(self.certificate.chart)
+        return self.coordinates.metric(self.certificate.iterate)
 
     def spectrum(self) -> np.ndarray:
         """Ascending eigenvalues of the learned matrix in the coordinates it was solved in; shape (k,)."""
-        return self.coordinates.spectrum(self.certificate.chart)
+        return self.coordinates.spectrum(self.certificate.iterate)
 
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
-        self.coordinates.write_factor(path, self.certificate.chart, rows)
+        self.coordinates.write_factor(path, self.certificate.iterate, rows)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`. The data is not kept: ``factor`` of a metric needs it again."""
         c = self.certificate
         place, arrays = self.coordinates.to_state()
-        chart, frame = c.chart.to_state()
+        iterate, frame = c.iterate.to_state()
         meta = {
             "status": self.status.value,
             "exit_reason": self.exit_reason.value,
@@ -242,7 +242,7 @@ class Result:
             "seconds": self.seconds,
             "solver": self.solver,
             "coordinates": place,
-            "chart": chart,
+            "chart": iterate,
             "proof": {name: _plain(getattr(c, name)) for name in _SCALARS},
         }
         arrays |= frame
@@ -257,13 +257,13 @@ class Result:
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
         """Inverse of :meth:`to_state`."""
         from bregmat.certificates import Certificate
-        from bregmat.charts import chart_from_state
         from bregmat.coordinates import Coordinates
+        from bregmat.iterates import iterate_from_state
 
         coordinates = Coordinates.from_state(meta["coordinates"], arrays)
         scalars = {name: float(value) for name, value in meta["proof"].items()}
         certificate = Certificate(
-            chart=chart_from_state(meta["chart"], coordinates.t0, arrays),
+            iterate=iterate_from_state(meta["chart"], coordinates.t0, arrays),
             dual=arrays["dual"],
             values=arrays["values"],
             **scalars,

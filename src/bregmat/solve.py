@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from bregmat.certificates import Certificate, certify
-from bregmat.charts import Chart
 from bregmat.infeasibility import InfeasibilityProof, infeasibility, singular_rows
+from bregmat.iterates import Iterate
 from bregmat.linalg import calm_blas
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Record, Status
@@ -28,7 +28,7 @@ class State:
     if TYPE_CHECKING:  # attributes, or properties that are worked out when a certificate asks
 
         @property
-        def chart(self) -> Chart: ...
+        def iterate(self) -> Iterate: ...
         @property
         def values(self) -> np.ndarray: ...
 
@@ -205,7 +205,7 @@ class _Run:
         return self.callback is not None and bool(self.callback(row))
 
     def _certify(self, state: State) -> Certificate:
-        new = certify(self.problem, state.chart, state.values, state.dual)
+        new = certify(self.problem, state.iterate, state.values, state.dual)
         self.best = new if self.best is None else self.best.joined(new)
         return new
 

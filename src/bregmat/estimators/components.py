@@ -49,7 +49,7 @@ def _map_product(result: Result, V: np.ndarray) -> np.ndarray:
     place = result.coordinates
     if place.span is None:
         return result.B @ V
-    inner = replace(place, R=None).transform(V.T, result.certificate.chart).T
+    inner = replace(place, R=None).transform(V.T, result.certificate.iterate).T
     return inner if place.R is None else place.R @ inner
 
 

@@ -101,10 +101,10 @@ def _descending(values: ArrayLike) -> NDArray[np.float64]:
 
 def _prior(result: Any) -> NDArray[np.float64]:
     """Eigenvalues of the prior in the coordinates of ``result.spectrum()``; 1 where these make it the identity."""
-    chart = result.certificate.chart
-    if chart.x is None:
+    iterate = result.certificate.iterate
+    if iterate.x is None:
         return np.ones(len(result.spectrum()))
-    return chart.divergence.inverse_link(result.coordinates.t0)
+    return iterate.divergence.inverse_link(result.coordinates.t0)
 
 
 def _range(*spectra: NDArray[np.float64]) -> tuple[float, float]:

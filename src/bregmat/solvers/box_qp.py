@@ -15,7 +15,7 @@ from bregmat.operators import Operator
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Hessian of ``-g`` in the frame of a chart.
+    """Hessian of ``-g`` in the frame of an iterate.
 
     Attributes
     ----------

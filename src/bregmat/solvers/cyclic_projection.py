@@ -13,19 +13,19 @@ import numpy as np
 
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import Certificate, clip_dual, dual_bound
-from bregmat.charts import Chart
 from bregmat.checks import check_flag, check_integer, check_positive
+from bregmat.iterates import Iterate
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
-from bregmat.solvers.iterates import ITERATES, Iterate, row_bounds
+from bregmat.solvers.row_projections import PROJECTED, Projected, row_bounds
 
 
 @dataclass(eq=False)
 class CyclicState(State):
     """A matrix with its multipliers after a number of sweeps."""
 
-    iterate: Iterate
+    matrix: Projected
     dual: np.ndarray
     rows: OuterRows
     bounds: RowBounds
@@ -38,9 +38,9 @@ class CyclicState(State):
     sweeps: list[dict[str, float]] = field(default_factory=list)
 
     @cached_property
-    def chart(self) -> Chart:
+    def iterate(self) -> Iterate:
         """The matrix."""
-        return self.iterate.chart()
+        return self.matrix.iterate()
 
     def violation(self, problem: NearestMatrix) -> float:
         """The largest one that the last sweep met, each row at its turn."""
@@ -53,8 +53,8 @@ class CyclicState(State):
     @cached_property
     def values(self) -> np.ndarray:
         """Values of all rows at the matrix; only certificates ask for them."""
-        x = self.chart.x
-        return self.operator.congruence(self.chart.F).values_diagonal(x)
+        x = self.iterate.x
+        return self.operator.congruence(self.iterate.F).values_diagonal(x)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -118,9 +118,9 @@ class CyclicProjection:
 
     def check(self, problem: NearestMatrix) -> None:
         """The divergence needs projections onto one row."""
-        if problem.divergence.name not in ITERATES:
+        if problem.divergence.name not in PROJECTED:
             raise TypeError(
-                f"cyclic_projection has projections for {', '.join(ITERATES)}; got the divergence "
+                f"cyclic_projection has projections for {', '.join(PROJECTED)}; got the divergence "
                 f'{problem.divergence.name!r}. Use solver="dual_newton" or "auto".'
             )
 
@@ -131,23 +131,23 @@ class CyclicProjection:
             value, warm = dual_bound(problem, clip_dual(problem, start.dual))
             if np.isfinite(value):
                 mu = warm.copy()
-        kind = ITERATES[problem.divergence.name]
-        iterate, bounds = kind.at(problem, mu), row_bounds(problem)
-        return CyclicState(iterate, mu, kind.rows(problem), bounds, problem.operator, self._value(problem, iterate, mu))
+        kind = PROJECTED[problem.divergence.name]
+        matrix, bounds = kind.at(problem, mu), row_bounds(problem)
+        return CyclicState(matrix, mu, kind.rows(problem), bounds, problem.operator, self._value(problem, matrix, mu))
 
-    def _value(self, problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
-        return problem.offset + iterate.dual_part() - float(problem.losses.conjugate(mu).sum())
+    def _value(self, problem: NearestMatrix, matrix: Projected, mu: np.ndarray) -> float:
+        return problem.offset + matrix.dual_part() - float(problem.losses.conjugate(mu).sum())
 
     def step(self, problem: NearestMatrix, state: CyclicState) -> CyclicState:
         """One sweep over all rows."""
-        iterate, mu = state.iterate.copy(), state.dual.copy()
-        sweep = iterate.sweep(mu, state.rows, state.bounds, self.corrected, self.root_tol)
+        matrix, mu = state.matrix.copy(), state.dual.copy()
+        sweep = matrix.sweep(mu, state.rows, state.bounds, self.corrected, self.root_tol)
         sweep["drift"] = np.nan
         if (len(state.sweeps) + 1) % self.refresh == 0:
-            rebuilt = type(iterate).at(problem, mu)
-            sweep["drift"] = iterate.distance(rebuilt)
-            iterate = rebuilt
-        objective = self._value(problem, iterate, mu)
+            rebuilt = type(matrix).at(problem, mu)
+            sweep["drift"] = matrix.distance(rebuilt)
+            matrix = rebuilt
+        objective = self._value(problem, matrix, mu)
         moved, length = sweep["movement"], float(np.linalg.norm(mu))
         done = not self.corrected and sweep["violation"] <= self.violation_tol
         if self.movement_tol is not None:
@@ -156,7 +156,7 @@ class CyclicProjection:
         idle = 0 if gained or not self.corrected else state.idle + 1
         state.sweeps.append(sweep)
         return CyclicState(
-            iterate,
+            matrix,
             mu,
             state.rows,
             state.bounds,

@@ -11,13 +11,13 @@ import numpy as np
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import Certificate, clip_dual, dual_bound
-from bregmat.charts import Chart
 from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.columns import rows_text
+from bregmat.iterates import Iterate
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
-from bregmat.solvers.iterates import VonNeumannIterate, row_bounds
+from bregmat.solvers.row_projections import VonNeumannProjected, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 
@@ -26,7 +26,7 @@ SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 class BoostState(State):
     """A matrix with its multipliers after a number of steps; the multiplier of the trace follows from the others."""
 
-    iterate: VonNeumannIterate  # lam without the level, whose largest entry is 0
+    matrix: VonNeumannProjected  # lam without the level, whose largest entry is 0
     level: np.ndarray  # what was taken off lam, log dual objective, log of the bound of Theorem 4.1
     dual: np.ndarray
     rows: OuterRows
@@ -42,11 +42,11 @@ class BoostState(State):
     series: list[np.ndarray] = field(default_factory=list)
 
     @cached_property
-    def chart(self) -> Chart:
+    def iterate(self) -> Iterate:
         """The matrix, with its trace."""
-        it = self.iterate
+        it = self.matrix
         t = it.lam - np.log(np.exp(it.lam).sum() / self.cone.total)
-        return VonNeumannIterate(it.divergence, it.t0, t, it.Vt).chart()
+        return VonNeumannProjected(it.divergence, it.t0, t, it.Vt).iterate()
 
     def violation(self, problem: NearestMatrix) -> float:
         """The largest one that the last step met."""
@@ -59,7 +59,7 @@ class BoostState(State):
     @cached_property
     def values(self) -> np.ndarray:
         """Values of all rows at the matrix; only certificates ask for them."""
-        return self.operator.congruence(self.chart.F).values_diagonal(self.chart.x)
+        return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -165,16 +165,16 @@ class DefiniteBoost:
             if np.isfinite(value):
                 mu = warm.copy()
         usable = rows.shift == 0.0
-        iterate = VonNeumannIterate.at(problem, np.where(usable, mu, 0.0))
+        matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
         cone = Boosted(all_terms(rows), usable, low, high, total)
         # at the prior the dual objective tr exp(log W1) is 1
-        lam = iterate.lam
+        lam = matrix.lam
         log_dual = float(np.log(np.exp(lam - lam[-1]).sum()) + lam[-1] - np.log(problem.prior.sum()))
         log_dual += float(mu[usable] @ bounds.bound[usable]) / total
         level = np.array([lam[-1], log_dual, log_dual])
-        iterate.lam = lam - lam[-1]
-        return _placed(problem, iterate, level, mu, rows, bounds, cone)
+        matrix.lam = lam - lam[-1]
+        return _placed(problem, matrix, level, mu, rows, bounds, cone)
 
     def _intervals(self, problem: NearestMatrix, rows: OuterRows, total: float) -> tuple[np.ndarray, np.ndarray]:
         """For each row, numbers below and above all eigenvalues of A_j."""
@@ -207,18 +207,18 @@ class DefiniteBoost:
 
     def step(self, problem: NearestMatrix, state: BoostState) -> BoostState:
         """A block of projections."""
-        iterate, level, mu = state.iterate.copy(), state.level.copy(), state.dual.copy()
+        matrix, level, mu = state.matrix.copy(), state.level.copy(), state.dual.copy()
         cone = state.cone
         greedy = self.order == "greedy"
         size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
         series = np.zeros((size, len(SERIES)))
         done, worst = boost_inplace(
-            iterate.lam,
-            iterate.Vt,
+            matrix.lam,
+            matrix.Vt,
             mu,
             level,
             series,
-            iterate.work,
+            matrix.work,
             state.rows,
             state.bounds,
             cone,
@@ -229,7 +229,7 @@ class DefiniteBoost:
             self.root_tol,
         )
         state.series.append(series[:done])
-        new = _placed(problem, iterate, level, mu, state.rows, state.bounds, cone)
+        new = _placed(problem, matrix, level, mu, state.rows, state.bounds, cone)
         new.series, new.worst = state.series, worst
         new.finished = not self.corrected and worst <= self.violation_tol
         gained = new.objective - state.objective > 1e-15 * max(1.0, abs(new.objective))
@@ -252,7 +252,7 @@ def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
 
 def _placed(
     problem: NearestMatrix,
-    iterate: VonNeumannIterate,
+    matrix: VonNeumannProjected,
     level: np.ndarray,
     mu: np.ndarray,
     rows: OuterRows,
@@ -264,7 +264,7 @@ def _placed(
     at, kappa = problem.trace_row
     mu[~cone.usable] = 0.0
     # exp(H - kappa mu I) has the trace tau
-    mu[at] = (np.log(np.exp(iterate.lam).sum() / cone.total) + level[0]) / kappa
+    mu[at] = (np.log(np.exp(matrix.lam).sum() / cone.total) + level[0]) / kappa
     D = problem.divergence
     bound = problem.offset + D.constant(problem.t0) - cone.total - float(mu @ bounds.bound)
-    return BoostState(iterate, level, mu, rows, bounds, cone, problem.operator, bound)
+    return BoostState(matrix, level, mu, rows, bounds, cone, problem.operator, bound)

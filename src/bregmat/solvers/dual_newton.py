@@ -13,14 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.certificates import Certificate, clip_dual, dual_bound
-from bregmat.charts import Chart, chart_at_prior
+from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
 from bregmat.solvers.exact_qp import flops, minimize_exactly
-from bregmat.solvers.twins import Twins, find_twins, netted
+from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
 
@@ -29,7 +29,7 @@ MODERATE = 30.0  # largest relative pull of the losses on the prior in the first
 class _State(State):
     """A point of the dual and what the next step needs of the last."""
 
-    chart: Chart
+    iterate: Iterate
     dual: np.ndarray
     values: np.ndarray
     objective: float
@@ -38,7 +38,7 @@ class _State(State):
     stage: _Stage
     cost: float  # -g(mu) of the stage
     gradient: np.ndarray  # of the cost
-    twins: Twins
+    parallel: ParallelRows
     norm: float = np.inf  # projected gradient before the last step, in the norm of the diagonal of the Hessian
     first_norm: float = np.inf
     length: float = 1.0  # of the last step; 1 is a full Newton step
@@ -116,22 +116,22 @@ class DualNewton:
     def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> _State:
         """The prior, or a warm start shrunk into the domain."""
         mu = np.zeros(problem.c)
-        twins = find_twins(problem)
+        parallel = find_parallel_rows(problem)
         share = _first_share(problem) if self.continuation else 1.0
         if start is not None:
-            value, warm = dual_bound(problem, netted(twins, clip_dual(problem, start.dual)))
+            value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start.dual)))
             if np.isfinite(value):
                 mu, share = warm, 1.0
-        chart = _chart_at(problem, mu)
-        if chart is None:
+        iterate = _iterate_at(problem, mu)
+        if iterate is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        return _measured(problem, _Stage.of(problem, share, 0.5), chart, mu, twins)
+        return _measured(problem, _Stage.of(problem, share, 0.5), iterate, mu, parallel)
 
     def step(self, problem: NearestMatrix, state: _State) -> _State:
         """One Newton step: the quadratic model in the box, then a search along its minimiser."""
-        stage, mu, q, twins = state.stage, state.dual, state.gradient, state.twins
+        stage, mu, q, parallel = state.stage, state.dual, state.gradient, state.parallel
         model = self._model(state)
-        lower, upper = _room(stage.problem, mu, twins)
+        lower, upper = _room(stage.problem, mu, parallel)
         norm = projected_norm(q, model.diagonal, lower, upper)
         if norm == 0.0:
             return self._forward(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
@@ -140,7 +140,7 @@ class DualNewton:
             q,
             lower,
             upper,
-            twins.intervals,
+            parallel.intervals,
             reduction=self._reduction(state, norm),
             rounds=self.rounds,
             cg_steps=self.cg_steps,
@@ -156,9 +156,9 @@ class DualNewton:
         if found is None:
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return self._forward(problem, new) if state.precise else new
-        chart, mu, length = found
-        new = _measured(problem, replace(stage, steps=stage.steps + 1), chart, mu, twins)
-        after = projected_norm(new.gradient, model.diagonal, *_room(stage.problem, mu, twins))
+        iterate, mu, length = found
+        new = _measured(problem, replace(stage, steps=stage.steps + 1), iterate, mu, parallel)
+        after = projected_norm(new.gradient, model.diagonal, *_room(stage.problem, mu, parallel))
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
@@ -179,7 +179,7 @@ class DualNewton:
         """The state in the next stage, or as it is in the last one."""
         if state.stage.share == 1.0:
             return state
-        return _measured(problem, state.stage.next(problem), state.chart, state.dual, state.twins)
+        return _measured(problem, state.stage.next(problem), state.iterate, state.dual, state.parallel)
 
     def _is_cheap(self, model: Model, d: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> bool:
         """Whether a few factorisations cost less than one round of conjugate gradients."""
@@ -195,8 +195,8 @@ class DualNewton:
     def _model(self, state: _State) -> Model:
         """Hessian of -g at the state, with a small multiple of its diagonal added on hard rows."""
         problem = state.stage.problem
-        S = state.chart.metric()
-        X = problem.operator.congruence(state.chart.F)
+        S = state.iterate.metric()
+        X = problem.operator.congruence(state.iterate.F)
         _, slope = problem.losses.relaxed(state.dual)
         Psi = None if S is None else S * S
         diagonal = X.squared_norms(Psi)
@@ -222,41 +222,43 @@ class DualNewton:
         )
 
 
-def _room(problem: NearestMatrix, mu: np.ndarray, twins: Twins) -> tuple[np.ndarray, np.ndarray]:
+def _room(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) -> tuple[np.ndarray, np.ndarray]:
     """Box of a step from mu; nine tenths of the way to an open ceiling."""
     lower, upper = problem.losses.dual_box()
     open_end = np.isfinite(upper) & (problem.losses.sense >= 0)
     reach = upper - mu
     lower, upper = lower - mu, np.where(open_end, 0.9 * reach, reach)
-    lower[twins.idle] = upper[twins.idle] = 0.0
+    lower[parallel.idle] = upper[parallel.idle] = 0.0
     return lower, upper
 
 
-def _chart_at(problem: NearestMatrix, mu: np.ndarray) -> Chart | None:
-    """The chart of ``T0 - A*(mu)``, or None outside the domain."""
+def _iterate_at(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
+    """The iterate of ``T0 - A*(mu)``, or None outside the domain."""
     T = -problem.operator.adjoint(mu)
     T[np.diag_indices_from(T)] += problem.t0
-    return chart_at_prior(problem.divergence, problem.t0).at(T) if np.isfinite(T).all() else None
+    return iterate_at_prior(problem.divergence, problem.t0).at(T) if np.isfinite(T).all() else None
 
 
-def _cost(problem: NearestMatrix, chart: Chart, mu: np.ndarray) -> float:
+def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
     """``-g(mu) = phi*(T) - phi*(T0) + sum loss*``."""
     D = problem.divergence
-    smooth = chart.logdet if chart.x is None else D.conjugate(chart.t) - D.constant(problem.t0)
+    smooth = iterate.logdet if iterate.x is None else D.conjugate(iterate.t) - D.constant(problem.t0)
     return smooth + float(problem.losses.conjugate(mu).sum())
 
 
-def _measured(problem: NearestMatrix, stage: _Stage, chart: Chart, mu: np.ndarray, twins: Twins) -> _State:
+def _measured(
+    problem: NearestMatrix, stage: _Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
+) -> _State:
     """A state at mu: values and gradient in the stage; objective and, where every row is soft, exact gap of the problem."""
-    p = problem.operator.congruence(chart.F).values_diagonal(chart.x)
+    p = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
     xi, _ = stage.problem.losses.relaxed(mu)
-    cost = _cost(stage.problem, chart, mu)
+    cost = _cost(stage.problem, iterate, mu)
     signal, objective = np.inf, -cost
     if problem.is_soft:  # M = psi(T(mu)) exactly, so D + mu . p is its conjugate and only the losses are left
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
-        objective = signal - (cost if stage.share == 1.0 else _cost(problem, chart, mu))
-    return _State(chart, mu, p, objective, signal, False, stage, cost, xi - p, twins)
+        objective = signal - (cost if stage.share == 1.0 else _cost(problem, iterate, mu))
+    return _State(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 
 def _first_share(problem: NearestMatrix) -> float:
@@ -284,19 +286,19 @@ def _prior_metric(problem: NearestMatrix) -> np.ndarray:
 
 def _search(
     problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
-) -> tuple[Chart, np.ndarray, float] | None:
+) -> tuple[Iterate, np.ndarray, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
     alpha = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box()
     for _ in range(40):
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
-        chart = _chart_at(problem, mu)
-        if chart is None:
+        iterate = _iterate_at(problem, mu)
+        if iterate is None:
             alpha *= 0.25
             continue
-        cost = _cost(problem, chart, mu)
+        cost = _cost(problem, iterate, mu)
         if cost <= state.cost + 1e-4 * alpha * slope + 2e-15 * max(1.0, abs(state.cost)):
-            return chart, mu, alpha
+            return iterate, mu, alpha
         if np.isfinite(cost):
             curved = -slope * alpha * alpha / (2.0 * (cost - state.cost - slope * alpha))
             alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
@@ -307,7 +309,7 @@ def _search(
 
 def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
     """Minimiser in (0, 1] of -g along d for LogDet, where ``-g = -logdet(I + A*(mu)) + sum loss*`` needs one spectrum."""
-    b = eigvalsh(problem.operator.congruence(state.chart.factor()).adjoint(d))
+    b = eigvalsh(problem.operator.congruence(state.iterate.factor()).adjoint(d))
     mu, losses = state.dual, problem.losses
 
     def slope(alpha: float) -> float:

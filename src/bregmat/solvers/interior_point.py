@@ -18,12 +18,12 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.certificates import Certificate, objective_value
-from bregmat.charts import Chart, Factored, Spectral, chart_at_prior
+from bregmat.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
-from bregmat.solvers.frames import CongruenceFrame, Frame, SpectralFrame, largest_step
+from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.row_system import RowSystem
 
 
@@ -31,7 +31,7 @@ from bregmat.solvers.row_system import RowSystem
 class InteriorPointState(State):
     """One iterate: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
 
-    chart: Chart
+    iterate: Iterate
     dual: np.ndarray
     values: np.ndarray
     objective: float
@@ -131,42 +131,42 @@ class InteriorPoint:
         p = state.values / u
         sign = np.where(free, 1.0, s)
         rho = sign * (xi - p) - np.where(free, 0.0, w)
-        kind: type[CongruenceFrame] | type[SpectralFrame] = (
-            CongruenceFrame if problem.divergence.is_congruence_invariant else SpectralFrame
+        kind: type[CongruenceScaling] | type[SpectralScaling] = (
+            CongruenceScaling if problem.divergence.is_congruence_invariant else SpectralScaling
         )
-        frame: Frame = kind.at(problem.divergence, state.factor, state.t, state.V, tau)
-        X = problem.operator.congruence(frame.F)
+        scaling: Scaling = kind.at(problem.divergence, state.factor, state.t, state.V, tau)
+        X = problem.operator.congruence(scaling.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
-        system = RowSystem.build(X, chord + ratio, u, frame.S, self.linear_tol, state.effort)
+        system = RowSystem.build(X, chord + ratio, u, scaling.S, self.linear_tol, state.effort)
         steps = 0
 
         def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
             nonlocal steps
-            dM0 = frame.defect(goal) + cM
+            dM0 = scaling.defect(goal) + cM
             dxi0 = chord * (m - bounds.price(xi, goal)) + cxi
             dw0 = np.where(free, 0.0, (goal - lam * w + cw) / lam)
             # (chord + w / lam) dm + A L A* dm = A(dM0) - dxi0 + s (dw0 - rho)
             dm, dT, used = system.solve(X.values(dM0) / u - dxi0 + sign * (dw0 - rho))
             steps += used
-            dM = dM0 + frame.tangent(dT)
+            dM = dM0 + scaling.tangent(dT)
             dlam = np.where(free, 0.0, s * dm)
             return dM, dT, dxi0 + chord * dm, dw0 - ratio * dlam, dm, dlam
 
         def lengths(d: tuple, goal: float) -> tuple[float, float]:
             dM, dT, dxi, dw, dm, dlam = d
-            ap = min(frame.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
+            ap = min(scaling.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
             ad = min(
-                frame.dual_limit(dT),
+                scaling.dual_limit(dT),
                 largest_step(bounds.strength - m, -dm, bounds.ceiling),
                 largest_step(lam, dlam, ~free),
             )
             most = self.fraction - 0.09 + 0.09 * min(ap, ad, 1.0)
             ap, ad = min(1.0, most * ap), min(1.0, most * ad)
-            return self._inside(frame, bounds, state, d, goal, ap, ad)
+            return self._inside(scaling, bounds, state, d, goal, ap, ad)
 
         n = max(1, int((~free).sum()))
-        d = direction(0.0 if frame.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
+        d = direction(0.0 if scaling.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
         ap, ad = lengths(d, tau)
         ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
         goal = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
@@ -175,11 +175,11 @@ class InteriorPoint:
         goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
         share = ap * ad if min(ap, ad) > 0.1 else 0.0
         cxi = np.where(bounds.ceiling, share * d[2] * d[4] / np.where(bounds.ceiling, bounds.strength - m, 1.0), 0.0)
-        d = direction(goal, share * frame.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
+        d = direction(goal, share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
         ap, ad = lengths(d, tau)
         if not max(ap, ad) > 1e-7:
             return replace(state, stalled=True)
-        factor = frame.moved(d[0], ap)
+        factor = scaling.moved(d[0], ap)
         if factor is None:
             return replace(state, stalled=True)
         m = m + ad * d[4]
@@ -191,7 +191,7 @@ class InteriorPoint:
 
     def _inside(
         self,
-        frame: Frame,
+        scaling: Scaling,
         bounds: RelaxedBounds,
         state: InteriorPointState,
         d: tuple,
@@ -200,7 +200,7 @@ class InteriorPoint:
         ad: float,
     ) -> tuple[float, float]:
         """Shorten the steps until ``psi(T) <= M / neighbourhood`` and the same for the relaxed bounds."""
-        if frame.S is None:
+        if scaling.S is None:
             return ap, ad
         kappa = 1.0 / self.neighbourhood
         k = bounds.logarithmic
@@ -208,7 +208,7 @@ class InteriorPoint:
         room = np.maximum(kappa, 1.05 * bounds.at(state.weights, state.tau)[k] / xi)
 
         def limit(ap: float) -> float:
-            low = frame.order_limit(d[0], d[1], ap, goal, kappa)
+            low = scaling.order_limit(d[0], d[1], ap, goal, kappa)
             if len(k):
                 x = room * (xi + ap * d[2][k])
                 low = min(low, largest_step(bounds.strength[k] * np.log(x) - goal / x - m, -dm))
@@ -262,19 +262,19 @@ def _state(
     effort: int,
 ) -> InteriorPointState:
     D, L, t0 = problem.divergence, problem.losses, problem.t0
-    chart: Chart
-    if isinstance(chart_at_prior(D, t0), Factored):
-        chart = Factored(factor, 2.0 * float(np.linalg.slogdet(factor)[1]))
+    iterate: Iterate
+    if isinstance(iterate_at_prior(D, t0), Factored):
+        iterate = Factored(factor, 2.0 * float(np.linalg.slogdet(factor)[1]))
         p = problem.operator.congruence(factor).values_diagonal(None)
     else:
         U, sigma, _ = np.linalg.svd(factor)
-        chart = Spectral(D, t0, D.link(sigma**2), U)
+        iterate = Spectral(D, t0, D.link(sigma**2), U)
         p = problem.operator.congruence(U).values_diagonal(sigma**2)
     # a hard row with slack is reported without its multiplier (of the size of tau): restoration moves rows that have one
     idle = L.hard & (w * bounds.strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
-    F = objective_value(problem, chart, p, soft_only=True)
+    F = objective_value(problem, iterate, p, soft_only=True)
     bound = D.constant(t0) - D.conjugate(t) - float(L.conjugate(mu).sum()) if D.in_domain(t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + bounds.strength) * problem.violation(p), 0.0).sum()
     signal = abs(F - bound) + float(unmet)
-    return InteriorPointState(chart, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, effort)
+    return InteriorPointState(iterate, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, effort)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.certificates import Certificate
-from bregmat.charts import Chart, chart_at_prior
+from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
@@ -21,10 +21,10 @@ from bregmat.solvers.cg import solve_newton_system
 
 @dataclass(frozen=True, eq=False)
 class MirrorNewtonState(State):
-    """One iterate: chart, violated rows in its frame, values, losses' derivatives, objective and residual."""
+    """One iterate: iterate, violated rows in its frame, values, losses' derivatives, objective and residual."""
 
-    chart: Chart
-    active: Operator  # violated rows in the frame of the chart
+    iterate: Iterate
+    active: Operator  # violated rows in the frame of the iterate
     curvature: np.ndarray  # of the violated rows
     values: np.ndarray
     dual: np.ndarray
@@ -71,24 +71,30 @@ class MirrorNewton:
 
     def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> MirrorNewtonState:
         """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""
-        chart = None if start is None else _from_dual(problem, start.dual)
-        if chart is None:
-            chart = _shrunk_prior(problem)
-        framed = problem.operator.congruence(chart.F)
-        return self._state(problem, chart, framed, framed.values_diagonal(chart.x), tol)
+        iterate = None if start is None else _from_dual(problem, start.dual)
+        if iterate is None:
+            iterate = _shrunk_prior(problem)
+        framed = problem.operator.congruence(iterate.F)
+        return self._state(problem, iterate, framed, framed.values_diagonal(iterate.x), tol)
 
     def _state(
-        self, problem: NearestMatrix, chart: Chart, framed: Operator, p: np.ndarray, tol: float, linear_steps: int = 0
+        self,
+        problem: NearestMatrix,
+        iterate: Iterate,
+        framed: Operator,
+        p: np.ndarray,
+        tol: float,
+        linear_steps: int = 0,
     ) -> MirrorNewtonState:
         g, h = problem.losses.derivatives(p)
-        F = chart.value() + problem.losses.value(p)
+        F = iterate.value() + problem.losses.value(p)
         on = np.flatnonzero(h > 0)
         active = framed.restrict(on)
-        R = chart.residual(active.adjoint(g[on]))
-        S = chart.metric()
+        R = iterate.residual(active.adjoint(g[on]))
+        S = iterate.metric()
         size = np.linalg.norm(R if S is None else S * R)
         return MirrorNewtonState(
-            chart, active, h[on], p, g, F, R, S, 0.5 * float(size) ** 2, tol, linear_steps=linear_steps
+            iterate, active, h[on], p, g, F, R, S, 0.5 * float(size) ** 2, tol, linear_steps=linear_steps
         )
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
@@ -107,13 +113,13 @@ class MirrorNewton:
         floor = 1e-15 * abs(F) * problem.r
         alpha = 1.0
         while alpha > 1e-12:
-            chart = state.chart.moved(E, dT, alpha)
-            if chart is not None:
-                framed = problem.operator.congruence(chart.F)
-                p = framed.values_diagonal(chart.x)
-                trial = chart.value() + problem.losses.value(p)
+            iterate = state.iterate.moved(E, dT, alpha)
+            if iterate is not None:
+                framed = problem.operator.congruence(iterate.F)
+                p = framed.values_diagonal(iterate.x)
+                trial = iterate.value() + problem.losses.value(p)
                 if trial <= F + self.sufficient * alpha * slope + floor:
-                    new = self._state(problem, chart, framed, p, state.tol, state.linear_steps + solution.steps)
+                    new = self._state(problem, iterate, framed, p, state.tol, state.linear_steps + solution.steps)
                     return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
             alpha *= 0.5
         return replace(state, stalled=True)
@@ -128,41 +134,41 @@ def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, 
     return np.where(tiny, stable, E / np.where(tiny, 1.0, S))
 
 
-def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Chart | None:
+def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
     """The mirror point ``T0 - A*(mu)``, shrunk into the domain."""
-    chart = chart_at_prior(problem.divergence, problem.t0)
+    iterate = iterate_at_prior(problem.divergence, problem.t0)
     A = problem.operator.adjoint(mu)
     for _ in range(60):
-        moved = chart.at(add_diagonal(-A, problem.t0))
+        moved = iterate.at(add_diagonal(-A, problem.t0))
         if moved is not None:
             return moved
         A = 0.5 * A
     return None
 
 
-def _shrunk_prior(problem: NearestMatrix) -> Chart:
+def _shrunk_prior(problem: NearestMatrix) -> Iterate:
     """The prior, or ``(M0^-1 + theta A*(1/|b|))^-1`` for the best theta of a grid when that is clearly better.
 
     Helps where the prior violates its bounds by orders of magnitude, as on unscaled data.
     """
     D, L = problem.divergence, problem.losses
-    chart = chart_at_prior(D, problem.t0)
-    framed = problem.operator.congruence(chart.F)
-    best = chart.value() + L.value(framed.values_diagonal(chart.x))
+    iterate = iterate_at_prior(D, problem.t0)
+    framed = problem.operator.congruence(iterate.F)
+    best = iterate.value() + L.value(framed.values_diagonal(iterate.x))
     if not D.keeps_range or not best > problem.c:
-        return chart
+        return iterate
     A = problem.operator.adjoint(1.0 / problem.unit) / problem.c
     inverse = np.diag(1.0 / problem.prior)
-    found: Chart = chart
+    found: Iterate = iterate
     for theta in 10.0 ** np.arange(-2, 7):
         T = inverse + theta * A
         values, U = eigh(T)
-        moved = chart.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
+        moved = iterate.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
         if moved is None:
             continue
         value = moved.value() + L.value(problem.operator.congruence(moved.F).values_diagonal(moved.x))
         if value < best:
             best, found = value, moved
-        elif found is not chart:
+        elif found is not iterate:
             break
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.blocks import NEAR, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.input import Limits
-from bregmat.applications.correlation.newton import EPS, DenseChart, Entries, EntryNewton
+from bregmat.applications.correlation.newton import EPS, DenseIterate, Entries, EntryNewton
 from bregmat.applications.correlation.result import Repair
 from bregmat.certificates import dual_bound
 from bregmat.constraints import Constraints
@@ -108,11 +108,11 @@ def nearest_entries(
         )
     if reduced is not None and outcome.status is not Status.INFEASIBLE:
         return reduced
-    chart = outcome.certificate.chart
-    if isinstance(chart, DenseChart):
-        X = chart.X
+    iterate = outcome.certificate.iterate
+    if isinstance(iterate, DenseIterate):
+        X = iterate.X
     else:
-        X = written(Q @ chart.matrix() @ Q.T, A, entries, outcome, 1.0 - min_eig)
+        X = written(Q @ iterate.matrix() @ Q.T, A, entries, outcome, 1.0 - min_eig)
     if entries.has_pairs and not D.keeps_range and (_is_stuck(outcome) or (_is_one(outcome) and _lacks(X, 0.0))):
         near = fixed_blocks(entries, B, near=NEAR)
         if near.basis is not None:
@@ -146,7 +146,7 @@ def _without_null_space(
         reduced = entry_problem(problem.divergence, t0 - room, operator, bound)
         offset = 0.5 * (float((problem.t0**2).sum()) - float((t0**2).sum()))
         outcome = run_within(replace(reduced, offset=offset if room == 0.0 else 0.0), DualNewton(), limits)
-        X = base @ outcome.certificate.chart.matrix() @ base.T + part
+        X = base @ outcome.certificate.iterate.matrix() @ base.T + part
         return outcome, written(X, A, entries, outcome, 1.0 - min_eig)
 
     outcome, X = run(0.0)

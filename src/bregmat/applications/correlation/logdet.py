@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.newton import EPS, DenseChart
+from bregmat.applications.correlation.newton import EPS, DenseIterate
 from bregmat.certificates import Certificate
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
 from bregmat.problems import NearestMatrix
@@ -42,22 +42,22 @@ class _LogDetState(State):
         return bool(np.isfinite(self.logdet) and np.isfinite(self.X).all())
 
     @cached_property
-    def chart(self) -> Any:
+    def iterate(self) -> Any:
         """X with an exact unit diagonal."""
         d = 1.0 / np.sqrt(np.diag(self.X))
         X = self.X * np.multiply.outer(d, d)
         np.fill_diagonal(X, 1.0)
         K, ok = cholesky(X)
         if not ok:
-            return DenseChart(X, np.inf)
+            return DenseIterate(X, np.inf)
         # D(X, C) = |F|^2 - 2 logdet F - n with F = L^-1 K: no difference of large traces
         F = triangular_solve(self.solver.L, K)
-        return DenseChart(X, float(np.vdot(F, F)) - 2.0 * float(np.log(np.diag(F)).sum()) - len(X))
+        return DenseIterate(X, float(np.vdot(F, F)) - 2.0 * float(np.log(np.diag(F)).sum()) - len(X))
 
     @property
     def values(self) -> np.ndarray:  # type: ignore[override]
-        """The diagonal of the chart, once that is asked for; that of the iterate before, which costs nothing."""
-        return np.ones(len(self.dual)) if "chart" in self.__dict__ else np.diag(self.X)
+        """The diagonal of the iterate, once that is asked for; that of the iterate before, which costs nothing."""
+        return np.ones(len(self.dual)) if "iterate" in self.__dict__ else np.diag(self.X)
 
 
 @dataclass(frozen=True, eq=False)

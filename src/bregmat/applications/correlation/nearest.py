@@ -213,7 +213,7 @@ def _logdet(
     t = np.abs(np.diag(L))  # the general method would drop the range of small variables
     if outcome.exit_reason in (ExitReason.STALLED, ExitReason.NONFINITE) and t.min() ** 2 > RANK_TOL * t.max() ** 2:
         return replace(_in_range(A, A, entries, D, limits), repaired=repaired)
-    return Found(outcome.certificate.chart.matrix(), outcome, repaired=repaired)
+    return Found(outcome.certificate.iterate.matrix(), outcome, repaired=repaired)
 
 
 def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits: Limits) -> Found:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.certificates import Certificate
-from bregmat.charts import Spectral
+from bregmat.iterates import Spectral
 from bregmat.linalg import eigh
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
@@ -24,7 +24,7 @@ EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
-class DenseChart:
+class DenseIterate:
     """A feasible matrix by its entries, with its divergence from the prior."""
 
     X: np.ndarray
@@ -173,12 +173,12 @@ class _SpectralState(State):
         return bool(np.isfinite(self.p).all() and np.isfinite(self.cost))
 
     @cached_property
-    def restored(self) -> DenseChart | None:
+    def restored(self) -> DenseIterate | None:
         """The matrix with exact rows, or None where that would cost it its definiteness."""
         D, b, entries = self.problem.divergence, self.problem.losses.bound, self.solver.entries
         n, x, C = entries.n, D.inverse_link(self.t), self.solver.mirror
         if not D.keeps_range and self.t[0] >= 0 and not self.dual.any() and np.array_equal(np.diag(C), b[:n]):
-            return DenseChart(C, 0.0)  # there was nothing to do
+            return DenseIterate(C, 0.0)  # there was nothing to do
         B = self.U[:, x > 0] * np.sqrt(x[x > 0])
         X = B @ B.T
         if entries.has_pairs:
@@ -196,10 +196,10 @@ class _SpectralState(State):
             X *= (1.0 - share) * d * d[:, None]
             np.fill_diagonal(X, b)
         X = 0.5 * (X + X.T)
-        return DenseChart(X, self.solver.distance(D, self.problem.t0, X))
+        return DenseIterate(X, self.solver.distance(D, self.problem.t0, X))
 
     @property
-    def chart(self) -> Any:
+    def iterate(self) -> Any:
         """The restored matrix, else ``psi(T)`` in the coordinates of the problem."""
         if self.restored is not None:
             return self.restored
@@ -207,7 +207,7 @@ class _SpectralState(State):
 
     @property
     def values(self) -> np.ndarray:  # type: ignore[override]
-        """Values of the rows at the chart, once that is asked for; those of the iterate before, which cost nothing."""
+        """Values of the rows at the iterate, once that is asked for; those of the iterate before, which cost nothing."""
         asked = self.__dict__.get("restored")
         return self.p if asked is None else self.problem.losses.bound.copy()
 

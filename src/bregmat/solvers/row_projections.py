@@ -1,4 +1,4 @@
-"""Matrices under one-row projections: the factored LogDet iterate and the spectral von Neumann iterate, with flat rows.
+"""Matrices under one-row projections: the factored LogDet matrix and the spectral von Neumann matrix, with flat rows.
 
 Both keep the exact relation ``M = psi(T0 - A*(dual))``, so that they can be rebuilt from the multipliers at any time, which
 is how rounding is bounded and its drift is measured.
@@ -15,8 +15,8 @@ from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.eigen_update import eigen_work
 from bregmat._kernels.rows import FAMILY_CODES, OuterRows, RowBounds
-from bregmat.charts import Chart, Factored, Spectral
 from bregmat.divergences import Divergence
+from bregmat.iterates import Factored, Iterate, Spectral
 from bregmat.linalg import add_diagonal, cholesky, eigh, triangular_inverse
 from bregmat.problems import NearestMatrix
 
@@ -34,7 +34,7 @@ def row_bounds(problem: NearestMatrix) -> RowBounds:
     return RowBounds(bound, np.ascontiguousarray(L.sense, dtype=np.int8), gamma, scale, family, unit)
 
 
-class Iterate(Protocol):
+class Projected(Protocol):
     """A matrix that projections onto single rows change in place."""
 
     name: ClassVar[str]  # of the divergence
@@ -47,12 +47,12 @@ class Iterate(Protocol):
     def sweep(
         self, dual: np.ndarray, rows: OuterRows, bounds: RowBounds, corrected: bool, tol: float
     ) -> dict[str, float]: ...
-    def chart(self) -> Chart: ...
+    def iterate(self) -> Iterate: ...
     def dual_part(self) -> float: ...
     def distance(self, other: Any) -> float: ...
 
 
-class LogDetIterate:
+class LogDetProjected:
     """``M = B B'`` with B lower triangular; the prior is the identity (Kulis 2009, Algorithm 2)."""
 
     name: ClassVar[str] = "logdet"
@@ -100,7 +100,7 @@ class LogDetIterate:
         )
 
     @classmethod
-    def at(cls, problem: NearestMatrix, mu: np.ndarray) -> LogDetIterate:
+    def at(cls, problem: NearestMatrix, mu: np.ndarray) -> LogDetProjected:
         """``(I + A*(mu))^-1``, factored from the last column to the first."""
         P = add_diagonal(problem.operator.adjoint(mu), 1.0)
         C, ok = cholesky(np.ascontiguousarray(P[::-1, ::-1]))
@@ -108,7 +108,7 @@ class LogDetIterate:
             raise np.linalg.LinAlgError("the multipliers are outside the domain of the divergence.")
         return cls(triangular_inverse(C)[::-1, ::-1].T, problem.losses.sense)
 
-    def copy(self) -> LogDetIterate:
+    def copy(self) -> LogDetProjected:
         """An independent copy."""
         new = copy(self)
         new.Bt, new.grown, new.limit = self.Bt.copy(), self.grown.copy(), self.limit.copy()
@@ -129,21 +129,21 @@ class LogDetIterate:
         self.grown = totals[1:3]
         return _sweep_record(counts, totals)
 
-    def chart(self) -> Chart:
-        """The matrix as a chart."""
+    def iterate(self) -> Iterate:
+        """The matrix as an iterate."""
         return Factored(np.ascontiguousarray(self.Bt[: self.r, : self.r].T), self.logdet)
 
     def dual_part(self) -> float:
         """``phi*(T0) - phi*(T)``: the dual function but for the losses' conjugates."""
         return -self.logdet
 
-    def distance(self, other: LogDetIterate) -> float:
+    def distance(self, other: LogDetProjected) -> float:
         """Relative Frobenius distance of the two matrices."""
         M, N = self.Bt.T @ self.Bt, other.Bt.T @ other.Bt
         return float(np.linalg.norm(M - N) / np.linalg.norm(N))
 
 
-class VonNeumannIterate:
+class VonNeumannProjected:
     """``M = Vt' diag(exp lam) Vt``; the eigenvectors are a running product of rank-one updates (Kulis 2009, Algorithm 3)."""
 
     name: ClassVar[str] = "vonneumann"
@@ -158,7 +158,7 @@ class VonNeumannIterate:
         return problem.operator.outer()
 
     @classmethod
-    def at(cls, problem: NearestMatrix, mu: np.ndarray) -> VonNeumannIterate:
+    def at(cls, problem: NearestMatrix, mu: np.ndarray) -> VonNeumannProjected:
         """``exp(T0 - A*(mu))``."""
         t0 = problem.t0
         if mu.any():
@@ -167,7 +167,7 @@ class VonNeumannIterate:
         order = np.argsort(t0, kind="stable")
         return cls(problem.divergence, t0, t0[order].copy(), np.ascontiguousarray(np.eye(len(t0))[order]))
 
-    def copy(self) -> VonNeumannIterate:
+    def copy(self) -> VonNeumannProjected:
         """An independent copy; the work arrays hold nothing between projections."""
         new = copy(self)
         new.lam, new.Vt = self.lam.copy(), self.Vt.copy()
@@ -186,15 +186,15 @@ class VonNeumannIterate:
             )
         return _sweep_record(counts, totals)
 
-    def chart(self) -> Chart:
-        """The matrix as a chart."""
+    def iterate(self) -> Iterate:
+        """The matrix as an iterate."""
         return Spectral(self.divergence, self.t0, self.lam.copy(), np.ascontiguousarray(self.Vt.T))
 
     def dual_part(self) -> float:
         """``tr M0 - tr M``: the dual function but for the losses' conjugates."""
         return self.divergence.constant(self.t0) - self.divergence.conjugate(self.lam)
 
-    def distance(self, other: VonNeumannIterate) -> float:
+    def distance(self, other: VonNeumannProjected) -> float:
         """Relative Frobenius distance of the two matrices."""
         M, N = ((x.Vt.T * np.exp(x.lam)) @ x.Vt for x in (self, other))
         return float(np.linalg.norm(M - N) / np.linalg.norm(N))
@@ -207,4 +207,4 @@ def _sweep_record(counts: np.ndarray, totals: np.ndarray) -> dict[str, float]:
     }
 
 
-ITERATES: dict[str, type[Iterate]] = {cls.name: cls for cls in (LogDetIterate, VonNeumannIterate)}
+PROJECTED: dict[str, type[Projected]] = {cls.name: cls for cls in (LogDetProjected, VonNeumannProjected)}

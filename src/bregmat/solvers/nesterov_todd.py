@@ -1,4 +1,4 @@
-"""Scaling frames of the interior-point method: where the chord between ``(psi(T), T)`` and ``(M, psi^-1(M))`` is diagonal."""
+"""Nesterov-Todd scalings of the interior-point method: where the chord between ``(psi(T), T)`` and ``(M, psi^-1(M))`` is diagonal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _geometric_mean(L: np.ndarray, y: np.ndarray, V: np.ndarray) -> tuple[np.nda
     return L @ inner, inner, sigma
 
 
-class CongruenceFrame:
-    """Nesterov and Todd's frame for LogDet: ``M = B diag(sigma) B'``, ``-T = B'^-1 diag(sigma) B^-1``; the chord is the identity."""
+class CongruenceScaling:
+    """Nesterov and Todd's scaling for LogDet: ``M = B diag(sigma) B'``, ``-T = B'^-1 diag(sigma) B^-1``; the chord is the identity."""
 
     S = None
 
@@ -32,8 +32,8 @@ class CongruenceFrame:
         self.root = np.sqrt(np.multiply.outer(sigma, sigma))
 
     @classmethod
-    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> CongruenceFrame:
-        """The frame of ``M = L L'`` and ``T = V diag(t) V'``."""
+    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> CongruenceScaling:
+        """The scaling of ``M = L L'`` and ``T = V diag(t) V'``."""
         B, _, sigma = _geometric_mean(L, -1.0 / t, V)
         return cls(B, sigma)
 
@@ -68,7 +68,7 @@ class CongruenceFrame:
         return self.F @ C if ok else None
 
 
-class SpectralFrame:
+class SpectralScaling:
     """Eigenbasis of the geometric mean of M and ``psi(T)``; the chord is the derivative of psi there, ``S o S``."""
 
     def __init__(
@@ -87,13 +87,13 @@ class SpectralFrame:
         self.x = sigma**2
 
     @classmethod
-    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> SpectralFrame:
-        """The frame of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
+    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> SpectralScaling:
+        """The scaling of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
         B, inner, sigma = _geometric_mean(L, barrier_inverse(divergence, t, tau), V)
         F, root, Wt = np.linalg.svd(B)
-        frame = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
-        frame.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
-        return frame
+        scaling = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
+        scaling.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
+        return scaling
 
     ahead: float = 1.0
 
@@ -142,4 +142,4 @@ class SpectralFrame:
         return self.L @ C if ok else None
 
 
-Frame = CongruenceFrame | SpectralFrame
+Scaling = CongruenceScaling | SpectralScaling

@@ -1,7 +1,7 @@
 """Where an iterate lives: ``M = F diag(x) F'`` inside the cone, with a local frame for Newton's method.
 
 In the frame F a step E in the local metric moves ``M`` by ``F (S o E) F'`` to first order, where S is the square root of
-the divided differences of the inverse link. Both charts answer the same questions:
+the divided differences of the inverse link. Both iterates answer the same questions:
 
 * ``Spectral``: mirror coordinates ``T = U diag(t) U'``, ``M = psi(T)``, ``F = U``; for any divergence.
 * ``Factored``: ``M = L L'``, ``F = L``, ``S = 1``; for LogDet, which is invariant under congruence. Needs no eigenvectors.
@@ -26,11 +26,11 @@ class Spectral:
 
     @classmethod
     def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Spectral:
-        """The chart at the prior."""
+        """The iterate at the prior."""
         return cls(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))
 
     def at(self, T: np.ndarray) -> Spectral | None:
-        """The chart at mirror coordinates T, or None outside the domain."""
+        """The iterate at mirror coordinates T, or None outside the domain."""
         if not np.isfinite(T).all():
             return None
         t, U = eigh(T)
@@ -49,7 +49,7 @@ class Spectral:
         return (self.F * self.t) @ self.F.T
 
     def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Spectral | None:
-        """The chart after the step ``T + alpha dT`` with dT in the frame, or None outside the domain."""
+        """The iterate after the step ``T + alpha dT`` with dT in the frame, or None outside the domain."""
         B = add_diagonal(alpha * dT, self.t)
         if not np.isfinite(B).all():
             return None
@@ -88,11 +88,11 @@ class Factored:
 
     @classmethod
     def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Factored:
-        """The chart at the identity."""
+        """The iterate at the identity."""
         return cls(np.eye(len(t0)), 0.0)
 
     def at(self, T: np.ndarray) -> Factored | None:
-        """The chart at mirror coordinates ``T = -M^-1``, or None outside the domain."""
+        """The iterate at mirror coordinates ``T = -M^-1``, or None outside the domain."""
         C, ok = cholesky(-T)
         if not ok:
             return None
@@ -113,7 +113,7 @@ class Factored:
         return -(inverse.T @ inverse)
 
     def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Factored | None:
-        """The chart at ``L (I + alpha E) L'``, or None outside the cone."""
+        """The iterate at ``L (I + alpha E) L'``, or None outside the cone."""
         C, ok = cholesky(add_diagonal(alpha * E, 1.0))
         if not ok:
             return None
@@ -136,17 +136,17 @@ class Factored:
         return self.F @ self.F.T
 
 
-Chart = Spectral | Factored
+Iterate = Spectral | Factored
 
 
-def chart_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Chart:
-    """The chart that ``to_state`` described."""
+def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:
+    """The iterate that ``to_state`` described."""
     if meta["kind"] == "factored":
         return Factored(arrays["frame"], float(meta["logdet"]))
     return Spectral(as_divergence(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
-def chart_at_prior(divergence: Divergence, t0: np.ndarray) -> Chart:
-    """The chart that suits the divergence, at the prior."""
+def iterate_at_prior(divergence: Divergence, t0: np.ndarray) -> Iterate:
+    """The iterate that suits the divergence, at the prior."""
     kind = Factored if divergence.is_congruence_invariant and (t0 == -1.0).all() else Spectral
     return kind.at_prior(divergence, t0)

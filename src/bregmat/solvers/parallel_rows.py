@@ -10,21 +10,21 @@ from bregmat.problems import NearestMatrix
 
 
 @dataclass(frozen=True, eq=False)
-class Twins:
+class ParallelRows:
     """Hard rows with proportional matrices: flat directions of the dual that are better known beforehand.
 
-    ``idle`` rows are implied by a tighter twin; ``intervals`` are the tightest "<=" and ">=" row of one matrix.
+    ``idle`` rows are implied by a tighter one of the same matrix; ``intervals`` are the tightest "<=" and ">=" row of one matrix.
     """
 
     idle: np.ndarray
     intervals: np.ndarray
 
 
-def find_twins(problem: NearestMatrix) -> Twins:
+def find_parallel_rows(problem: NearestMatrix) -> ParallelRows:
     """Hard rows whose matrices are positive multiples of each other, from their inner products with a few fixed random matrices."""
     L, op = problem.losses, problem.operator
     rows = np.flatnonzero(L.hard)
-    nothing = Twins(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
+    nothing = ParallelRows(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
     if len(rows) < 2:
         return nothing
     rng = np.random.default_rng(0)
@@ -54,13 +54,13 @@ def find_twins(problem: NearestMatrix) -> Twins:
     idle = plain[group] & (np.arange(len(rows)) != above[group]) & (np.arange(len(rows)) != below[group])
     both = np.flatnonzero(plain & (above >= 0) & (below >= 0))
     both = both[bound[above[both]] >= bound[below[both]]]
-    return Twins(rows[idle], np.stack([rows[above[both]], rows[below[both]]], axis=1))
+    return ParallelRows(rows[idle], np.stack([rows[above[both]], rows[below[both]]], axis=1))
 
 
-def netted(twins: Twins, mu: np.ndarray) -> np.ndarray:
+def without_opposing_pairs(parallel: ParallelRows, mu: np.ndarray) -> np.ndarray:
     """Dual weights without the part in which the two ends of an interval pull against each other."""
     mu = mu.copy()
-    mu[twins.idle] = 0.0
-    above, below = twins.intervals.T
+    mu[parallel.idle] = 0.0
+    above, below = parallel.intervals.T
     mu[below[mu[above] > 0]] = 0.0
     return mu
