@@ -40,7 +40,8 @@ binding
 compound_operators
 operators
 constraints divergences losses sampling lowrank
-columns checks _html _interrupt linalg _kernels
+columns
+checks _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 

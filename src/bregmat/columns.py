@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
+from bregmat.checks import rows_text
+
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 
 
@@ -22,12 +24,6 @@ class LowRankMatrix:
     @property
     def shape(self) -> tuple[int, int]:
         return (self.vectors.shape[0], self.vectors.shape[0])
-
-
-def rows_text(rows: np.ndarray, most: int = 5) -> str:
-    """Name the first few of the given row numbers."""
-    head = ", ".join(str(int(r)) for r in rows[:most])
-    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
 
 
 def sample_names(name: str, values: Any) -> np.ndarray:
