@@ -45,14 +45,12 @@ def matrices(problem):
     prior, rows, settings = problem.arguments()
     found = {}
     for name, solver in SOLVERS.items():
-        # on hard rows interior_point breaks down soon after 1e-7; its matrix is nearer than that where it stops
-        loose = name == "interior_point" and np.isinf(settings["slack_weight"]).any()
         try:
-            result = nearest_kernel(prior, rows, solver=solver, tol=1e-6 if loose else TIGHT, **settings)
+            result = nearest_kernel(prior, rows, solver=solver, tol=TIGHT, **settings)
         except TypeError:
             continue
         # the dual bound of a one-row method stops growing while its rows still hold only to the square root of rounding
-        assert result.gap <= (1e-6 if loose else 1e-8), (name, repr(result))
+        assert result.gap <= 1e-8, (name, repr(result))
         found[name] = result.kernel()
     return found
 

@@ -187,7 +187,10 @@ class InteriorPoint:
         t, V = eigh(_mirror_point(problem, m / u))
         lam = s * m
         tau = float((w * lam)[~free].sum()) / n if (~free).any() else max(goal, 1e-3 * tau)
-        return _state(problem, bounds, factor, xi, w, m, t, V, tau, price, steps or state.effort)
+        new = _state(problem, bounds, factor, xi, w, m, t, V, tau, price, steps or state.effort)
+        # what is left of the path is less than rounding of the objective: then a step that brings nothing is the last one
+        ended = tau * (problem.c + problem.r) <= np.finfo(float).eps * max(1.0, abs(new.objective))
+        return replace(new, stalled=bool(ended and new.signal >= state.signal))
 
     def _inside(
         self,

@@ -19,14 +19,14 @@ MOST_FLOPS = 2e11  # below this it is, where conjugate gradients took longer the
 class RowSystem:
     """``diag(d) + A_u (S o S o A_u*)`` with ``A_u = A / u``.
 
-    Solved as ``E + S o A*(h . A(S o E)) = S o A*(h . rhs)``, ``y = h (rhs - A(S o E))``, ``h = 1 / d``.
+    Fewer rows than entries of a matrix: factorised as it is. More: ``E + S o A*(h . A(S o E)) = S o A*(h . rhs)``,
+    ``y = h (rhs - A(S o E))``, ``h = 1 / d``. With fewer rows that would cost y as many digits as h has, and h of an active hard
+    row passes 1e9.
     """
 
     op: Operator
-    h: np.ndarray
     unit: np.ndarray
-    S: np.ndarray | None
-    inverse: Callable[[np.ndarray], tuple[np.ndarray, int]]
+    weights: Callable[[np.ndarray], tuple[np.ndarray, int]]  # y and conjugate gradient steps of a right-hand side
 
     @classmethod
     def build(
@@ -37,17 +37,24 @@ class RowSystem:
         h = 1.0 / d
         weight = h / (unit * unit)
         m = op.r * (op.r + 1) // 2
-        inverse = None
         flops = float(min(op.c, m)) ** 2 * max(op.c, m)
-        if flops <= DIRECT_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2):
-            inverse = _by_matrix(op, weight, S) if m <= op.c else _by_gram(op, weight, S)
-        return cls(op, h, unit, S, inverse or _by_conjugate_gradients(op, weight, S, tol))
+        is_small = flops <= DIRECT_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2)
+        direct = _by_gram(op, h, unit, S) if is_small and op.c < m else None
+        if direct is not None:
+            return cls(op, unit, direct)
+        inverse = _by_matrix(op, weight, S) if is_small and op.c >= m else None
+        solve = inverse or _by_conjugate_gradients(op, weight, S, tol)
+
+        def weights(rhs: np.ndarray) -> tuple[np.ndarray, int]:
+            B = op.adjoint(h * rhs / unit)
+            E, steps = solve(B if S is None else S * B)
+            return h * (rhs - op.values(E if S is None else S * E) / unit), steps
+
+        return cls(op, unit, weights)
 
     def solve(self, rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """y, ``-A_u*(y)`` and the number of conjugate gradient steps."""
-        B = self.op.adjoint(self.h * rhs / self.unit)
-        E, steps = self.inverse(B if self.S is None else self.S * B)
-        y = self.h * (rhs - self.op.values(E if self.S is None else self.S * E) / self.unit)
+        y, steps = self.weights(rhs)
         return y, -self.op.adjoint(y / self.unit), steps
 
 
@@ -64,18 +71,11 @@ def _by_matrix(op: Operator, h: np.ndarray, S: np.ndarray | None):
     return (lambda B: (smat(cholesky_solve(C, svec(B)), op.r), 0)) if ok else None
 
 
-def _by_gram(op: Operator, h: np.ndarray, S: np.ndarray | None):
+def _by_gram(op: Operator, h: np.ndarray, unit: np.ndarray, S: np.ndarray | None):
     root = np.sqrt(h)
-    C, ok = cholesky(add_diagonal(root[:, None] * op.gram(S) * root, 1.0))
-    if not ok:
-        return None
-
-    def inverse(B: np.ndarray) -> tuple[np.ndarray, int]:
-        z = root * cholesky_solve(C, root * op.values(B if S is None else S * B))
-        A = op.adjoint(z)
-        return B - (A if S is None else S * A), 0
-
-    return inverse
+    scale = root / unit
+    C, ok = cholesky(add_diagonal(scale[:, None] * op.gram(S) * scale, 1.0))
+    return (lambda rhs: (root * cholesky_solve(C, root * rhs), 0)) if ok else None
 
 
 def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, tol: float, max_steps: int = 2000):
