@@ -64,7 +64,7 @@ def _thread_pools() -> Any:
 
 
 @contextmanager
-def calm_blas(r: int) -> Iterator[None]:
+def single_thread_blas(r: int) -> Iterator[None]:
     """One BLAS thread for matrices of order r below 512, whose threads would mostly wait for each other."""
     if r >= 512:
         yield

@@ -12,7 +12,7 @@ import numpy as np
 from bregmat.certificates import Certificate, certify
 from bregmat.infeasibility import InfeasibilityProof, infeasibility, singular_rows
 from bregmat.iterates import Iterate
-from bregmat.linalg import calm_blas
+from bregmat.linalg import single_thread_blas
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Record, Status
 
@@ -105,7 +105,7 @@ def solve(
     """
     solver.check(problem)
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
-    with calm_blas(problem.r), np.errstate(all="ignore"):
+    with single_thread_blas(problem.r), np.errstate(all="ignore"):
         limit = solver.max_iter if max_iter is None else max_iter
         return _iterate(problem, solver, tol, limit, max_seconds, start, callback)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat._kernels.violators import objectives
 from bregmat.checks import check_flag, check_integer, check_positive
-from bregmat.linalg import calm_blas
+from bregmat.linalg import single_thread_blas
 from bregmat.margin.buffers import run_of_buffers
 from bregmat.margin.certificate import Certificate, Values, certify, rough_values
 from bregmat.margin.definite import IndefiniteKernelError
@@ -132,7 +132,7 @@ def train_margin(
     # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
     if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
-    with calm_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
+    with single_thread_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         factor, told = factor_of(problem), callback
         if factor != 1.0:
             problem, alpha = multiplied(problem, factor), alpha / factor

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
 from bregmat._kernels.free_factor import Quadratic, add_rows_inplace, onto_row, squared_length
-from bregmat.linalg import calm_blas
+from bregmat.linalg import single_thread_blas
 from bregmat.quadratic.free_set import FEW, Factor
 from bregmat.quadratic.problem import conditions, weights_of
 from bregmat.quadratic.scale import gradient_unit
@@ -107,7 +107,7 @@ def active_set(
     n = len(b)
     E, e = (np.zeros((0, n)), np.zeros(0)) if equality is None else equality
     start = np.minimum(np.maximum(x, 0.0), upper)
-    with calm_blas(0):
+    with single_thread_blas(0):
         run = _Run(np.ascontiguousarray(A), b, upper, np.ascontiguousarray(E), e, start, tol)
         run.watch = watch
         return run.minimize(max_iter, single)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bregmat.linalg import calm_blas, cholesky, cholesky_solve
+from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.quadratic.equality import unreduced
 from bregmat.quadratic.nnqp import as_settings, as_start, solve_nonnegative
 from bregmat.quadratic.problem import NonnegativeQP, as_equality, as_numbers, as_upper, conditions
@@ -81,7 +81,7 @@ def nonnegative_least_squares(
     shape = NonnegativeQP(np.zeros((1, 1)), np.zeros(n), bounds, rows)
     name, settings = as_settings(shape, solver, tol, max_iter, max_seconds, callback)
     call = _Call(name, settings, tol, max_iter, max_seconds, callback, started)
-    with calm_blas(0), np.errstate(all="ignore"):
+    with single_thread_blas(0), np.errstate(all="ignore"):
         columns, c = data_exponents(X, y)
         if not columns.any() and c == 0:
             return _interruptible(X, y, bounds, rows, start, call)

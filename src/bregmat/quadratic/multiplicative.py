@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.checks import check_integer, check_number
-from bregmat.linalg import calm_blas
+from bregmat.linalg import single_thread_blas
 from bregmat.quadratic.splits import Split
 from bregmat.quadratic.updates_run import UpdatesRun
 from bregmat.result import ExitReason, Record
@@ -161,7 +161,7 @@ def run_updates(
         certify,
     )
     # threads that BLAS keeps waiting for short sums slow the passes; what overflows is refused or reported, not warned about
-    with calm_blas(0), np.errstate(all="ignore"):
+    with single_thread_blas(0), np.errstate(all="ignore"):
         point, reason = run.go(x0, settings.max_iter if max_iter is None else max_iter)
         point = run.clamped(point)
     return UpdatesEnd(

@@ -11,7 +11,7 @@ import numpy as np
 from bregmat._kernels.descent import greedy_inplace
 from bregmat._kernels.free_factor import onto_row
 from bregmat.checks import check_integer, check_positive
-from bregmat.linalg import calm_blas, cholesky, cholesky_solve
+from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.quadratic.active_set import EXCHANGES, active_set
 from bregmat.quadratic.definite import check_definite
 from bregmat.quadratic.equality import Rows, reduce_rows, toward_rows
@@ -150,7 +150,7 @@ def solve_nonnegative(
 ) -> QPResult:
     """The solvers on validated data; ``trusted``: A is known to be positive semidefinite."""
     rows: Rows | None = None
-    with calm_blas(0), np.errstate(all="ignore"):
+    with single_thread_blas(0), np.errstate(all="ignore"):
         try:
             if not trusted:
                 check_definite(problem.A)

@@ -34,7 +34,7 @@ from bregmat.applications.correlation.rank import of_rank, unit_rows
 from bregmat.applications.correlation.result import CorrelationResult, Repair
 from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.divergences import Divergence, Frobenius, as_divergence
-from bregmat.linalg import calm_blas, cholesky, eigh
+from bregmat.linalg import cholesky, eigh, single_thread_blas
 from bregmat.nearest import nearest_kernel
 from bregmat.operators import RankOneRows
 from bregmat.result import ExitReason, Record, Status
@@ -137,7 +137,7 @@ def nearest_correlation(
     entries = read_fixed(fixed, len(A), labels)
     if rank is not None and rank > len(A):
         raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
-    with calm_blas(len(A)), np.errstate(all="ignore"):
+    with single_thread_blas(len(A)), np.errstate(all="ignore"):
         if D.keeps_range:
             found = _definite(D, A, entries, floor if repair == "clip" else None, limits)
         else:

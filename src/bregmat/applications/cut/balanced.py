@@ -15,7 +15,7 @@ from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.result import CutResult
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler
 from bregmat.checks import check_flag, check_integer, check_positive
-from bregmat.linalg import calm_blas
+from bregmat.linalg import single_thread_blas
 from bregmat.result import ExitReason, Record, Status
 from bregmat.sampling import generator
 
@@ -96,7 +96,7 @@ def balanced_cut(
     run = _Run(work, refine, generator(random_state), tol, callback, clock)
     if solver == "auto":
         solver = "central_path" if work.size <= SMALL else "low_rank"
-    with calm_blas(work.size):
+    with single_thread_blas(work.size):
         reason = run.search(solver, n_roundings, MAX_ITER if max_iter is None else max_iter, max_seconds)
     return run.result(reason)
 
