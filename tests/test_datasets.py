@@ -13,11 +13,12 @@ from bregmat.datasets import (
     dataset_names,
     load_dataset,
     load_digits389,
-    load_groel2,
     load_mnist,
     load_sonar_split,
     load_wine,
 )
+from bregmat_papers import groel2
+from bregmat_papers.groel2 import load_groel2
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,7 @@ def test_every_name_is_known_and_sorted():
 def test_digests_are_hex_and_distinct():
     tables = {file for table in catalogue.UCI.values() for file in table.files}
     images = {file for part in catalogue.MNIST.values() for file in part}
-    files = tables | images | {*catalogue.SONAR_SPLIT, *catalogue.GROEL2}
+    files = tables | images | {*catalogue.SONAR_SPLIT, *groel2.GROEL2}
     assert all(len(file.sha256) == 64 and int(file.sha256, 16) >= 0 for file in files)
     assert len({file.sha256 for file in files}) == len({file.name for file in files}) == len(files)
 
@@ -236,8 +237,6 @@ def test_sonar_split_is_the_whole_set(data_home):
 
 
 def test_first_clean_sequence_of_each_named_species(monkeypatch, publish):
-    from bregmat.datasets import sequences
-
     text = """>1 Mycobacterium avium strain a
 ACGN
 >2 Mycobacterium avium strain b
@@ -254,8 +253,8 @@ GGGG
 >7 Nocardia dubia
 TTTT
 """
-    packed, plain = catalogue.GROEL2
-    monkeypatch.setattr(sequences, "GROEL2", (*publish([packed], [gzip.compress(text.encode())]), plain))
+    packed, plain = groel2.GROEL2
+    monkeypatch.setattr(groel2, "GROEL2", (*publish([packed], [gzip.compress(text.encode())]), plain))
     genes = load_groel2({"Mycobacterium": 2, "Nocardia": 1})
     assert genes.sequences == ("ACGTAC", "GGGG", "TTTT")
     assert genes.species == ("Mycobacterium avium", "Mycobacterium bovis", "Nocardia dubia")
@@ -265,10 +264,8 @@ TTTT
 
 
 def test_published_plain_file_does(monkeypatch, publish):
-    from bregmat.datasets import sequences
-
-    packed, plain = catalogue.GROEL2
-    monkeypatch.setattr(sequences, "GROEL2", (packed, *publish([plain], [b">1 Nocardia dubia\nTTTT\n"])))
+    packed, plain = groel2.GROEL2
+    monkeypatch.setattr(groel2, "GROEL2", (packed, *publish([plain], [b">1 Nocardia dubia\nTTTT\n"])))
     assert load_groel2({"Nocardia": 1}).sequences == ("TTTT",)
 
 

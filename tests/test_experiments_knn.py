@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from bregmat_papers import DataHome, experiment, reproduce
-from bregmat_papers.deskew import Deskew
 from bregmat_papers.mnist import BEST, MARGIN, NEAREST, PREPARATIONS, TOL
-from bregmat_papers.mnist_points import Points, images_of, neighbour_pairs, random_pairs
+from bregmat_papers.mnist_images import Deskew, Points, images_of, neighbour_pairs, random_pairs
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,9 @@ def test_slack_weight_is_the_best_of_the_held_out_part(reports):
         if unit["kind"] == "solve":
             errors = [run["error"] for run in found["tried"]]
             chosen = found["tried"][errors.index(min(errors))]["slack_weight"]
-            scale = 1198 / 800 if unit["method"] == "von Neumann" else 1  # rows of the whole training set to the part
+            scale = (
+                1198 / 800 if unit["divergence"] == "vonneumann" else 1
+            )  # rows of the whole training set to the part
             assert found["slack_weight"] == pytest.approx(chosen * scale, rel=0.01)
 
 

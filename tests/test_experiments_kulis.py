@@ -6,10 +6,20 @@ import pytest
 from bregmat.nearest import Factor, nearest_kernel
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat_papers import DataHome, experiment, reproduce
-from bregmat_papers.clustering import NAMES, RULES, Cycle, bounds, cycles, digits, draw_pairs, nmi, stops
+from bregmat_papers.clustering import (
+    RULES,
+    Cycle,
+    bregman_cycles,
+    digits,
+    draw_pairs,
+    nmi,
+    pair_bounds,
+    stopping_cycles,
+)
 from bregmat_papers.digits_convergence import AXIS, VARIANTS, _infeasible
 from bregmat_papers.digits_nmi import READINGS
-from bregmat_papers.frame import select
+from bregmat_papers.drawing import DIVERGENCES
+from bregmat_papers.experiments import select
 from bregmat_papers.slack_clustering import weight_of
 
 
@@ -36,7 +46,7 @@ def value(report, quantity):
 def test_digits_cluster_better_with_constraints(small):
     report = small("digits-nmi")
     for reading in READINGS:
-        for divergence in NAMES:
+        for divergence in DIVERGENCES:
             found = [outcome[divergence] for _, outcome in select(report.findings, reading=reading)]
             rise = np.mean([f["best"] for f in found], axis=0)
             assert rise[-1] > rise[0]
@@ -55,7 +65,7 @@ def test_digits_share_met_rises_to_all(small):
         assert len(found["curve"]) == AXIS and found["curve"][-1] == 1.0 > found["curve"][0]
         assert set(found["status"]) == {"OPTIMAL"}
         assert all(found[rule][1] > found[rule][0] > 0 for rule in RULES)  # more constraints, more cycles
-    cycles_of = {name: [f["movement"] for _, f in select(runs, divergence=name)] for name in NAMES}
+    cycles_of = {name: [f["movement"] for _, f in select(runs, divergence=name)] for name in DIVERGENCES}
     assert (np.mean(cycles_of["logdet"], axis=0) > np.mean(cycles_of["vonneumann"], axis=0)).all()  # as in the paper
     shares = [
         row for row in report.rows if row.quantity.startswith("share of 60 constraints of any two points met after")
@@ -82,7 +92,7 @@ def test_slack_raises_nmi_and_is_certified(small, name):
     assert ends > starts
     preparations = {unit["preparation"] for unit, _ in report.findings}
     for preparation in preparations:
-        cycles_of = {n: select(report.findings, preparation=preparation, divergence=n) for n in NAMES}
+        cycles_of = {n: select(report.findings, preparation=preparation, divergence=n) for n in DIVERGENCES}
         mean = {n: np.mean([f["movement"][-1] for _, f in some]) for n, some in cycles_of.items()}
         assert mean["logdet"] > mean["vonneumann"]  # as in the paper
 
@@ -99,17 +109,17 @@ def test_appendix_b_stops_where_the_paper_says(small):
     assert objective["uncorrected"] > 1.05 * objective["optimum"]
     assert max(vector["violation"].values()) <= 1e-6
     ((_, matrix),) = select(report.findings, part="matrix")
-    for name in NAMES:
+    for name in DIVERGENCES:
         assert matrix[name]["corrected"] == 0.0 < matrix[name]["projected"]
         assert matrix[name]["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
     for _, found in select(report.findings, part="digits"):
-        assert all(found[name]["uncorrected"] > found[name]["optimum"] > 0 for name in NAMES)
+        assert all(found[name]["uncorrected"] > found[name]["optimum"] > 0 for name in DIVERGENCES)
 
 
 def test_bounds_are_a_quarter_off_the_distances(rng):
     X, y = rng.normal(size=(30, 4)), rng.integers(0, 2, 30)
     i, j = draw_pairs(X, 50, 3)
-    rows = bounds(X, y, i, j)
+    rows = pair_bounds(X, y, i, j)
     ratio = rows.bound / ((X[i] - X[j]) ** 2).sum(axis=1)
     assert ratio == pytest.approx(np.where(y[i] == y[j], 0.75, 1.25))
     assert not rows.satisfied(X).any()  # every one is violated by the data
@@ -128,9 +138,9 @@ def test_pairs_of_equal_points_are_not_drawn():
 def test_cycles_are_the_sweeps_of_the_solver(data_free_digits):
     """Same cycle at which the solver's own stopping rule ends a run."""
     X, y = data_free_digits
-    rows = bounds(X, y, *draw_pairs(X, 30, 1))
-    for name in NAMES:
-        seen = stops(cycles(X, rows, name), 200)
+    rows = pair_bounds(X, y, *draw_pairs(X, 30, 1))
+    for name in DIVERGENCES:
+        seen = stopping_cycles(bregman_cycles(X, rows, name), 200)
         solver = CyclicProjection(movement_tol=1e-3)
         run = nearest_kernel(Factor(X), rows, divergence=name, solver=solver, tol=1e-15)
         assert run.n_iter == seen["movement"]
@@ -145,11 +155,11 @@ def test_stops_goes_on_until_every_rule_has():
         Cycle(1.0, 1e-4, 1e-4),
         Cycle(0.0, 0.0, 0.0),
     ]
-    found = stops(iter(run), 10)
+    found = stopping_cycles(iter(run), 10)
     assert (found["met"], found["movement"], found["movement_sum"]) == (2, 3, 4)
     assert found["share"] == [0.5, 1.0, 1.0, 1.0]
-    assert stops(iter(run), 2)["movement"] is None
-    assert len(stops(iter(run), 10, least=5)["share"]) == 5
+    assert stopping_cycles(iter(run), 2)["movement"] is None
+    assert len(stopping_cycles(iter(run), 10, least=5)["share"]) == 5
 
 
 def test_nmi_of_groups_that_are_far_apart(rng):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bregmat_papers import DataHome, experiment, reproduce
-from bregmat_papers.m3 import halves, iterates, kernel
+from bregmat_papers.m3 import coefficients_after, kernel, train_test
 from bregmat_papers.m3_figure1 import STOPS
 from bregmat_papers.m3_table1 import KERNELS
 
@@ -56,11 +56,11 @@ def test_theorem_2_holds_for_every_non_support_vector(small):
 
 
 def test_iterates_are_those_of_one_long_run():
-    part = halves(DataHome(), "bundled")
+    part = train_test(DataHome(), "bundled")
     K = kernel("radial", 3.0, part.X, part.X)
-    steps = iterates(K, part.y, (0, 3, 8))
+    steps = coefficients_after(K, part.y, (0, 3, 8))
     assert (steps[0] == 1).all()
-    np.testing.assert_array_equal(steps[8], iterates(K, part.y, (8,))[8])
+    np.testing.assert_array_equal(steps[8], coefficients_after(K, part.y, (8,))[8])
     A = K * np.outer(part.y, part.y)
     v = np.ones(len(A))
     for _ in range(3):  # eq. 7
@@ -71,10 +71,10 @@ def test_iterates_are_those_of_one_long_run():
 
 def test_table_1_on_sonar(data_home):
     """Errors out of 104: the paper's own after 256 updates, within two of them after its 512."""
-    part = halves(DataHome(data_home), "sonar")
+    part = train_test(DataHome(data_home), "sonar")
     errors = {256: [], 512: []}
     for family, parameter in KERNELS:
         K, K_test = (kernel(family, parameter, X, part.X) for X in (part.X, part.X_test))
-        for stop, alpha in iterates(K, part.y, errors).items():
+        for stop, alpha in coefficients_after(K, part.y, errors).items():
             errors[stop].append(int(np.sum(np.sign(K_test @ (alpha * part.y)) != part.y_test)))
     assert errors == {256: [10, 10, 8, 7, 11], 512: [9, 9, 8, 7, 13]}

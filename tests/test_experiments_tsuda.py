@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bregmat.datasets import Sequences
 from bregmat_papers import DataHome, Size, experiment, reproduce
 from bregmat_papers.definiteboost import boosted
-from bregmat_papers.frame import select
-from bregmat_papers.genes import (
+from bregmat_papers.experiments import select
+from bregmat_papers.groel2 import Sequences
+from bregmat_papers.gyrb import bounds_of_target, draw_pairs
+from bregmat_papers.gyrb_targets import (
     NOT_PUBLIC,
     SIZES,
     SMALL_SIZES,
@@ -20,11 +21,10 @@ from bregmat_papers.genes import (
     random_halves,
     sq_distances,
     synthetic_target,
-    target,
+    target_of,
     word_counts,
 )
-from bregmat_papers.gyrb import draw_pairs, told
-from bregmat_papers.meg_online import settled
+from bregmat_papers.meg_online import settling_position
 
 NAMES = ("meg-online", "definiteboost", "gyrb")
 NOWHERE = DataHome()  # the small size needs no files
@@ -80,7 +80,7 @@ def test_the_gene_kernel_counts_words():
     assert_allclose(goal.K * 3, [[1, cosine, 0], [cosine, 1, 0], [0, 0, 1]], atol=1e-15)
     assert word_counts("ACGTACGT", 2).sum() == 7
     assert_array_equal(np.flatnonzero(word_counts("CA", 2)), [1])  # C + 4 A: the first letter counts least
-    assert target({"kernel": "groel2", "sizes": [2, 1]}, home).d == 3
+    assert target_of({"kernel": "groel2", "sizes": [2, 1]}, home).d == 3
 
 
 def test_neighbour_errors_by_hand():
@@ -151,10 +151,10 @@ def test_when_the_error_is_settled():
     def found(errors):
         return {"position": [0, 10, 20, 30], "error": errors, "target_error": 0.1}
 
-    assert settled([found([0.5, 0.11, 0.3, 0.1])]) == 30
-    assert settled([found([0.5, 0.11, 0.05, 0.1])]) == 10  # below is as good
-    assert settled([found([0.5, 0.14, 0.1, 0.1]), found([0.5, 0.09, 0.1, 0.1])]) == 10  # the mean decides
-    assert np.isnan(settled([found([0.5, 0.1, 0.1, 0.2])]))
+    assert settling_position([found([0.5, 0.11, 0.3, 0.1])]) == 30
+    assert settling_position([found([0.5, 0.11, 0.05, 0.1])]) == 10  # below is as good
+    assert settling_position([found([0.5, 0.14, 0.1, 0.1]), found([0.5, 0.09, 0.1, 0.1])]) == 10  # the mean decides
+    assert np.isnan(settling_position([found([0.5, 0.1, 0.1, 0.2])]))
 
 
 # ---------------------------------------------------------------- Tsuda 2004, Figure 3
@@ -259,7 +259,7 @@ def test_every_run_has_constraints_of_its_own():
     assert len(i) == 300
     assert_array_equal(draw_pairs(goal, 100, 1)[0], i[:100])  # the first of a longer draw
     assert not np.array_equal(draw_pairs(goal, 300, 2)[0], i)
-    rows = told(goal, i, j)
+    rows = bounds_of_target(goal, i, j)
     G = np.linalg.cholesky(goal.K)
     assert_allclose(rows.values(G), rows.bound, rtol=1e-10)  # the target meets all of them with equality
     assert_array_equal(rows.sense > 0, goal.y[i] == goal.y[j])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from bregmat_papers.frame import DataHome, Experiment, Row, Size
+from bregmat_papers.experiments import DataHome, Experiment, Row, Size
 from bregmat_papers.runner import Report, reproduce
 
 __all__ = ["DataHome", "Experiment", "Report", "Row", "Size", "experiment", "experiment_names", "reproduce"]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregmat import Constraints, CyclicProjection, Factor, nearest_distribution, nearest_kernel
-from bregmat.plots._style import DISSIMILAR, EQUAL, NEUTRAL, SIMILAR
-from bregmat_papers.clustering import NAMES, averaged, bounds, digits, draw_pairs
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.clustering import averaged, digits, draw_pairs, pair_bounds
+from bregmat_papers.drawing import DISSIMILAR, DIVERGENCES, EQUAL, NEUTRAL, SIMILAR
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,11 +37,11 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     if unit["part"] == "vector":
         return _vector()
     if unit["part"] == "matrix":
-        return {name: _matrix(name) for name in NAMES}
+        return {name: _matrix(name) for name in DIVERGENCES}
     X, y = digits(data, unit["data"], unit["sample"])
-    rows = bounds(X, y, *draw_pairs(X, unit["count"], unit["seed"]))
+    rows = pair_bounds(X, y, *draw_pairs(X, unit["count"], unit["seed"]))
     found: Outcome = {}
-    for name in NAMES:
+    for name in DIVERGENCES:
         best = nearest_kernel(Factor(X), rows, divergence=name)
         stopped = nearest_kernel(Factor(X), rows, divergence=name, solver=CyclicProjection(corrected=False))
         found[name] = {"optimum": best.objective, "uncorrected": stopped.objective, "violation": stopped.max_violation}
@@ -98,12 +98,12 @@ def table(findings: list[Finding]) -> list[Row]:
     for key, value in vector["objective"].items():
         rows.append(Row(f"relative entropy to x_0, {key}", value))
     rows.append(Row("projections with corrections, full cycles", len(vector["cycles"]), unit="cycles"))
-    for name, words in NAMES.items():
+    for name, words in DIVERGENCES.items():
         rows.append(
             Row(f"{words} divergence from I of the 2 x 2 example, with corrections", matrix[name]["corrected"], 0.0)
         )
         rows.append(Row(f"{words} divergence from I, one projection without corrections", matrix[name]["projected"]))
-    for name, words in NAMES.items():
+    for name, words in DIVERGENCES.items():
         above = [100 * (found[name]["uncorrected"] / found[name]["optimum"] - 1) for _, found in real]
         worst = max(found[name]["violation"] for _, found in real)
         what = f"{words} divergence above the optimum, {real[0][0]['count']} constraints on digits, without corrections"

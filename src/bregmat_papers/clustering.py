@@ -16,13 +16,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
 from bregmat.coordinates import kernel_coordinates
 from bregmat.divergences import as_divergence
-from bregmat.plots._style import DISSIMILAR, SIMILAR
 from bregmat.problems import build_problem
-from bregmat_papers.frame import DataHome, Finding, Row, mean_and_error
+from bregmat_papers.experiments import DataHome, Finding, Row
 
-NAMES = {"logdet": "LogDet", "vonneumann": "von Neumann"}
-COLORS = {"logdet": SIMILAR, "vonneumann": DISSIMILAR}
-MARKERS = {"logdet": "o", "vonneumann": "s"}
 MARGIN = 0.25  # the paper's epsilon: bounds are (1 -/+ MARGIN) times the distance that a pair has
 TOLERANCE = 1e-3  # the paper's convergence tolerance
 SIZE = 317  # digits in the paper's sample
@@ -64,7 +60,7 @@ def draw_pairs(
     return i[apart][:count], j[apart][:count]
 
 
-def bounds(
+def pair_bounds(
     X: NDArray[np.float64],
     y: NDArray[np.int64],
     i: NDArray[np.int64],
@@ -78,7 +74,9 @@ def bounds(
     return Constraints.sq_distance(i, j, np.where(same, 1 - margin, 1 + margin) * b, np.where(same, "<=", ">="))
 
 
-def learned(X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float) -> tuple[Any, str, float]:
+def learned_features(
+    X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float
+) -> tuple[Any, str, float]:
     """Features of the certified nearest kernel, what is proven of it, its gap; slack weight 100 if infeasible."""
     solve = partial(nearest_kernel, Factor(X), rows, divergence=divergence, tol=1e-4)
     result = solve(slack_weight=slack_weight)
@@ -123,7 +121,9 @@ class Cycle:
     movement_sum: float
 
 
-def cycles(X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float = np.inf) -> Iterator[Cycle]:
+def bregman_cycles(
+    X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float = np.inf
+) -> Iterator[Cycle]:
     """The paper's algorithm from the linear kernel of X, cycle by cycle, for as long as the caller asks."""
     D = as_divergence(divergence)
     coordinates, operator = kernel_coordinates(Factor(X), D).bind(rows)
@@ -146,7 +146,9 @@ RULES = {
 }
 
 
-def stops(run: Iterator[Cycle], most: int, *, rules: Sequence[str] = tuple(RULES), least: int = 0) -> dict[str, Any]:
+def stopping_cycles(
+    run: Iterator[Cycle], most: int, *, rules: Sequence[str] = tuple(RULES), least: int = 0
+) -> dict[str, Any]:
     """The cycle at which each rule stops the run, None if not within ``most``, and the share met after every cycle.
 
     It goes on until all rules have, and for at least ``least`` cycles.
@@ -176,18 +178,10 @@ def averaged(
 ) -> Row:
     """A row of the mean over runs. Given ``most``, None counts as that; then the note says how many, and the median."""
     numbers = [float("nan" if most is None else most) if value is None else float(value) for value in values]
-    mean, error = mean_and_error(numbers)
     if most is not None:
         short = sum(value is None for value in values)
         note = f"Median {np.median(numbers):,.0f}. {note}".strip()
         note += (
             f" {short} of {len(values)} runs had not stopped after {most:,} cycles and count as that." if short else ""
         )
-    return Row(quantity, mean, paper, unit, error, len(values), some[0][0]["seed"], note)
-
-
-def mean_line(ax: Any, x: Sequence[float], runs: Any, **style: Any) -> None:
-    """Means over runs, shape (runs, len(x)), with standard errors."""
-    values = np.asarray(runs, dtype=float)
-    error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else None
-    ax.errorbar(x, values.mean(axis=0), error, capsize=2, markersize=4, **style)
+    return Row.mean(quantity, numbers, paper=paper, unit=unit, seed=some[0][0]["seed"], note=note)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregmat import Constraints, DefiniteBoost, Result, nearest_kernel
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat_papers.genes import (
+from bregmat_papers.drawing import DISSIMILAR, NEUTRAL, SIMILAR, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.gyrb_targets import (
     ABOUT,
     CLOSE,
     GENES,
@@ -22,7 +22,7 @@ from bregmat_papers.genes import (
     gene_target,
     kernel_units,
     neighbour_errors,
-    target,
+    target_of,
 )
 
 if TYPE_CHECKING:
@@ -60,16 +60,16 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         return {"close": [len(t.close_pairs(0.4 / t.d)[0]) for t in targets]}
     if unit["part"] == "crowd":
         i, j = np.array(list(combinations(range(CROWD), 2)))[:CLOSE].T
-        course = _course(boosted(52, (i, j), unit["projection"], unit["iterations"]), 52)
-        return {**course, "limit": limit(52, (i, j))[0]}
-    goal = target(unit, data)
+        course = _dual_and_bound(boosted(52, (i, j), unit["projection"], unit["iterations"]), 52)
+        return {**course, "limit": smallest_dual_objective(52, (i, j))[0]}
+    goal = target_of(unit, data)
     pairs = goal.close_pairs(0.4 / goal.d)
     return _facts(goal, pairs, unit) if unit["part"] == "facts" else _boost(goal, pairs, unit)
 
 
 def _facts(goal: Target, pairs: Pairs, unit: Unit) -> Outcome:
     """What does not depend on DefiniteBoost."""
-    lowest, nearest = limit(goal.d, pairs)
+    lowest, nearest = smallest_dual_objective(goal.d, pairs)
     kernel = nearest.kernel()
     return {
         "d": goal.d,
@@ -92,7 +92,7 @@ def _boost(goal: Target, pairs: Pairs, unit: Unit) -> Outcome:
     for steps in positions:
         kernel = boosted(goal.d, pairs, unit["projection"], steps).kernel() if steps else np.eye(goal.d) / goal.d
         errors.append(_error(kernel, goal, unit["divisions"], unit["seed"]))
-    course = _course(boosted(goal.d, pairs, unit["projection"], unit["iterations"]), goal.d)
+    course = _dual_and_bound(boosted(goal.d, pairs, unit["projection"], unit["iterations"]), goal.d)
     return {**course, "position": positions, "error": errors}
 
 
@@ -109,13 +109,13 @@ def boosted(d: int, pairs: Pairs, projection: str, steps: int) -> Result:
     )
 
 
-def limit(d: int, pairs: Pairs) -> tuple[float, Result]:
+def smallest_dual_objective(d: int, pairs: Pairs) -> tuple[float, Result]:
     """The smallest value that ``d tr exp`` can have, from the proven dual bound, and the nearest matrix."""
     nearest = nearest_kernel(np.eye(d) / d, _problem(d, pairs), divergence="vonneumann", tol=1e-8)
     return d * float(np.exp(-nearest.dual_bound)), nearest
 
 
-def _course(result: Result, d: int) -> Outcome:
+def _dual_and_bound(result: Result, d: int) -> Outcome:
     """The dual objective after 0, 1, 2 ... steps, and the bound of Theorem 4.1."""
     dual, bound = result.trace["log_dual_objective"], result.trace["log_bound"]
     return {"dual": [d, *(d * np.exp(dual)).tolist()], "bound": [d, *(d * np.exp(bound)).tolist()]}
@@ -129,13 +129,13 @@ def table(findings: list[Finding]) -> list[Row]:
     """A block of rows for each target, then the checks."""
     rows: list[Row] = []
     for unit, facts in select(findings, part="facts"):
-        rows += _known(unit, facts)
+        rows += _fact_rows(unit, facts)
         for projection in PROJECTIONS:
-            rows += _ends(select(findings, part="boost", kernel=unit["kernel"], projection=projection))
+            rows += _end_rows(select(findings, part="boost", kernel=unit["kernel"], projection=projection))
         where = f"nearest kernel (with corrections); {TITLES[unit['kernel']]}"
         note = "Proven by a duality gap."
         rows.append(Row(f"smallest possible dual objective, {where}", facts["limit"], note=note))
-        rows.append(_repeated(f"1-NN error, {where}", facts["limit_errors"], unit["seeds"][0]))
+        rows.append(Row.mean(f"1-NN error, {where}", facts["limit_errors"], seed=unit["seeds"][0]))
     for _, found in select(findings, part="crowd"):
         what, steps = f"{CLOSE} pairs among {CROWD} of 52 objects, no kernel", len(found["dual"]) - 1
         note = "The paper's axis begins at 15."
@@ -148,12 +148,7 @@ def table(findings: list[Finding]) -> list[Row]:
     return rows
 
 
-def _repeated(quantity: str, values: list[float], seed: int, note: str = "") -> Row:
-    mean, error = mean_and_error(values)
-    return Row(quantity, mean, None, "", error, len(values), seed, note)
-
-
-def _known(unit: Unit, facts: Outcome) -> list[Row]:
+def _fact_rows(unit: Unit, facts: Outcome) -> list[Row]:
     """What is known before anything is learned."""
     title, of = TITLES[unit["kernel"]], f"Of {facts['all_pairs']:,}."
     paper, warning = (float(CLOSE), NOT_PUBLIC) if facts["d"] == 52 else (None, "")
@@ -176,11 +171,11 @@ def _known(unit: Unit, facts: Outcome) -> list[Row]:
         ),
         Row(f"objects in no pair with sq_distance <= 0.4/d; {title}", facts["alone"], unit="objects"),
         Row(f"dual objective at the start; {title}", facts["d"], 52.0 if paper else None, note="d tr exp(log W1)."),
-        _repeated(f"1-NN error of the target kernel; {title}", facts["target_errors"], unit["seeds"][0]),
+        Row.mean(f"1-NN error of the target kernel; {title}", facts["target_errors"], seed=unit["seeds"][0]),
     ]
 
 
-def _ends(some: list[Finding]) -> list[Row]:
+def _end_rows(some: list[Finding]) -> list[Row]:
     """Where the runs with one kind of projection ended."""
     unit = some[0][0]
     where = f"after {unit['iterations']} iterations, {unit['projection']} projections"
@@ -189,9 +184,12 @@ def _ends(some: list[Finding]) -> list[Row]:
     all_met = "" if max(lengths) == unit["iterations"] else f"All rows were met after {max(lengths)} at most."
     above = "In the paper, too, above the target's; its axis is 0 to .8."
     rows = [
-        _repeated(f"dual objective {where}; {title}", [found["dual"][-1] for found in runs], unit["seed"], all_met),
-        _repeated(f"bound of Theorem 4.1 {where}; {title}", [found["bound"][-1] for found in runs], unit["seed"]),
-        _repeated(f"1-NN error {where}; {title}", [found["error"][-1] for found in runs], unit["seed"], above),
+        Row.mean(f"{quantity} {where}; {title}", [found[key][-1] for found in runs], seed=unit["seed"], note=note)
+        for quantity, key, note in (
+            ("dual objective", "dual", all_met),
+            ("bound of Theorem 4.1", "bound", ""),
+            ("1-NN error", "error", above),
+        )
     ]
     for _, found in select(some, order="by class"):
         note = "A check: ties between violated pairs then tell classes."

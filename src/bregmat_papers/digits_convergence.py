@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat import Factor, nearest_kernel
-from bregmat.plots._style import NEUTRAL, tidy
 from bregmat_papers.clustering import (
-    COLORS,
-    MARKERS,
-    NAMES,
     RULES,
     averaged,
-    bounds,
-    cycles,
+    bregman_cycles,
     digits,
     draw_pairs,
+    pair_bounds,
     standardized,
-    stops,
+    stopping_cycles,
 )
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, STAR, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +52,7 @@ def units(size: Size) -> list[Unit]:
     cycling = [
         {**plan, "part": "cycles", "pool": pool, "divergence": divergence, "sample": s, "seed": s}
         for pool in (["any two points", SHOWN] if small else POOLS)
-        for divergence in NAMES
+        for divergence in DIVERGENCES
         for s in range(runs)
     ]
     return cycling + [{**plan, "part": "feasible", "sample": s, "seed": s} for s in range(runs)]
@@ -69,9 +66,9 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     i, j = draw_pairs(X, max(unit["counts"]), unit["seed"], labelled=POOLS[unit["pool"]])
     found: dict[str, list[Any]] = {rule: [] for rule in RULES} | {"status": [], "share_stopped": []}
     for count in unit["counts"]:
-        rows = bounds(X, y, i[:count], j[:count])
+        rows = pair_bounds(X, y, i[:count], j[:count])
         least = AXIS if count == unit["curve"] else 0
-        seen = stops(cycles(X, rows, unit["divergence"]), max(unit["most"], least), least=least)
+        seen = stopping_cycles(bregman_cycles(X, rows, unit["divergence"]), max(unit["most"], least), least=least)
         for rule in RULES:
             found[rule].append(seen[rule])
         found["status"].append(str(nearest_kernel(Factor(X), rows, divergence=unit["divergence"], tol=1e-4).status))
@@ -85,7 +82,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
 
 def _infeasible(X: Any, y: Any, margin: float, unit: Unit) -> bool:
     """Whether no kernel of the rank of X meets the largest number of constraints of any two points."""
-    rows = bounds(X, y, *draw_pairs(X, max(unit["counts"]), unit["seed"]), margin=margin)
+    rows = pair_bounds(X, y, *draw_pairs(X, max(unit["counts"]), unit["seed"]), margin=margin)
     return str(nearest_kernel(Factor(X), rows, tol=1e-4).status) == "INFEASIBLE"
 
 
@@ -95,7 +92,7 @@ def table(findings: list[Finding]) -> list[Row]:
     first = findings[0][0]
     counts, most = first["counts"], first["most"]
     for pool in dict.fromkeys(unit["pool"] for unit, _ in select(findings, part="cycles")):
-        for divergence, words in NAMES.items():
+        for divergence, words in DIVERGENCES.items():
             some = select(findings, pool=pool, divergence=divergence)
             for k in (0, len(counts) - 1):
                 for rule, meaning in RULES.items():
@@ -143,7 +140,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     first = findings[0][0]
     looks = {"any two points": (":", 0.8), SHOWN: ("-", 1.0)}
     x = np.arange(1, AXIS + 1)
-    for divergence, words in NAMES.items():
+    for divergence, words in DIVERGENCES.items():
         for pool, (line, alpha) in looks.items():
             some = select(findings, pool=pool, divergence=divergence)
             style = {"color": COLORS[divergence], "linestyle": line, "alpha": alpha, "label": f"{words}, {pool}"}
@@ -154,8 +151,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
             style["marker"] = MARKERS[divergence]
             right.errorbar(first["counts"], median, (median - low, high - median), capsize=2, markersize=4, **style)
         ends = [(count, value) for (name, count), value in PAPER.items() if name == divergence]
-        style = {"marker": "*", "markersize": 12, "linestyle": "none", "markeredgecolor": "black"}
-        right.plot(*zip(*ends, strict=True), color=COLORS[divergence], label=f"{words}, paper", **style)
+        right.plot(*zip(*ends, strict=True), color=COLORS[divergence], label=f"{words}, paper", **STAR)
     left.set(xlabel="Number of cycles", ylabel="Percentage of constraints satisfied", xlim=(0, AXIS), ylim=(0, 101))
     left.set_title(f"{first['curve']} constraints", fontsize="medium")
     right.set(xlabel="Number of Constraints", ylabel="Cycles until all constraints are met (median)", yscale="log")

@@ -6,21 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.plots._style import NEUTRAL, tidy
-from bregmat_papers.clustering import (
-    COLORS,
-    MARKERS,
-    NAMES,
-    averaged,
-    bounds,
-    digits,
-    draw_pairs,
-    knn_accuracy,
-    learned,
-    mean_line,
-    nmi,
-)
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.clustering import averaged, digits, draw_pairs, knn_accuracy, learned_features, nmi, pair_bounds
+from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, mean_line, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,12 +38,12 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     X = X - X.mean(axis=0) if centred else X
     i, j = draw_pairs(X, max(unit["counts"]), unit["seed"], labelled=labelled)
     found: Outcome = {}
-    for divergence in NAMES:
+    for divergence in DIVERGENCES:
         parts: dict[str, list] = {name: [] for name in ("best", "single", "knn", "status", "gap")}
         for count in unit["counts"]:
             features, status, gap = X, "", 0.0
             if count:
-                features, status, gap = learned(X, bounds(X, y, i[:count], j[:count]), divergence, np.inf)
+                features, status, gap = learned_features(X, pair_bounds(X, y, i[:count], j[:count]), divergence, np.inf)
             best, single = nmi(features, y, unit["starts"], unit["seed"])
             accuracy = knn_accuracy(features, y, unit["seed"])
             for part, value in zip(parts.values(), (best, single, accuracy, status, gap), strict=True):
@@ -71,7 +59,7 @@ def table(findings: list[Finding]) -> list[Row]:
         some = select(findings, reading=reading)
         counts, last = some[0][0]["counts"], some[0][0]["counts"][-1]
         whole = [0, *range(1, len(counts))] if reading == MAIN else [len(counts) - 1]
-        for divergence, words in NAMES.items():
+        for divergence, words in DIVERGENCES.items():
             for k in whole:
                 if k == 0 and divergence != "logdet":
                     continue
@@ -84,7 +72,7 @@ def table(findings: list[Finding]) -> list[Row]:
     last, original = some[0][0]["counts"][-1], [found["logdet"] for _, found in some]
     single = [found["single"][0] for found in original]
     rows.append(averaged("NMI, no constraints, a single start of k-means", single, some, paper=0.45))
-    for divergence, words in NAMES.items():
+    for divergence, words in DIVERGENCES.items():
         single = [found[divergence]["single"][-1] for _, found in some]
         what = f"NMI, {words}, {last} constraints, a single start of k-means"
         rows.append(averaged(what, single, some, paper=0.85 if last == 140 else None))
@@ -95,14 +83,14 @@ def table(findings: list[Finding]) -> list[Row]:
     rows.append(averaged("5-NN accuracy, no constraints", accuracy, some, paper=94.0, unit="%"))
     for word, value in (("lowest", min(accuracy)), ("highest", max(accuracy))):
         rows.append(Row(f"5-NN accuracy, no constraints, {word} of the samples", value, unit="%", repeats=len(start)))
-    for divergence, words in NAMES.items():
+    for divergence, words in DIVERGENCES.items():
         values = [100 * found[divergence]["knn"][-1] for _, found in some]
         note = "The paper does not say how many constraints its value belongs to."
         rows.append(
             averaged(f"5-NN accuracy, {words}, {last} constraints", values, some, paper=97.0, unit="%", note=note)
         )
-    short = sum(found[d]["status"].count("INFEASIBLE") for _, found in findings for d in NAMES)
-    total = sum(len([s for s in found[d]["status"] if s]) for _, found in findings for d in NAMES)
+    short = sum(found[d]["status"].count("INFEASIBLE") for _, found in findings for d in DIVERGENCES)
+    total = sum(len([s for s in found[d]["status"] if s]) for _, found in findings for d in DIVERGENCES)
     note = "Proven; these were solved with slack weight 100."
     rows.append(Row("sets of constraints that no kernel of that rank meets", short, repeats=total, note=note))
     return rows
@@ -117,7 +105,7 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     left, right = figure.subplots(1, 2)
     some = select(findings, reading=MAIN)
     counts = some[0][0]["counts"]
-    for divergence, words in NAMES.items():
+    for divergence, words in DIVERGENCES.items():
         style = {"color": COLORS[divergence], "marker": MARKERS[divergence]}
         for ax, part in ((left, "best"), (right, "knn")):
             values = np.array([found[divergence][part] for _, found in some])

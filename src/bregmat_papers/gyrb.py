@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, Result, nearest_kernel
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, tidy
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat_papers.genes import (
+from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, mean_line, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.gyrb_targets import (
     ABOUT,
     NOT_PUBLIC,
     SMALL_SIZES,
@@ -21,7 +21,8 @@ from bregmat_papers.genes import (
     kernels_of,
     neighbour_error,
     random_halves,
-    target,
+    substitute_row,
+    target_of,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 MOVEMENT = 1e-3  # length of the change of all multipliers over a cycle at which Bregman's algorithm stops
 ROWS = 1e-3  # relative violation up to which a constraint counts as met
-NAMES = {"logdet": "LogDet", "vonneumann": "von Neumann"}
 SHOWN = (100, 300, 500, 1000)  # constraints, of the rows in the table
 # how DefiniteBoost projects; a common interval has to hold the eigenvalues of all rows, 0 and 2 less a bound, and their negatives
 STEPS: dict[str, dict[str, Any]] = {
@@ -58,19 +58,19 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     """One of the two kinds of work."""
-    goal = target(unit, data)
+    goal = target_of(unit, data)
     if unit["part"] == "boost":
         return _boost(goal, unit)
     found: Outcome = {"original": _accuracy(goal.K, goal, unit)}
-    for divergence in NAMES:
+    for divergence in DIVERGENCES:
         results = [bregman(goal, divergence, count, unit["seed"]) for count in unit["counts"]]
         found[divergence] = {
             "accuracy": [_accuracy(result.kernel(), goal, unit) for result in results],
             "cycles": [_first(result.trace["movement"] <= MOVEMENT) for result in results],
             "cycles_rows": [_first(result.trace["violation"] <= ROWS) for result in results],
         }
-    inner = [_training_pairs_only(goal, divergence, unit) for divergence in NAMES]
-    return found | {"training_only": dict(zip(NAMES, inner, strict=True))}
+    inner = [_training_pairs_only(goal, divergence, unit) for divergence in DIVERGENCES]
+    return found | {"training_only": dict(zip(DIVERGENCES, inner, strict=True))}
 
 
 def draw_pairs(goal: Target, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -79,7 +79,7 @@ def draw_pairs(goal: Target, count: int, seed: int) -> tuple[NDArray[np.int64], 
     return i[i != j][:count], j[i != j][:count]
 
 
-def told(goal: Target, i: NDArray[np.int64], j: NDArray[np.int64]) -> Constraints:
+def bounds_of_target(goal: Target, i: NDArray[np.int64], j: NDArray[np.int64]) -> Constraints:
     """At most their squared distance in the target for pairs of a class, at least that for others."""
     return Constraints.sq_distance(i, j, goal.sq_distances[i, j], np.where(goal.y[i] == goal.y[j], "<=", ">="))
 
@@ -89,7 +89,7 @@ def bregman(goal: Target, divergence: str, count: int, seed: int) -> Result:
 
     The solver's own tolerance is relative to the length of the multipliers, so a rough run finds out how long they are.
     """
-    rows, length = told(goal, *draw_pairs(goal, count, seed)), 1.0
+    rows, length = bounds_of_target(goal, *draw_pairs(goal, count, seed)), 1.0
     for tol in (1e-3, 0.5 * MOVEMENT):
         settings = CyclicProjection(movement_tol=tol / length)
         result = nearest_kernel(
@@ -118,7 +118,7 @@ def _training_pairs_only(goal: Target, divergence: str, unit: Unit) -> float:
     i, j = draw_pairs(goal, max(unit["counts"]), unit["seed"])
     for training, test in (halves, halves[::-1]):
         known = np.isin(i, training) & np.isin(j, training)
-        rows = told(goal, i[known], j[known])
+        rows = bounds_of_target(goal, i[known], j[known])
         learned = nearest_kernel(np.eye(goal.d) / goal.d, rows, divergence=divergence).kernel()
         errors.append(neighbour_error(learned, goal.y, training, test, unit["neighbors"]))
     return 1.0 - float(np.mean(errors))
@@ -128,7 +128,7 @@ def _boost(goal: Target, unit: Unit) -> Outcome:
     """DefiniteBoost in turn, with corrections at trace one: where a cycle moves the multipliers by at most MOVEMENT."""
     result = nearest_kernel(
         np.eye(goal.d) / goal.d,
-        told(goal, *draw_pairs(goal, unit["count"], unit["seed"])) + Constraints.trace(1.0),
+        bounds_of_target(goal, *draw_pairs(goal, unit["count"], unit["seed"])) + Constraints.trace(1.0),
         divergence="vonneumann",
         solver=DefiniteBoost(order="cyclic", **STEPS[unit["steps"]]),
         tol=1e-15,
@@ -154,51 +154,42 @@ def table(findings: list[Finding]) -> list[Row]:
     return rows
 
 
-def _row(
-    quantity: str,
-    values: list[float],
-    some: list[Finding],
-    *,
-    paper: float | None = None,
-    unit: str = "",
-    note: str = "",
-) -> Row:
-    mean, error = mean_and_error(values)
-    note = note if paper is None else f"{NOT_PUBLIC} {note}".strip()
-    return Row(quantity, mean, paper, unit, error, len(values), some[0][0]["seed"], note)
-
-
 def _learned(name: str, some: list[Finding]) -> list[Row]:
     """Accuracy and cycles of Bregman's algorithm."""
     title, found = TITLES[name], [outcome for _, outcome in some]
     counts, note = some[0][0]["counts"], "Calibrated to this." if name == SYNTHETIC else ""
     shown = [(k, count) for k, count in enumerate(counts) if count in SHOWN or len(counts) < len(SHOWN)]
     original = [f["original"] for f in found]
-    rows = [_row(f"5-NN accuracy, original kernel; {title}", original, some, paper=0.948, note=note)]
-    for divergence, words in NAMES.items():
+    rows = [substitute_row(f"5-NN accuracy, original kernel; {title}", original, some, paper=0.948, note=note)]
+    for divergence, words in DIVERGENCES.items():
         accuracy = np.array([f[divergence]["accuracy"] for f in found])
         for k, count in shown:
             what = f"5-NN accuracy, {words}, {count} constraints; {title}"
-            rows.append(_row(what, list(accuracy[:, k]), some))
+            rows.append(substitute_row(what, list(accuracy[:, k]), some))
         above = np.flatnonzero(accuracy.mean(axis=0) > np.mean(original))
         enough = float(counts[above[0]]) if len(above) else float("nan")
         what = f"constraints with which the mean accuracy exceeds the original kernel's, {words}; {title}"
         rows.append(Row(what, enough, note='The paper: "a sufficient number".'))
         what = f"5-NN accuracy, {words}, only pairs of two training objects told, of {counts[-1]}; {title}"
-        rows.append(_row(what, [f["training_only"][divergence] for f in found], some, note="A check; see the text."))
-    for divergence, words in NAMES.items():
+        rows.append(
+            substitute_row(what, [f["training_only"][divergence] for f in found], some, note="A check; see the text.")
+        )
+    for divergence, words in DIVERGENCES.items():
         cycles = np.array([f[divergence]["cycles"] for f in found], dtype=float)
         by_rows = np.array([f[divergence]["cycles_rows"] for f in found], dtype=float)
         for k, count in shown:
             paper = 11.0 if divergence == "vonneumann" and count == 100 else None
             what = f"cycles, {words}, {count} constraints; {title}"
-            rows.append(_row(what, list(cycles[:, k]), some, paper=paper, unit="cycles"))
+            rows.append(substitute_row(what, list(cycles[:, k]), some, paper=paper, unit="cycles"))
         note = "An upper limit in the paper."
         most = Row(
             f"most cycles of any run, {words}; {title}", cycles.max(), 600.0, "cycles", note=f"{NOT_PUBLIC} {note}"
         )
         what = f"cycles until every constraint holds to 1e-3 at its turn, {words}, {counts[-1]} constraints; {title}"
-        rows += [most, _row(what, list(by_rows[:, -1]), some, unit="cycles", note="Another reading of the tolerance.")]
+        rows += [
+            most,
+            substitute_row(what, list(by_rows[:, -1]), some, unit="cycles", note="Another reading of the tolerance."),
+        ]
     return rows
 
 
@@ -215,9 +206,9 @@ def _projections(name: str, some: list[Finding]) -> list[Row]:
         )
         cycles = [float(found["cycles"]) for found in arrived] or [float("nan")]
         paper = (11.0 if steps == "exact" else 3220.0) if count == 100 else None
-        rows.append(_row(f"cycles {what}", cycles, runs, paper=paper, unit="cycles", note=note))
+        rows.append(substitute_row(f"cycles {what}", cycles, runs, paper=paper, unit="cycles", note=note))
         violation = [100.0 * found["violation"] for found in arrived] or [float("nan")]
-        rows.append(_row(f"largest violation of a constraint then, {what}", violation, runs, unit="%"))
+        rows.append(substitute_row(f"largest violation of a constraint then, {what}", violation, runs, unit="%"))
     return rows
 
 
@@ -228,12 +219,10 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     for (left, right), name in zip(axes, kernels, strict=True):
         some = select(findings, part="learn", kernel=name)
         counts = some[0][0]["counts"]
-        for (divergence, words), color, marker in zip(NAMES.items(), (SIMILAR, DISSIMILAR), "os", strict=True):
-            style = {"color": color, "marker": marker, "markersize": 4, "label": words}
+        for divergence, words in DIVERGENCES.items():
+            style = {"color": COLORS[divergence], "marker": MARKERS[divergence], "label": words}
             for ax, quantity in ((left, "accuracy"), (right, "cycles")):
-                runs = np.array([found[divergence][quantity] for _, found in some], dtype=float)
-                error = runs.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else None
-                ax.errorbar(counts, runs.mean(axis=0), error, capsize=2, **style)
+                mean_line(ax, counts, [found[divergence][quantity] for _, found in some], **style)
         original = float(np.mean([found["original"] for _, found in some]))
         left.axhline(original, color=NEUTRAL, linestyle="--", label="original kernel (substitute)")
         left.axhline(0.948, color=NEUTRAL, linestyle=":", label="original kernel, gyrB (.948, paper)")

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from bregmat import MultiplicativeUpdates
+from bregmat.margin import MarginProblem, MarginResult, kernel_source, train_margin
 from bregmat.quadratic import run_updates
 from bregmat.quadratic.splits import margin_split
-from bregmat_papers.frame import DataHome
+from bregmat_papers.experiments import DataHome
 
 PREPARATION = """Features as they are in the file; polynomial kernel `(x.y + 1)^k`, radial kernel
 `exp(-|x - y|^2 / (2 sigma^2))`; every coefficient starts at one; the hyperplane passes through the origin of the feature
@@ -19,7 +20,7 @@ space. The paper states neither scaling nor the form of the kernels."""
 
 
 @dataclass(frozen=True)
-class Halves:
+class TrainTest:
     """A training and a test set, labels +-1."""
 
     X: np.ndarray
@@ -28,37 +29,35 @@ class Halves:
     y_test: np.ndarray
 
 
-def sonar(home: DataHome) -> Halves:
+def sonar(home: DataHome) -> TrainTest:
     """The split by aspect angle, 104 and 104; metal cylinders are +1."""
     train, test = home.sonar_split
-    return Halves(train.X, _signs(train.y == 0), test.X, _signs(test.y == 0))
+    return TrainTest(train.X, _signs(train.y == 0), test.X, _signs(test.y == 0))
 
 
-def breast_cancer(home: DataHome, seed: int) -> Halves:
+def breast_cancer(home: DataHome, seed: int) -> TrainTest:
     """A random 546 of the 683 complete rows to train on; malignant is +1."""
     data = home.table("breast-cancer")
     order = np.random.default_rng(seed).permutation(len(data.X))
     train, test = order[:546], order[546:]
     y = _signs(data.y == 1)
-    return Halves(data.X[train], y[train], data.X[test], y[test])
+    return TrainTest(data.X[train], y[train], data.X[test], y[test])
 
 
-def bundled(seed: int, n: int = 120) -> Halves:
+def bundled(home: DataHome, seed: int, n: int = 120) -> TrainTest:
     """Standardised cells from scikit-learn's copy of the diagnostic set: for the tests, which have no data folder."""
-    from bregmat.datasets import load_dataset
-
-    data = load_dataset("breast-cancer-diagnostic")
+    data = home.table("breast-cancer-diagnostic")
     order = np.random.default_rng(seed).permutation(len(data.X))[: n + n // 2]
     X = ((data.X - data.X.mean(0)) / data.X.std(0))[order]
     y = _signs(data.y[order] == 0)
-    return Halves(X[:n], y[:n], X[n:], y[n:])
+    return TrainTest(X[:n], y[:n], X[n:], y[n:])
 
 
-def halves(home: DataHome, data: str, seed: int = 0) -> Halves:
+def train_test(home: DataHome, data: str, seed: int = 0) -> TrainTest:
     """By the name that a unit of work uses."""
     if data == "sonar":
         return sonar(home)
-    return breast_cancer(home, seed) if data == "breast cancer" else bundled(seed)
+    return breast_cancer(home, seed) if data == "breast cancer" else bundled(home, seed)
 
 
 def kernel(family: str, parameter: float, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -68,7 +67,7 @@ def kernel(family: str, parameter: float, X: np.ndarray, Y: np.ndarray) -> np.nd
     return rbf_kernel(X, Y, gamma=0.5 / parameter**2)
 
 
-def iterates(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np.ndarray]:
+def coefficients_after(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np.ndarray]:
     """Coefficients of the hard-margin machine after each of so many updates (eq. 7), from ones, without clamping."""
     split, settings = margin_split(K, y), MultiplicativeUpdates(clamp=0.0)
     found, x, done = {}, np.ones(len(y)), 0
@@ -77,6 +76,12 @@ def iterates(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np
             x = run_updates(split, -np.ones(len(y)), x, settings=settings, tol=0.0, max_iter=stop - done).x
         found[stop], done = x.copy(), stop
     return found
+
+
+def exact_machine(K: np.ndarray, y: np.ndarray, *, tol: float = 1e-8) -> MarginResult:
+    """The certified hard-margin machine whose plane passes through the origin; its coefficients are ``alpha``."""
+    problem = MarginProblem.build(kernel_source(K, "precomputed"), y, C=np.inf, intercept=False)
+    return train_margin(problem, tol=tol)
 
 
 def n_errors(K: np.ndarray, coefficients: np.ndarray, y: np.ndarray, y_test: np.ndarray) -> int:

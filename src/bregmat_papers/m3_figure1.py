@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.plots import CoefficientDisplay
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error
-from bregmat_papers.m3 import PREPARATION, halves, iterates, kernel, n_errors
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
+from bregmat_papers.m3 import PREPARATION, coefficients_after, exact_machine, kernel, n_errors, train_test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,18 +28,17 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit, data: DataHome) -> Outcome:
-    part = halves(data, unit["data"], unit["seed"])
+    part = train_test(data, unit["data"], unit["seed"])
     K = kernel("radial", SIGMA, part.X, part.X)
     K_test = kernel("radial", SIGMA, part.X_test, part.X)
-    steps = iterates(K, part.y, STOPS)
+    steps = coefficients_after(K, part.y, STOPS)
     found: Outcome = {
         "training": [n_errors(K, alpha, part.y, part.y) / len(part.y) for alpha in steps.values()],
         "test": [n_errors(K_test, alpha, part.y, part.y_test) / len(part.y_test) for alpha in steps.values()],
         "objective": [float(0.5 * (a * part.y) @ K @ (a * part.y) - a.sum()) for a in steps.values()],
     }
     if unit["seed"] == 0:  # the split that is drawn
-        problem = MarginProblem.build(kernel_source(K, "precomputed"), part.y, C=np.inf, intercept=False)
-        best = train_margin(problem, tol=1e-8)
+        best = exact_machine(K, part.y)
         found |= {
             "coefficients": [np.round(alpha, 8).tolist() for alpha in steps.values()],
             "support": (best.alpha > 0).tolist(),
@@ -54,9 +52,9 @@ def table(findings: list[Finding]) -> list[Row]:
     seed, paper = findings[0][0]["seed"], findings[0][0]["data"] == "breast cancer"
     for part in ("training", "test"):
         for k, stop in enumerate(STOPS):
-            mean, error = mean_and_error([100.0 * found[part][k] for _, found in findings])
+            percent = [100.0 * found[part][k] for _, found in findings]
             theirs = PAPER[part][k] if paper else None
-            rows.append(Row(f"{part} error after {stop} updates", mean, theirs, "%", error, len(findings), seed))
+            rows.append(Row.mean(f"{part} error after {stop} updates", percent, paper=theirs, unit="%", seed=seed))
     first = findings[0][1]
     note = f"of {len(first['support'])}, split {seed}; exact solution, certified gap {first['gap']:.0e}"
     rows.append(Row("support vectors", float(np.sum(first["support"])), note=note, seed=seed))

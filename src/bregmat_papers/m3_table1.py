@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.margin import MarginProblem, kernel_source, train_margin
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat_papers.m3 import PREPARATION, Halves, halves, iterates, kernel, n_errors
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.m3 import PREPARATION, TrainTest, coefficients_after, exact_machine, kernel, n_errors, train_test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,17 +26,16 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit, data: DataHome) -> Outcome:
-    part = halves(data, unit["data"], unit["seed"])
+    part = train_test(data, unit["data"], unit["seed"])
     found: Outcome = {"n_test": len(part.y_test), "updates": {}, "optimum": [], "gap": [], "objective": {}, "gain": {}}
     for family, parameter in KERNELS:
         K = kernel(family, parameter, part.X, part.X)
         K_test = kernel(family, parameter, part.X_test, part.X)
-        for stop, alpha in iterates(K, part.y, STOPS).items():
+        for stop, alpha in coefficients_after(K, part.y, STOPS).items():
             found["updates"].setdefault(str(stop), []).append(n_errors(K_test, alpha, part.y, part.y_test))
             found["objective"].setdefault(str(stop), []).append(_objective(K, part.y, alpha))
             found["gain"].setdefault(str(stop), []).append(_gain(K, part.y, alpha))
-        problem = MarginProblem.build(kernel_source(K, "precomputed"), part.y, C=np.inf, intercept=False)
-        best = train_margin(problem, tol=1e-8)
+        best = exact_machine(K, part.y)
         found["optimum"].append(n_errors(K_test, best.alpha, part.y, part.y_test))
         found["gap"].append(best.gap)
         found["objective"].setdefault("optimum", []).append(_objective(K, part.y, best.alpha))
@@ -46,10 +44,10 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     return found
 
 
-def _errors_by_variance(part: Halves, value: float) -> int:
+def _errors_by_variance(part: TrainTest, value: float) -> int:
     """Errors after the last stop if the paper's numbers are variances, as it calls them."""
     sigma = float(np.sqrt(value))
-    alpha = iterates(kernel("radial", sigma, part.X, part.X), part.y, STOPS[-1:])[STOPS[-1]]
+    alpha = coefficients_after(kernel("radial", sigma, part.X, part.X), part.y, STOPS[-1:])[STOPS[-1]]
     return n_errors(kernel("radial", sigma, part.X_test, part.X), alpha, part.y, part.y_test)
 
 
@@ -62,7 +60,6 @@ def table(findings: list[Finding]) -> list[Row]:
             for k, (family, parameter) in enumerate(KERNELS):
                 errors = [(f["optimum"] if after == "optimum" else f["updates"][after])[k] for _, f in chosen]
                 percent = [100.0 * e / f["n_test"] for e, (_, f) in zip(errors, chosen)]
-                mean, error = mean_and_error(percent)
                 where = f"{after} updates" if after != "optimum" else "the optimum"
                 one = f"{errors[0]} of {chosen[0][1]['n_test']}"
                 notes = [one if len(chosen) == 1 else f"single splits {min(percent):.1f} to {max(percent):.1f}"]
@@ -70,7 +67,7 @@ def table(findings: list[Finding]) -> list[Row]:
                     notes.append(f"gap at most {max(f['gap'][k] for _, f in chosen):.0e}")
                 paper = PAPER[data][k] if data in PAPER and after == "512" else None
                 quantity = f"test error, {data}, {label(family, parameter)}, {where}"
-                rows.append(Row(quantity, mean, paper, "%", error, len(chosen), seed, "; ".join(notes)))
+                rows.append(Row.mean(quantity, percent, paper=paper, unit="%", seed=seed, note="; ".join(notes)))
         rows += _loss_rows(data, chosen) + _variance_rows(data, chosen)
     return rows
 
@@ -80,11 +77,11 @@ def _loss_rows(data: str, chosen: list[Finding]) -> list[Row]:
     rows = []
     for k, (family, parameter) in enumerate(KERNELS):
         gains = [(f["gain"][str(STOPS[-1])][k], f["gain"]["optimum"][k]) for _, f in chosen]
-        mean, error = mean_and_error([100.0 * (1.0 - gain / most) for gain, most in gains])
+        below = [100.0 * (1.0 - gain / most) for gain, most in gains]
         quantity = (
             f"gain at the best length, below its maximum, {data}, {label(family, parameter)}, {STOPS[-1]} updates"
         )
-        rows.append(Row(quantity, mean, None, "%", error, len(chosen), chosen[0][0]["seed"]))
+        rows.append(Row.mean(quantity, below, unit="%", seed=chosen[0][0]["seed"]))
     return rows
 
 
@@ -92,9 +89,9 @@ def _variance_rows(data: str, chosen: list[Finding]) -> list[Row]:
     """The other reading of the radial kernels."""
     rows = []
     for k, value in enumerate(VARIANCES):
-        mean, error = mean_and_error([100.0 * f["variance"][k] / f["n_test"] for _, f in chosen])
+        percent = [100.0 * f["variance"][k] / f["n_test"] for _, f in chosen]
         quantity = f"test error, {data}, sigma^2 = {value:g}, {STOPS[-1]} updates"
-        rows.append(Row(quantity, mean, None, "%", error, len(chosen), chosen[0][0]["seed"]))
+        rows.append(Row.mean(quantity, percent, unit="%", seed=chosen[0][0]["seed"]))
     return rows
 
 

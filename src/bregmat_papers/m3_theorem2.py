@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import decay_bounds
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
-from bregmat_papers.m3 import PREPARATION, halves, iterates, kernel
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
+from bregmat_papers.m3 import PREPARATION, coefficients_after, exact_machine, kernel, train_test
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,13 +25,12 @@ def units(size: Size) -> list[Unit]:
 
 
 def run(unit: Unit, data: DataHome) -> Outcome:
-    part = halves(data, unit["data"])
+    part = train_test(data, unit["data"])
     K = kernel("radial", unit["sigma"], part.X, part.X)
-    problem = MarginProblem.build(kernel_source(K, "precomputed"), part.y, C=np.inf, intercept=False)
-    best = train_margin(problem, tol=1e-10)
+    best = exact_machine(K, part.y, tol=1e-10)
     decay = decay_bounds(K, part.y, best.alpha)
     late = unit["late"]
-    before, after = iterates(K, part.y, (late, late + 16)).values()
+    before, after = coefficients_after(K, part.y, (late, late + 16)).values()
     rows = decay.non_support
     with np.errstate(divide="ignore", invalid="ignore"):
         together = (after[rows] / before[rows]) ** (1.0 / 16.0)

@@ -8,17 +8,17 @@ import numpy as np
 
 from bregmat import MatrixExponentiatedGradient
 from bregmat.online import StreamRecord, bound_against, run_stream
-from bregmat.plots._style import DISSIMILAR, SIMILAR, tidy
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat_papers.genes import (
+from bregmat_papers.drawing import DISSIMILAR, SIMILAR, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.gyrb_targets import (
     ABOUT,
-    NOT_PUBLIC,
     SMALL_SIZES,
     TITLES,
     kernel_units,
     kernels_of,
     neighbour_errors,
-    target,
+    substitute_row,
+    target_of,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     """One pass over the stream, with a look at the kernel now and then."""
-    goal = target(unit, data)
+    goal = target_of(unit, data)
     rng = np.random.default_rng(unit["seed"])
     a = rng.integers(0, goal.d, unit["examples"])
     b = (a + rng.integers(1, goal.d, unit["examples"])) % goal.d
@@ -70,7 +70,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     }
 
 
-def settled(found: list[Outcome]) -> float:
+def settling_position(found: list[Outcome]) -> float:
     """Examples after which the mean error stays within NEAR of the target's, or below; NaN if it does not by the end."""
     excess = np.mean([np.array(f["error"]) - f["target_error"] for f in found], axis=0)
     away = np.flatnonzero(excess > NEAR)
@@ -85,12 +85,10 @@ def table(findings: list[Finding]) -> list[Row]:
 
 def _block(name: str, some: list[Finding]) -> list[Row]:
     found = [outcome for _, outcome in some]
-    seed, n = some[0][0]["seed"], some[0][0]["examples"]
+    n = some[0][0]["examples"]
 
     def row(quantity: str, values: list[float], *, paper: float | None = None, note: str) -> Row:
-        mean, error = mean_and_error(values)
-        note = note if paper is None else f"{NOT_PUBLIC} {note}"
-        return Row(f"{quantity}; {TITLES[name]}", mean, paper, "", error, len(values), seed, note)
+        return substitute_row(f"{quantity}; {TITLES[name]}", values, some, paper=paper, note=note)
 
     return [
         row(f"total loss after {n:,} examples", [f["loss"][-1] for f in found], note="The paper's axis ends at 1.8."),
@@ -109,7 +107,7 @@ def _block(name: str, some: list[Finding]) -> list[Row]:
         row(f"1-NN error after {n:,} examples", [f["error"][-1] for f in found], note="Mean over random halves."),
         row(
             f"examples until the mean 1-NN error stays within {NEAR:g} of the target's",
-            [settled(found)],
+            [settling_position(found)],
             paper=2e5,
             note=f'The paper: "about 2 x 10^5", by eye. Mean over {len(found)} streams.',
         ),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat import Constraints, KernelLearner
-from bregmat.plots._style import NEUTRAL, log_scale, tidy
-from bregmat_papers.deskew import Deskew
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
-from bregmat_papers.mnist_points import Points, Preparation, error, images_of, neighbour_pairs, random_pairs
+from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, log_scale, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.mnist_images import Deskew, Points, Preparation, error, images_of, neighbour_pairs, random_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,46 +31,45 @@ PREPARATIONS = {
 }
 BEST = "sheared and centred"
 NEAREST = "turned"  # its Euclidean error is nearest to the paper's
-METHODS = {"LogDet": "logdet", "von Neumann": "vonneumann"}
 # von Neumann compares kernels, whose trace grows with the number of points; so does its slack weight
-WEIGHTS = {"LogDet": [1e-3, 1e-2, 1e-1, 1.0], "von Neumann": [1e-6, 1e-5, 1e-4, 1e-3]}
+WEIGHTS = {"logdet": [1e-3, 1e-2, 1e-1, 1.0], "vonneumann": [1e-6, 1e-5, 1e-4, 1e-3]}
 
 PAPER_EUCLIDEAN = 2.35
 PAPER_ERRORS = {
-    ("LogDet", 10_000): 2.29,
-    ("von Neumann", 10_000): 2.30,
-    ("LogDet", 100_000): 2.18,
-    ("von Neumann", 100_000): 2.17,
+    ("logdet", 10_000): 2.29,
+    ("vonneumann", 10_000): 2.30,
+    ("logdet", 100_000): 2.18,
+    ("vonneumann", 100_000): 2.17,
 }
 PAPER_MINUTES = {
-    ("LogDet", 10_000): 4.8,
-    ("von Neumann", 10_000): 7.7,
-    ("LogDet", 100_000): 11.3,
-    ("von Neumann", 100_000): 71.4,
+    ("logdet", 10_000): 4.8,
+    ("vonneumann", 10_000): 7.7,
+    ("logdet", 100_000): 11.3,
+    ("vonneumann", 100_000): 71.4,
 }
 
 
-def _units(size: Size) -> list[Unit]:
+def units(size: Size) -> list[Unit]:
     seeds = range(SEED, SEED + (3 if size is Size.FULL else 1))
     data: Unit = {"data": "mnist", "dimensions": 100}
     counts, split = (10_000, 100_000), ([50_000, 10_000] if size is Size.FULL else [20_000, 5_000])
     if size is Size.SMALL:
         data, counts, split = {"data": "digits", "dimensions": 30}, (300, 1000), [800, 398]
-    units = []
+    plan = []
     for name in PREPARATIONS:  # what is prepared is kept from one unit to the next
-        units.append({"kind": "euclidean", "preparation": name, **data})
+        plan.append({"kind": "euclidean", "preparation": name, **data})
         if name not in (NEAREST, BEST):
             continue
         for pairs, n in [("random", counts[0]), ("random", counts[1]), ("neighbours", counts[1])]:
-            for method, weights in WEIGHTS.items():
+            for divergence, weights in WEIGHTS.items():
                 heavier = [10 * weights[-1]] if size is Size.FULL and pairs == "neighbours" else []
-                what = {"kind": "solve", "preparation": name, "pairs": pairs, "n_pairs": n, "method": method}
+                what = {"kind": "solve", "preparation": name, "pairs": pairs, "n_pairs": n, "divergence": divergence}
                 how = {"split": split, "weights": weights + heavier}
-                units += [what | how | {"seed": seed} | data for seed in seeds]
-    return units
+                plan += [what | how | {"seed": seed} | data for seed in seeds]
+    return plan
 
 
-def _run(unit: Unit, data: DataHome) -> Outcome:
+def run(unit: Unit, data: DataHome) -> Outcome:
     """The error of one preparation; or one learned metric, its slack weight chosen on a split of the training set."""
     train, test = _prepared(unit, data)
     if unit["kind"] == "euclidean":
@@ -107,8 +105,8 @@ def _pairs(points: Points, unit: Unit) -> Constraints:
 
 def _learned(train: Points, test: Points, pairs: Constraints, unit: Unit, weight: float) -> Outcome:
     """Solve once, and count the errors on the test points."""
-    slack_weight = weight * len(train.y) if unit["method"] == "von Neumann" else weight
-    learner = KernelLearner("linear", divergence=METHODS[unit["method"]], slack_weight=slack_weight, tol=TOL)
+    slack_weight = weight * len(train.y) if unit["divergence"] == "vonneumann" else weight
+    learner = KernelLearner("linear", divergence=unit["divergence"], slack_weight=slack_weight, tol=TOL)
     wall, cpu = time.perf_counter(), time.process_time()
     learner.fit(train.X, constraints=pairs)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -127,7 +125,7 @@ def _learned(train: Points, test: Points, pairs: Constraints, unit: Unit, weight
 
 
 # ---------------------------------------------------------------------- table and picture
-def _table(findings: list[Finding]) -> list[Row]:
+def table(findings: list[Finding]) -> list[Row]:
     rows = []
     for unit, found in select(findings, kind="euclidean"):
         paper = PAPER_EUCLIDEAN if unit["data"] == "mnist" else None
@@ -149,17 +147,16 @@ def _repeats(findings: list[Finding], unit: Unit) -> list[Outcome]:
 
 def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -> list[Row]:
     """Error, seconds and gap of one setting."""
-    setting = f"{unit['method']}, {unit['n_pairs']:,} {_KINDS[unit['pairs']]}, {unit['preparation']}"
+    setting = f"{DIVERGENCES[unit['divergence']]}, {unit['n_pairs']:,} {_KINDS[unit['pairs']]}, {unit['preparation']}"
     is_papers = unit["data"] == "mnist" and unit["pairs"] == "random" and unit["preparation"] == NEAREST
-    key = (unit["method"], unit["n_pairs"])
+    key = (unit["divergence"], unit["n_pairs"])
     before = next(found["error"] for other, found in euclidean if other["preparation"] == unit["preparation"])
     weights = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes)
     held_out = ", ".join(f"{found['error']:.2f}" for found in outcomes[0]["tried"])
-    repeats = {"repeats": len(outcomes), "seed": SEED}
 
     def row(quantity: str, field: str, paper: float | None, unit: str, note: str) -> Row:
-        mean, spread = mean_and_error([found[field] for found in outcomes])
-        return Row(f"{quantity}, {setting}", mean, paper, unit, spread, note=note, **repeats)
+        values = [found[field] for found in outcomes]
+        return Row.mean(f"{quantity}, {setting}", values, paper=paper, unit=unit, seed=SEED, note=note)
 
     chosen = f"slack weight {weights}"
     grid = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes[0]["tried"])
@@ -180,17 +177,21 @@ def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -
             f"{chosen}; wall time; {np.mean([found['cpu_seconds'] for found in outcomes]):.2f} s of processor time; "
             f"{outcomes[0]['steps']} steps of {outcomes[0]['solver']}; {outcomes[0]['pairs']:,} pairs",
         ),
-        Row(f"largest gap, {setting}", max(found["gap"] for found in outcomes), None, "", note=chosen, **repeats),
+        Row(
+            f"largest gap, {setting}",
+            max(found["gap"] for found in outcomes),
+            repeats=len(outcomes),
+            seed=SEED,
+            note=chosen,
+        ),
     ]
 
 
 _KINDS = {"random": "random pairs", "neighbours": "pairs of neighbours"}
-_COLORS = {"LogDet": "#0072B2", "von Neumann": "#D55E00"}
 _STYLES = {BEST: "-", NEAREST: "--"}
-_MARKERS = {"LogDet": "o", "von Neumann": "s"}
 
 
-def _draw(figure: Figure, findings: list[Finding]) -> None:
+def draw(figure: Figure, findings: list[Finding]) -> None:
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.3, 1.0))
     is_papers = findings[0][0]["data"] == "mnist"
     _draw_preparations(left, findings, is_papers)
@@ -217,18 +218,25 @@ def _draw_errors(ax: Any, findings: list[Finding], is_papers: bool) -> None:
     counts = _counts(findings)
     for name, style in _STYLES.items():
         start = select(findings, kind="euclidean", preparation=name)[0][1]["error"]
-        for method, color in _COLORS.items():
-            chosen = select(findings, kind="solve", preparation=name, method=method)
-            look = {"color": color, "marker": _MARKERS[method]}
+        for divergence, color in COLORS.items():
+            chosen = select(findings, kind="solve", preparation=name, divergence=divergence)
+            look = {"color": color, "marker": MARKERS[divergence]}
             learned = [_mean(select(chosen, pairs="random", n_pairs=n), "error") for n in counts]
-            ax.plot([start, *learned], style, label=f"{method}, {name}", **look)
-            place = len(counts) + 1 + (-0.2 if method == "LogDet" else 0.2)  # so that equal errors are both seen
+            ax.plot([start, *learned], style, label=f"{DIVERGENCES[divergence]}, {name}", **look)
+            place = len(counts) + 1 + (-0.2 if divergence == "logdet" else 0.2)  # so that equal errors are both seen
             dash = np.array([-0.18, 0, 0.18]) + place
             ax.plot(dash, 3 * [_mean(select(chosen, pairs="neighbours"), "error")], style, markevery=[1], **look)
     if is_papers:
-        for method, color in _COLORS.items():
-            paper = [PAPER_EUCLIDEAN, *(PAPER_ERRORS[method, n] for n in counts)]
-            ax.plot(paper, ":", color=color, marker=_MARKERS[method], mfc="none", label=f"{method}, paper")
+        for divergence, color in COLORS.items():
+            paper = [PAPER_EUCLIDEAN, *(PAPER_ERRORS[divergence, n] for n in counts)]
+            ax.plot(
+                paper,
+                ":",
+                color=color,
+                marker=MARKERS[divergence],
+                mfc="none",
+                label=f"{DIVERGENCES[divergence]}, paper",
+            )
     labels = ["none\n(Euclidean)", *(f"{n:,}\nrandom" for n in counts), f"{counts[-1]:,}\nneighbours"]
     ax.set_xticks(range(len(labels)), labels)
     ax.set(xlabel="pairs", ylabel="1-NN test error, %", title="Learned\n")
@@ -240,15 +248,15 @@ def _draw_times(ax: Any, findings: list[Finding], is_papers: bool) -> None:
     """Seconds of a solve against random pairs, ours and the paper's."""
     counts, seen = _counts(findings), []
     for name, style in _STYLES.items():
-        for method, color in _COLORS.items():
-            chosen = select(findings, kind="solve", preparation=name, pairs="random", method=method)
+        for divergence, color in COLORS.items():
+            chosen = select(findings, kind="solve", preparation=name, pairs="random", divergence=divergence)
             seconds = [_mean(select(chosen, n_pairs=n), "seconds") for n in counts]
-            ax.plot(counts, seconds, style, color=color, marker=_MARKERS[method])
+            ax.plot(counts, seconds, style, color=color, marker=MARKERS[divergence])
             seen += seconds
     if is_papers:
-        for method, color in _COLORS.items():
-            paper = [60 * PAPER_MINUTES[method, n] for n in counts]
-            ax.plot(counts, paper, ":", color=color, marker=_MARKERS[method], mfc="none")
+        for divergence, color in COLORS.items():
+            paper = [60 * PAPER_MINUTES[divergence, n] for n in counts]
+            ax.plot(counts, paper, ":", color=color, marker=MARKERS[divergence], mfc="none")
             seen += paper
     ax.set(xlabel="random pairs", ylabel="seconds", title="Time of one solve\n", xscale="log")
     ax.set_xticks(counts, [f"{n:,}" for n in counts])
@@ -317,9 +325,9 @@ well below the paper's best, and under *{BEST}* a little below the Euclidean err
 weight chosen for them is often the heaviest of the grid.
 
 The solves take seconds of processor time where the paper's took minutes to more than an hour in 2009; the gap is certified.""",
-    units=_units,
-    run=_run,
-    table=_table,
-    draw=_draw,
+    units=units,
+    run=run,
+    table=table,
+    draw=draw,
     figsize=(14.0, 5.2),
 )

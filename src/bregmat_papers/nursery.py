@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bregmat_papers.clustering import standardized
-from bregmat_papers.frame import Size
+from bregmat_papers.experiments import Size
 from bregmat_papers.slack_clustering import Study, as_given, slack_experiment
 
 STUDY = Study(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from bregmat_papers.frame import Experiment, Row, Size
+from bregmat_papers.experiments import Experiment, Row, Size
 from bregmat_papers.runner import Report
 
 _HEAD = """# The papers' figures and tables, rerun

@@ -17,10 +17,11 @@ from typing import Any
 
 from bregmat import __version__
 from bregmat._interrupt import interruptible
-from bregmat_papers.frame import DataHome, Experiment, Finding, Row, Size, Unit
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Row, Size, Unit
 
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")
 _IMPORT = re.compile(r"^from bregmat_papers\.(\w+) import", re.MULTILINE)
+_ABOUT_NO_OUTCOME = ("experiments", "drawing")  # modules that all experiments import
 _SENTENCES = ("title", "source", "protocol", "discussion", "figsize")
 
 
@@ -187,11 +188,11 @@ def _code(text: str) -> str:
 
 
 def _sources(path: Path, seen: set[Path]) -> set[Path]:
-    """A module and the other modules of experiments that it imports; not what runs and prints them."""
+    """A module and the other modules of experiments that it imports; not what runs, draws and prints them."""
     if path not in seen:
         seen.add(path)
         for name in _IMPORT.findall(path.read_text(encoding="utf-8")):
-            if name != "frame":
+            if name not in _ABOUT_NO_OUTCOME:
                 _sources(Path(__file__).with_name(f"{name}.py"), seen)
     return seen
 

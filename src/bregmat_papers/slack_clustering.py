@@ -10,28 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat.plots._style import NEUTRAL, log_scale, tidy
 from bregmat_papers.clustering import (
-    COLORS,
-    MARKERS,
-    NAMES,
     RULES,
     averaged,
-    bounds,
-    cycles,
+    bregman_cycles,
     draw_pairs,
-    learned,
-    mean_line,
+    learned_features,
     nmi,
-    stops,
+    pair_bounds,
+    stopping_cycles,
 )
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
+from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, STAR, log_scale, mean_line, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "linestyle": "none"}
 STOPS = ("movement", "movement_sum")
 Matrix = NDArray[np.float64]
 
@@ -121,7 +116,7 @@ def _units(study: Study, size: Size) -> list[Unit]:
         | {"seed": seed}
         for weight, each, runs, most in grid
         for preparation in study.preparations
-        for divergence in NAMES
+        for divergence in DIVERGENCES
         for seed in range(runs)
     ]
 
@@ -136,9 +131,9 @@ def _outcome(study: Study, unit: Unit, data: DataHome) -> Outcome:
     for count in unit["counts"]:
         features, gap, seen = X, 0.0, dict.fromkeys(STOPS, 0)
         if count:
-            rows = bounds(X, y, i[:count], j[:count])
-            features, _, gap = learned(X, rows, divergence, weight)
-            seen = stops(cycles(X, rows, divergence, weight), unit["most"], rules=STOPS)
+            rows = pair_bounds(X, y, i[:count], j[:count])
+            features, _, gap = learned_features(X, rows, divergence, weight)
+            seen = stopping_cycles(bregman_cycles(X, rows, divergence, weight), unit["most"], rules=STOPS)
         best, single = nmi(features, y, unit["starts"], unit["seed"])
         values = (best, single, gap, *(seen[rule] for rule in STOPS))
         for part, value in zip(found.values(), values, strict=True):
@@ -150,7 +145,7 @@ def _table(study: Study, findings: list[Finding]) -> list[Row]:
     """Ends and middle of every curve, all cycles of the largest number of constraints."""
     rows: list[Row] = []
     for preparation in study.preparations:
-        for divergence, words in NAMES.items():
+        for divergence, words in DIVERGENCES.items():
             some = select(findings, preparation=preparation, divergence=divergence, weight=study.weight)
             counts, most = some[0][0]["counts"], some[0][0]["most"]
             for k in (0, len(counts) // 2, len(counts) - 1):
@@ -163,7 +158,7 @@ def _table(study: Study, findings: list[Finding]) -> list[Row]:
             rows += _cycle_rows(study, some, f"{words}", preparation, most)
     for weight in sorted({unit["weight"] for unit, _ in findings} - {study.weight}):
         for preparation in study.preparations:
-            for divergence, words in NAMES.items():
+            for divergence, words in DIVERGENCES.items():
                 some = select(findings, preparation=preparation, divergence=divergence, weight=weight)
                 end = f"{words}, slack weight {weight:g}"
                 count = some[0][0]["counts"][-1]
@@ -195,12 +190,12 @@ def _draw(study: Study, figure: Figure, findings: list[Finding]) -> None:
     axes = figure.subplots(2, len(study.preparations), squeeze=False, sharex=True, sharey="row")
     for k, preparation in enumerate(study.preparations):
         top, bottom = axes[:, k]
-        for divergence in NAMES:
+        for divergence in DIVERGENCES:
             some = select(findings, preparation=preparation, divergence=divergence, weight=study.weight)
             _curves(top, bottom, some)
             for (name, count), value in study.paper_cycles.items():
                 if name == divergence and count == some[0][0]["counts"][-1]:
-                    bottom.plot(count, value, color=COLORS[name], zorder=5, **_STAR)
+                    bottom.plot(count, value, color=COLORS[name], zorder=5, **STAR)
         top.axhspan(*study.nmi_axis, color=NEUTRAL, alpha=0.12, linewidth=0)
         top.set_title(preparation, fontsize="medium")
         bottom.set_xlabel("Number of Constraints")
@@ -223,10 +218,11 @@ def _legend(study: Study) -> list[Any]:
     from matplotlib.patches import Patch
 
     lines = [
-        Line2D([], [], color=COLORS[name], marker=MARKERS[name], markersize=4, label=NAMES[name]) for name in NAMES
+        Line2D([], [], color=COLORS[name], marker=MARKERS[name], markersize=4, label=DIVERGENCES[name])
+        for name in DIVERGENCES
     ]
     stars = [
-        Line2D([], [], color=COLORS[name], label=f"{NAMES[name]}, paper: {value:g} cycles", **_STAR)
+        Line2D([], [], color=COLORS[name], label=f"{DIVERGENCES[name]}, paper: {value:g} cycles", **STAR)
         for (name, _), value in study.paper_cycles.items()
     ]
     dotted: dict[str, Any] = {"color": NEUTRAL, "linestyle": ":"}

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from bregmat import KernelLearner
-from bregmat.plots._style import class_colors, tidy
-from bregmat_papers.frame import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.drawing import DIVERGENCES, NEUTRAL, class_colors, tidy
+from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,10 +29,10 @@ BUNDLED = ("wine", "iris")
 SLOWEST = "soybean-large"  # 9,000 pairs of 281 points: the heaviest slack weight is left out, it takes minutes
 UNITS_OF = ("raw", "standardised")
 METHODS = ("Euclidean", "LogDet", "von Neumann", "NCA")
-_DIVERGENCES = {"LogDet": "logdet", "von Neumann": "vonneumann"}
+LEARNED = {words: divergence for divergence, words in DIVERGENCES.items()}
 
 
-def _units(size: Size) -> list[Unit]:
+def units(size: Size) -> list[Unit]:
     repeats = {Size.SMALL: 2, Size.DEFAULT: 5, Size.FULL: 20}[size]
     sets = BUNDLED if size is Size.SMALL else SETS
     fewer = {SLOWEST: 2} if size is Size.DEFAULT else {}
@@ -44,15 +44,15 @@ def _units(size: Size) -> list[Unit]:
     ]
 
 
-def _run(unit: Unit, data: DataHome) -> Outcome:
+def run(unit: Unit, data: DataHome) -> Outcome:
     """Both halves as the test set once: errors, chosen slack weights and certified gaps of every method."""
     table = data.table(unit["data"])
     halves = _parts(table.y, 2, unit["seed"])
     n_pairs = PAIRS_PER_SQUARED_CLASS * len(np.unique(table.y)) ** 2
     errors: dict[str, list[float]] = {method: [] for method in METHODS}
     grid = WEIGHTS[:-1] if unit["data"] == SLOWEST else WEIGHTS
-    weights: dict[str, list[float]] = {method: [] for method in _DIVERGENCES}
-    gaps: dict[str, list[float]] = {method: [] for method in _DIVERGENCES}
+    weights: dict[str, list[float]] = {method: [] for method in LEARNED}
+    gaps: dict[str, list[float]] = {method: [] for method in LEARNED}
     for half in range(2):
         train, test = halves != half, halves == half
         X, unseen = table.X[train], table.X[test]
@@ -63,10 +63,10 @@ def _run(unit: Unit, data: DataHome) -> Outcome:
         errors["Euclidean"].append(_error(X, table.y[train], unseen, table.y[test]))
         for method in METHODS[1:]:
             learner: Any = NeighborhoodComponentsAnalysis(random_state=unit["seed"])
-            if method in _DIVERGENCES:
+            if method in LEARNED:
                 learner = KernelLearner(
                     "linear",
-                    divergence=_DIVERGENCES[method],
+                    divergence=LEARNED[method],
                     n_constraints=n_pairs,
                     tol=TOL,
                     random_state=unit["seed"],
@@ -126,21 +126,20 @@ def _sets(findings: list[Finding]) -> list[str]:
     return list(dict.fromkeys(unit["data"] for unit, _ in findings))
 
 
-def _table(findings: list[Finding]) -> list[Row]:
+def table(findings: list[Finding]) -> list[Row]:
     rows = []
     for columns in UNITS_OF:
         for data in _sets(findings):
             for method in METHODS:
                 errors = _errors(findings, data, columns, method)
-                mean, error = mean_and_error(errors)
                 note = _note(select(findings, data=data, columns=columns), method)
                 quantity = f"4-NN error, {data}, {columns}, {method}"
-                rows.append(Row(quantity, mean, None, "%", error, len(errors), SEED, note))
+                rows.append(Row.mean(quantity, errors, unit="%", seed=SEED, note=note))
     return rows
 
 
 def _note(findings: list[Finding], method: str) -> str:
-    if method not in _DIVERGENCES:
+    if method not in LEARNED:
         return "scikit-learn, its defaults" if method == "NCA" else ""
     weights = Counter(weight for _, found in findings for weight in found["weights"][method])
     gap = max(gap for _, found in findings for gap in found["gaps"][method])
@@ -148,9 +147,9 @@ def _note(findings: list[Finding], method: str) -> str:
     return f"{findings[0][1]['pairs']} pairs; slack weight (times chosen): {chosen}; largest gap {gap:.0e}"
 
 
-def _draw(figure: Figure, findings: list[Finding]) -> None:
+def draw(figure: Figure, findings: list[Finding]) -> None:
     sets = _sets(findings)
-    colors = ("#8A8F98", *class_colors(len(METHODS) - 1))
+    colors = (NEUTRAL, *class_colors(len(METHODS) - 1))
     width = 0.8 / len(METHODS)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, columns in zip(axes, UNITS_OF):
@@ -215,9 +214,9 @@ nothing on the large soybean set; it is better than both divergences
 on balance-scale. LogDet and von Neumann differ by about two standard errors at most, except where a half has fewer rows
 than columns
 (soybean-small).""",
-    units=_units,
-    run=_run,
-    table=_table,
-    draw=_draw,
+    units=units,
+    run=run,
+    table=table,
+    draw=draw,
     figsize=(12.0, 4.2),
 )

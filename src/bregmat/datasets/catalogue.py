@@ -150,16 +150,3 @@ MNIST = {
         File("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", _MNIST),
     ),
 }
-
-# groEL2 (hsp65) genes of Mycobacteriaceae; packed in a data folder, plain where it is published
-_PRIMERS = "https://raw.githubusercontent.com/AGIScuipeng/PMPrimer_datasets/a13057ee8450f2fa7a57073e3f8a5a7c27b6208f"
-GROEL2 = (
-    File(
-        "mycobacteriaceae_groEL2.fasta.gz", "41e1157fd77a5a28a566350f966de7b7c5769f0e98817583e7db91e2d3171569", _PRIMERS
-    ),
-    File(
-        "Mycobacteriaceae_groEL2.filt.fasta",
-        "7f3a86e8f432105fa0c078e0d5452d6a4fd492994fe31857d65d52a4518aa04e",
-        _PRIMERS,
-    ),
-)

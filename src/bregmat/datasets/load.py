@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from bregmat.datasets.catalogue import BUNDLED, UCI
+from bregmat.datasets.catalogue import BUNDLED, UCI, Table
 from bregmat.datasets.files import data_folder, find, find_or_fetch
-from bregmat.datasets.tables import read_table
 from bregmat.datasets.types import Dataset
 
 
@@ -59,7 +61,7 @@ def load_dataset(name: str, *, data_dir: str | os.PathLike | None = None, downlo
         else:
             paths = find_or_fetch(name, table.files, folder, download)
         if paths is not None:
-            return read_table(name, table, paths)
+            return _read_table(name, table, paths)
     return _load_bundled(name)
 
 
@@ -88,3 +90,43 @@ def _load_bundled(name: str) -> Dataset:
         target_names = tuple(target_names[k] for k in kept)
         source += f", digits {', '.join(target_names)} only"
     return Dataset(X, y, tuple(str(f) for f in bunch.feature_names), target_names, name, source)
+
+
+def _read_table(name: str, table: Table, paths: Sequence[Path]) -> Dataset:
+    """The rows of all files; rows with "?" left out, words as codes."""
+    rows: list[list[str]] = []
+    n_unknown = 0
+    for path in paths:
+        with path.open(newline="", encoding="ascii") as handle:
+            for row in csv.reader(handle, skipinitialspace=True):
+                cells = [cell.strip() for cell in row]
+                if not any(cells):
+                    continue
+                if "?" in cells:
+                    n_unknown += 1
+                else:
+                    rows.append(cells)
+    label = table.label % len(rows[0])
+    if table.classes:
+        rows = [row for row in rows if row[label] in table.classes]
+    source = "UCI: " + " + ".join(path.name for path in paths)
+    if n_unknown:
+        source += f"; {n_unknown} rows with unknown values left out"
+    if table.sample is not None:
+        source += f"; seeded sample of {table.sample} of {len(rows)} rows"
+        kept = np.sort(np.random.default_rng(0).choice(len(rows), table.sample, replace=False))
+        rows = [rows[i] for i in kept]
+    target_names, y = np.unique([row[label] for row in rows], return_inverse=True)
+    features = [c for c in range(len(rows[0])) if c != label and c not in table.drop]
+    X = np.column_stack([_codes([row[c] for row in rows]) for c in features])
+    names = table.feature_names or tuple(f"x{c}" for c in range(len(features)))
+    return Dataset(X, y.astype(np.int64), names, tuple(target_names.tolist()), name, source)
+
+
+def _codes(cells: list[str]) -> np.ndarray:
+    """Numbers as they are; a column with words as codes by first appearance (the documented order in the UCI files)."""
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        order = {word: code for code, word in enumerate(dict.fromkeys(cells))}
+        return np.array([order[cell] for cell in cells], dtype=np.float64)

@@ -38,31 +38,3 @@ class Dataset:
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"Dataset({self.name!r}, {n} x {d}, {len(self.target_names)} classes, {self.source})"
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """Gene sequences with class labels.
-
-    Attributes
-    ----------
-    sequences : tuple of str
-        Nucleotides, letters A, C, G, T.
-    y : ndarray of shape (n,), int64
-        Class of every sequence, a position in `target_names`.
-    species : tuple of str
-        Genus and species of every sequence.
-    target_names : tuple of str
-        Genera.
-    name, source : str
-    """
-
-    sequences: tuple[str, ...]
-    y: np.ndarray
-    species: tuple[str, ...]
-    target_names: tuple[str, ...]
-    name: str
-    source: str
-
-    def __repr__(self) -> str:
-        return f"Sequences({self.name!r}, {len(self.sequences)}, {len(self.target_names)} genera, {self.source})"

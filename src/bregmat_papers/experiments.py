@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.datasets import Dataset, Sequences, load_dataset, load_groel2, load_mnist, load_sonar_split
+from bregmat.datasets import Dataset, load_dataset, load_mnist, load_sonar_split
+from bregmat_papers.groel2 import Sequences, load_groel2
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +58,21 @@ class Row:
     repeats: int = 1
     seed: int | None = None
     note: str = ""
+
+    @classmethod
+    def mean(
+        cls,
+        quantity: str,
+        values: Sequence[float],
+        *,
+        paper: float | None = None,
+        unit: str = "",
+        seed: int | None = None,
+        note: str = "",
+    ) -> Row:
+        """The mean of independent repeats, with its standard error."""
+        mean, error = mean_and_error(values)
+        return cls(quantity, mean, paper, unit, error, len(values), seed, note)
 
     @property
     def difference(self) -> float:

@@ -5,16 +5,56 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from bregmat.datasets.catalogue import GROEL2
+from bregmat.datasets.catalogue import File
 from bregmat.datasets.files import data_folder, find, find_or_fetch
-from bregmat.datasets.types import Sequences
 
+# groEL2 (hsp65) genes of Mycobacteriaceae; packed in a data folder, plain where it is published
+_PRIMERS = "https://raw.githubusercontent.com/AGIScuipeng/PMPrimer_datasets/a13057ee8450f2fa7a57073e3f8a5a7c27b6208f"
+GROEL2 = (
+    File(
+        "mycobacteriaceae_groEL2.fasta.gz", "41e1157fd77a5a28a566350f966de7b7c5769f0e98817583e7db91e2d3171569", _PRIMERS
+    ),
+    File(
+        "Mycobacteriaceae_groEL2.filt.fasta",
+        "7f3a86e8f432105fa0c078e0d5452d6a4fd492994fe31857d65d52a4518aa04e",
+        _PRIMERS,
+    ),
+)
 # the sizes that are recalled for the three species of the papers' 52 proteins
 _SIZES = {"Mycobacterium": 31, "Mycolicibacterium": 11, "Mycolicibacter": 10}
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Gene sequences with class labels.
+
+    Attributes
+    ----------
+    sequences : tuple of str
+        Nucleotides, letters A, C, G, T.
+    y : ndarray of shape (n,), int64
+        Class of every sequence, a position in `target_names`.
+    species : tuple of str
+        Genus and species of every sequence.
+    target_names : tuple of str
+        Genera.
+    name, source : str
+    """
+
+    sequences: tuple[str, ...]
+    y: np.ndarray
+    species: tuple[str, ...]
+    target_names: tuple[str, ...]
+    name: str
+    source: str
+
+    def __repr__(self) -> str:
+        return f"Sequences({self.name!r}, {len(self.sequences)}, {len(self.target_names)} genera, {self.source})"
 
 
 def load_groel2(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat_papers.frame import DataHome, Finding, Unit
+from bregmat_papers.experiments import DataHome, Finding, Row, Unit
 
 GENES, SYNTHETIC = "groel2", "synthetic"
 TITLES = {GENES: "groEL2 genes (substitute for gyrB)", SYNTHETIC: "synthetic kernel (substitute for gyrB)"}
@@ -76,7 +76,21 @@ def kernels_of(findings: Sequence[Finding]) -> list[str]:
     return list(dict.fromkeys(unit["kernel"] for unit, _ in findings))
 
 
-def target(unit: Unit, data: DataHome) -> Target:
+def substitute_row(
+    quantity: str,
+    values: Sequence[float],
+    some: Sequence[Finding],
+    *,
+    paper: float | None = None,
+    unit: str = "",
+    note: str = "",
+) -> Row:
+    """A row of the mean over runs; the paper's number beside it is one of another kernel, and the note says so."""
+    note = note if paper is None else f"{NOT_PUBLIC} {note}".strip()
+    return Row.mean(quantity, values, paper=paper, unit=unit, seed=some[0][0]["seed"], note=note)
+
+
+def target_of(unit: Unit, data: DataHome) -> Target:
     """The kernel that a unit names."""
     return gene_target(data) if unit["kernel"] == GENES else synthetic_target(unit["sizes"])
 
