@@ -131,7 +131,7 @@ class Problem:
 
 def scalar(D: Any, x: float, y: float) -> float:
     """The divergence of two numbers."""
-    return D.phi(np.array([x])) - D.phi(np.array([y])) - float(D.link(np.array([y]))[0]) * (x - y)
+    return float(D.phi(np.array([x]))[0] - D.phi(np.array([y]))[0] - D.link(np.array([y]))[0] * (x - y))
 
 
 def _along_pair(x: float) -> np.ndarray:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.divergences import DIVERGENCES as NAMED
-from bregmat.divergences import as_divergence
+from bregmat.divergences import SpectralDivergence, VonNeumann, as_divergence
 from bregmat.losses import FAMILIES, Hard, RowLosses
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, smat, svec
@@ -48,7 +48,6 @@ def test_registries_are_complete():
     assert {type(D) for D in DIVERGENCES} == set(NAMED.values())
     assert {*LOSSES, Hard} == set(FAMILIES.values())
     assert set(SOLVERS) == set(SOLVER_CLASSES)
-    assert {D.own_slack for D in DIVERGENCES} <= set(FAMILIES)
 
 
 # ---------------------------------------------------------------- divergences
@@ -56,17 +55,18 @@ def test_registries_are_complete():
 class TestDivergence:
     def test_link_is_the_derivative_of_phi_and_inverse_link_its_inverse(self, D, rng):
         x = rng.uniform(0.1, 5.0, 8)
-        assert np.allclose([slope(lambda s: D.phi(np.array([s])), v) for v in x], D.link(x), **DIFFERENCE)
+        assert np.allclose([slope(lambda s: float(D.phi(np.array([s]))[0]), v) for v in x], D.link(x), **DIFFERENCE)
         assert np.allclose(D.inverse_link(D.link(x)), x, **EXACT)
         assert D.in_domain(D.link(x))
 
     def test_conjugate(self, D, rng):
         x, t = rng.uniform(0.1, 5.0, 8), mirror_points(D, rng, 8)
-        assert D.phi(x) + D.conjugate(D.link(x)) == pytest.approx(x @ D.link(x), rel=1e-12)  # Fenchel, equality
-        assert D.phi(x) + D.conjugate(t) >= x @ t
+        assert D.phi(x).sum() + D.conjugate(D.link(x)) == pytest.approx(x @ D.link(x), rel=1e-12)  # Fenchel, equality
+        assert D.phi(x).sum() + D.conjugate(t) >= x @ t
         gradient = [slope(lambda s: D.conjugate(np.array([s])), v) for v in t]
         assert np.allclose(gradient, D.inverse_link(t), **DIFFERENCE)
         assert D.constant(D.link(x)) == pytest.approx(D.conjugate(D.link(x)), rel=1e-12)
+        assert np.allclose([slope(lambda s: D.link(np.array([s]))[0], v) for v in x], D.curvature(x), **DIFFERENCE)
 
     def test_divided_differences(self, D, rng):
         t = mirror_points(D, rng)
@@ -100,7 +100,7 @@ class TestDivergence:
     def test_matrix_form_is_a_bregman_divergence(self, D, rng):
         X, Y = positive(rng, 5), positive(rng, 5)
         (x, _), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
-        expected = D.phi(x) - D.phi(y) - np.sum((U * D.link(y)) @ U.T * (X - Y))
+        expected = D.phi(x).sum() - D.phi(y).sum() - np.sum((U * D.link(y)) @ U.T * (X - Y))
         assert D(X, Y) == pytest.approx(expected, rel=1e-10)
         assert D(X, Y) > 0
         assert D(X, X) == pytest.approx(0.0, abs=1e-10)
@@ -118,6 +118,64 @@ class TestDivergence:
     def test_named_by_string(self, D):
         assert as_divergence(D.name) == D
         assert as_divergence(D) is D
+
+
+def only_three(D):
+    """The divergence with nothing but its link, the inverse of it, and phi."""
+
+    class Derived(SpectralDivergence):
+        name = D.name
+        link, inverse_link, phi = (staticmethod(getattr(D, name)) for name in ("link", "inverse_link", "phi"))
+
+    return Derived()
+
+
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+class TestDerivedFormulas:
+    """What follows from link, inverse link and phi equals the formulas written out; derivatives to ten digits."""
+
+    def test_facts(self, D, rng):
+        derived, t = only_three(D), mirror_points(D, rng)
+        assert derived.keeps_range == D.keeps_range
+        assert derived.in_domain(t)
+        for outside in (np.nan, np.inf, 0.0 if D.name == "logdet" else 800.0 if D.name == "vonneumann" else -np.inf):
+            assert not derived.in_domain(np.append(t, outside))
+
+    def test_values(self, D, rng):
+        derived, t, t0 = only_three(D), mirror_points(D, rng), D.link(rng.uniform(0.1, 5.0, 6))
+        assert derived.conjugate(t) == pytest.approx(D.conjugate(t), rel=1e-12)
+        assert derived.constant(t0) == pytest.approx(D.constant(t0), rel=1e-12)
+        U, x = np.linalg.qr(rng.normal(size=(6, 6)))[0], D.inverse_link(t)
+        assert derived.from_diagonal(x, U, t0) == pytest.approx(D.from_diagonal(x, U, t0), rel=1e-11)
+        A = np.diag(t0) - (U * t) @ U.T
+        assert derived.dual_gain(t0, A, t) == pytest.approx(D.dual_gain(t0, A, t), rel=1e-10, abs=1e-11)
+
+    @pytest.mark.parametrize("ranks", [(5, 5), (3, 5), (5, 3), (3, 3)])
+    def test_matrices_of_any_rank(self, D, ranks, rng):
+        X, Y = positive(rng, 5, ranks[0]), positive(rng, 5, ranks[1])
+        assert only_three(D)(X, Y) == pytest.approx(D(X, Y), rel=1e-10)
+        inside = Y @ positive(rng, 5, 2) @ Y if ranks[1] > 2 else Y
+        assert only_three(D)(inside, Y) == pytest.approx(D(inside, Y), rel=1e-9)
+
+    @pytest.mark.parametrize("gap", [0.0, 1e-14, 1e-9, 1e-5, 1e-4, 0.9])
+    def test_divided_differences(self, D, gap, rng):
+        t = mirror_points(D, rng)
+        t[1] = t[0] * (1.0 - gap)
+        assert np.allclose(only_three(D).divided(t), D.divided(t), rtol=1e-9, atol=1e-12)
+
+    def test_barrier_inverse(self, D, rng):
+        t, tau = mirror_points(D, rng, 40), 10.0 ** rng.uniform(-12, 8, 40)
+        x = only_three(D).barrier_inverse(t, tau)
+        assert np.allclose(x, D.barrier_inverse(t, tau), rtol=1e-10)
+        assert np.allclose(D.link(x) - tau / x, t, rtol=1e-9, atol=1e-9)
+
+
+def test_only_logdet_may_claim_congruence_invariance():
+    class Claims(VonNeumann):
+        is_congruence_invariant = True
+
+    with pytest.raises(ValueError, match="only LogDet is invariant"):
+        as_divergence(Claims())
 
 
 # ---------------------------------------------------------------- losses

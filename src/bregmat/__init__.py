@@ -7,11 +7,12 @@ from typing import Any
 
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.divergences import Frobenius, LogDet, VonNeumann
+from bregmat.divergences import Frobenius, LogDet, SpectralDivergence, VonNeumann
 from bregmat.labels import constraints_from_labels
 from bregmat.losses import RelativeSlack, Squared, SquaredHinge
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.priors import widen_range
+from bregmat.registry import register
 from bregmat.result import ExitReason, Record, Result, SolverError, Status, check
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
@@ -70,6 +71,7 @@ __all__ = [
     "RelativeSlack",
     "Result",
     "SolverError",
+    "SpectralDivergence",
     "Squared",
     "SquaredHinge",
     "Status",
@@ -85,6 +87,7 @@ __all__ = [
     "nearest_metric",
     "nnqp",
     "nonnegative_least_squares",
+    "register",
     "save",
     "widen_range",
 ]

@@ -77,7 +77,7 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
         if not D.in_domain(t):
             return -np.inf, mu
     total = float(problem.losses.conjugate(mu).sum())
-    return problem.offset + D.gain(t0, A, t) - total, mu
+    return problem.offset + D.dual_gain(t0, A, t) - total, mu
 
 
 def certify(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> Certificate:

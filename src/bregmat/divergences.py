@@ -1,4 +1,4 @@
-"""Spectral Bregman divergences, each given by its link ``phi'`` (design: everything else follows from it).
+"""Spectral Bregman divergences, each given by ``phi``, its link ``phi'`` and the inverse of that: everything else follows from them.
 
 ``D(W, W0) = phi(W) - phi(W0) - <phi'(W0), W - W0>`` with ``phi`` applied to the eigenvalues.
 Kulis 2009, eq. 1-3; Tsuda 2004, eq. 1.
@@ -6,32 +6,163 @@ Kulis 2009, eq. 1-3; Tsuda 2004, eq. 1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.linalg import add_diagonal, eigh
+from bregmat.registry import Registry
+
+STEP = 6e-6  # of central differences, relative: the cube root of the rounding unit balances both of their errors
+CLOSE = (
+    1e-5  # relative distance of eigenvalues below which a difference quotient has a larger error than the derivative
+)
+LARGEST = 700.0  # exponents above this overflow
 
 
-class Divergence(Protocol):
-    """What a solver needs of a divergence; see :class:`VonNeumann` for a complete one."""
+class SpectralDivergence(ABC):
+    """A divergence of your own: ``name``, :meth:`link`, :meth:`inverse_link` and :meth:`phi` are enough.
+
+    Every solver that lists no further needs takes it then, slack included (:class:`bregmat.losses.OwnSlack`). What is derived here
+    is as exact as the three functions are; override where a formula of your own is more accurate, as :class:`Frobenius` does. In a
+    frozen dataclass, fields are settings; :func:`bregmat.register` makes the name usable as a string and in files.
+
+    Attributes
+    ----------
+    name : str
+        In snake case.
+    is_congruence_invariant : bool
+        ``D(A W A', A W0 A') = D(W, W0)`` for invertible A. True for LogDet alone, whose formulas solvers then use.
+    keeps_range : bool
+        Finite only for matrices whose range space lies in that of the prior; by default read off the link at 0.
+
+    Notes
+    -----
+    ``phi`` must be strictly convex and smooth for x > 0. If ``phi'(0)`` is finite, the inverse link must be 0 below it, which keeps
+    the cone; with ``phi'(0) = -inf`` it never leaves it.
+    """
 
     name: ClassVar[str]
-    own_slack: ClassVar[str]  # name of the scalar loss in losses.py
-    is_congruence_invariant: ClassVar[bool]  # D(A W A', A W0 A') = D(W, W0) for invertible A
-    keeps_range: ClassVar[bool]  # finite only for matrices with the range space of the prior
+    is_congruence_invariant: ClassVar[bool] = False
 
-    def link(self, x: np.ndarray) -> np.ndarray: ...
-    def inverse_link(self, t: np.ndarray) -> np.ndarray: ...
-    def in_domain(self, t: np.ndarray) -> bool: ...
-    def divided(self, t: np.ndarray) -> np.ndarray: ...
-    def phi(self, x: np.ndarray) -> float: ...
-    def conjugate(self, t: np.ndarray) -> float: ...
-    def constant(self, t0: np.ndarray) -> float: ...
-    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float: ...
-    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float: ...
-    def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float: ...
+    @abstractmethod
+    def link(self, x: np.ndarray) -> np.ndarray:
+        """``phi'(x)`` of each eigenvalue x > 0; increasing."""
+
+    @abstractmethod
+    def inverse_link(self, t: np.ndarray) -> np.ndarray:
+        """``psi(t)``, the x with ``phi'(x) = t``."""
+
+    @abstractmethod
+    def phi(self, x: np.ndarray) -> np.ndarray:
+        """``phi(x)`` of each eigenvalue."""
+
+    # ------------------------------------------------------------------ facts
+    @property
+    def keeps_range(self) -> bool:
+        """Whether the link is unbounded at 0."""
+        return _is_unbounded(lambda x: -self.link(1.0 / x))
+
+    def in_domain(self, t: np.ndarray) -> bool:
+        """Whether the inverse link takes every mirror eigenvalue to a finite number that is positive, or 0 where the range may change."""
+        with np.errstate(all="ignore"):
+            x = self.inverse_link(np.asarray(t, dtype=float))
+        return bool((np.isfinite(t) & np.isfinite(x) & ((x > 0) if self.keeps_range else (x >= 0))).all())
+
+    # ------------------------------------------------------------------ derivatives
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """``phi''(x)`` for x > 0, by central differences of the link; about ten digits, which Newton's method does not notice."""
+        return (self.link(x * (1.0 + STEP)) - self.link(x * (1.0 - STEP))) / (2.0 * STEP * x)
+
+    def divided(self, t: np.ndarray) -> np.ndarray:
+        """Divided differences of psi: the mean slope ``1 / phi''`` where eigenvalues are close, the quotient elsewhere; 0 between zeros."""
+        x = self.inverse_link(t)
+        slope, plus = np.zeros_like(x), x > 0
+        slope[plus] = 1.0 / self.curvature(x[plus])
+        rise = np.subtract.outer(x, x)
+        near = np.abs(rise) <= CLOSE * np.maximum.outer(x, x)
+        return np.where(near, 0.5 * np.add.outer(slope, slope), rise / np.where(near, 1.0, np.subtract.outer(t, t)))
+
+    # ------------------------------------------------------------------ values
+    def conjugate(self, t: np.ndarray) -> float:
+        """``phi*(t)``, the sum of ``t psi(t) - phi(psi(t))``."""
+        x = self.inverse_link(t)
+        return float((t * x - self.phi(x)).sum())
+
+    def constant(self, t0: np.ndarray) -> float:
+        """``phi*(T0)``, the constant that makes the divergence 0 at the prior."""
+        return self.conjugate(t0)
+
+    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
+        return float(self.phi(x).sum()) - float(((U * U) @ x) @ t0) + self.constant(t0)
+
+    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t: what the dual bound gains over the prior, but for the losses."""
+        return self.constant(t0) - self.conjugate(t)
+
+    def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
+        """Divergence of two PSD matrices of any rank; ``inf`` where their range spaces do not permit it.
+
+        With ``phi'(0) = -inf`` the range of X must lie in that of Y (Kulis 2009, Theorem 6); with ``phi(0) = inf`` they must be
+        the same (Theorem 7).
+
+        Parameters
+        ----------
+        X, Y : array-like, shape (n, n)
+        rtol : float
+            Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
+        """
+        x, V, y, U = _spectra(self.name, X, Y)
+        px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
+        zeros = np.zeros(0)  # eigenvalues of X that count beside the positive ones
+        if self.keeps_range:
+            overlap = (V[:, px].T @ U[:, py]) ** 2
+            one = np.ones(1)
+            both = _is_unbounded(lambda s: self.phi(1.0 / s) - self.phi(one) - self.link(one) * (1.0 / s - 1.0))
+            if (both and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=both):
+                return np.inf
+            x, y = x[px], y[py]
+            zeros = np.full(len(y) - len(x), 1.0 / FAR)
+        else:
+            overlap = (V.T @ U) ** 2
+            x, y = np.where(px, x, 0.0), np.where(py, y, 0.0)
+        t = self.link(y)
+        cross = float((overlap * np.multiply.outer(x, t)).sum())
+        return float(self.phi(x).sum() + self.phi(zeros).sum()) - cross + float((t * y - self.phi(y)).sum())
+
+    # ------------------------------------------------------------------ the central path
+    def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
+        """The x > 0 with ``phi'(x) - tau / x = t``, for the interior point: Newton's method on log x between bounds."""
+        t, tau = np.broadcast_arrays(np.asarray(t, dtype=float), tau)
+        low, high = np.full(t.shape, -LARGEST), np.full(t.shape, LARGEST)
+        with np.errstate(all="ignore"):
+            z = np.log(np.nan_to_num(self.inverse_link(t), nan=0.0, posinf=1e300) + np.sqrt(tau))
+            z = np.clip(np.nan_to_num(z), low, high)
+            for k in range(200):
+                x = np.exp(z)
+                f = self.link(x) - tau / x - t
+                high, low = np.where(f >= 0, z, high), np.where(f <= 0, z, low)
+                new = z - f / (x * self.curvature(x) + tau / x)
+                # every fourth step halves the interval: Newton's are short where tau / x outweighs the rest
+                new = np.where((new > low) & (new < high) & (k % 4 != 3), new, 0.5 * (low + high))
+                moved, z = np.abs(new - z), np.where(low < high, new, z)
+                if (moved <= 1e-15 * (1.0 + np.abs(z)))[low < high].all():
+                    break
+        return np.exp(z)
+
+
+FAR = 1e300  # stands for infinity, and its inverse for 0, where a function has a limit there that it cannot compute
+
+
+def _is_unbounded(f: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether an increasing function of positive numbers has no limit: it does not slow down from one end of the numbers to the other."""
+    with np.errstate(all="ignore"):
+        start, middle, end = f(np.array([1.0, 1e150, FAR]))
+        return not np.isfinite(end) or bool(end - middle >= 0.5 * (middle - start))
 
 
 def _spectra(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -61,17 +192,23 @@ def _positive(name: str, label: str, x: np.ndarray, rtol: float) -> np.ndarray:
     return x > rtol * top
 
 
+def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
+    """Whether the row space lies in the column space (and, with ``both``, the reverse), from squared cosines."""
+    tol = max(np.sqrt(rtol), 1e-8)
+    inside = bool((np.abs(overlap.sum(axis=1) - 1.0) < tol).all())
+    return inside and (not both or bool((np.abs(overlap.sum(axis=0) - 1.0) < tol).all()))
+
+
 @dataclass(frozen=True)
-class LogDet:
+class LogDet(SpectralDivergence):
     """``tr(X Y^-1) - logdet(X Y^-1) - n``; link ``-1/x``. Invariant under congruence (Kulis 2009, Proposition 12).
 
     The default: scale invariant, keeps the rank and range space of the prior, and fastest to solve.
     """
 
     name: ClassVar[str] = "logdet"
-    own_slack: ClassVar[str] = "itakura_saito"
     is_congruence_invariant: ClassVar[bool] = True
-    keeps_range: ClassVar[bool] = True
+    keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = -1/x``."""
@@ -85,60 +222,36 @@ class LogDet:
         """Whether every mirror eigenvalue is negative."""
         return bool((t < 0).all())
 
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """``phi''(x) = 1 / x^2``."""
+        return 1.0 / (x * x)
+
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of psi: ``1 / (t_k t_l)``."""
+        """``1 / (t_k t_l)``: exact whatever the distance of the arguments."""
         return 1.0 / np.multiply.outer(t, t)
 
-    def phi(self, x: np.ndarray) -> float:
-        """``-sum log x``."""
-        return float(-np.log(x).sum())
+    def phi(self, x: np.ndarray) -> np.ndarray:
+        """``-log x``."""
+        return -np.log(x)
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = -sum (1 + log(-t))``."""
+        """``phi*(t) = -sum (1 + log(-t))``: one logarithm instead of a quotient and another one."""
         return float(-(1.0 + np.log(-t)).sum())
 
-    def constant(self, t0: np.ndarray) -> float:
-        """``phi*(T0)``, the constant that makes the divergence 0 at the prior."""
-        return self.conjugate(t0)
-
-    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
-        """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
-        return self.phi(x) - float(((U * U) @ x) @ t0) + self.constant(t0)
-
-    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t."""
-        return self.constant(t0) - self.conjugate(t)
-
-    def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Divergence of two PSD matrices of any rank; ``inf`` unless they have the same range space (Kulis 2009, Theorem 7).
-
-        Parameters
-        ----------
-        X, Y : array-like, shape (n, n)
-        rtol : float
-            Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
-        """
-        x, V, y, U = _spectra(self.name, X, Y)
-        px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
-        overlap = (V[:, px].T @ U[:, py]) ** 2
-        if px.sum() != py.sum() or not _same_range(overlap, rtol, both=True):
-            return np.inf
-        return float(
-            (overlap * np.divide.outer(x[px], y[py])).sum() - np.log(x[px]).sum() + np.log(y[py]).sum() - px.sum()
-        )
+    def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
+        """``-(1 + tau) / t``: the barrier is the divergence itself once more, so there is nothing to solve."""
+        return -(1.0 + tau) / t
 
 
 @dataclass(frozen=True)
-class VonNeumann:
+class VonNeumann(SpectralDivergence):
     """``tr(X log X - X log Y - X + Y)``; link ``log x`` (Tsuda 2004, eq. 1; quantum relative entropy).
 
     For density matrices and kernels whose small eigenvalues may stay free; invariant under rotation only.
     """
 
     name: ClassVar[str] = "vonneumann"
-    own_slack: ClassVar[str] = "relative_entropy"
-    is_congruence_invariant: ClassVar[bool] = False
-    keeps_range: ClassVar[bool] = True
+    keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = log x``."""
@@ -152,8 +265,12 @@ class VonNeumann:
         """Everything, as far as ``exp`` does not overflow."""
         return bool((t < 300.0).all())
 
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """``phi''(x) = 1 / x``."""
+        return 1.0 / x
+
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of exp, stable for close and for far arguments."""
+        """Divided differences of exp by ``expm1``, to full precision for close and for far arguments."""
         gap = np.abs(np.subtract.outer(t, t))
         small = gap < 1e-12
         gap[small] = 1.0
@@ -161,52 +278,28 @@ class VonNeumann:
         ratio[small] = 1.0
         return np.exp(np.maximum.outer(t, t)) * ratio
 
-    def phi(self, x: np.ndarray) -> float:
-        """``sum (x log x - x)``."""
-        return float((x * np.log(np.where(x > 0, x, 1.0)) - x).sum())
+    def phi(self, x: np.ndarray) -> np.ndarray:
+        """``x log x - x``, 0 at 0."""
+        return x * np.log(np.where(x > 0, x, 1.0)) - x
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = sum exp t``."""
+        """``phi*(t) = sum exp t``: all terms positive, where the general formula cancels."""
         return float(np.exp(t).sum())
 
-    def constant(self, t0: np.ndarray) -> float:
-        """``phi*(T0)``."""
-        return self.conjugate(t0)
+    def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
+        """In closed form: Wright's omega of ``log tau - t`` is ``tau / x``."""
+        from scipy.special import wrightomega  # loads on first use, which keeps ``import bregmat`` quick
 
-    def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
-        """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
-        return self.phi(x) - float(((U * U) @ x) @ t0) + self.constant(t0)
-
-    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t."""
-        return self.constant(t0) - self.conjugate(t)
-
-    def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Divergence of two PSD matrices; ``inf`` unless the range of X lies in that of Y (Kulis 2009, Theorem 6).
-
-        Parameters
-        ----------
-        X, Y : array-like, shape (n, n)
-        rtol : float
-            Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
-        """
-        x, V, y, U = _spectra(self.name, X, Y)
-        px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
-        overlap = (V[:, px].T @ U[:, py]) ** 2
-        if not _same_range(overlap, rtol, both=False):
-            return np.inf
-        cross = float((overlap * np.multiply.outer(x[px], np.log(y[py]))).sum())
-        return self.phi(x[px]) - cross + float(y[py].sum())
+        y = wrightomega(np.log(tau) - t)
+        return np.where(y > 1e-3, tau / np.maximum(y, 1e-300), np.exp(np.minimum(t + y, LARGEST)))
 
 
 @dataclass(frozen=True)
-class Frobenius:
+class Frobenius(SpectralDivergence):
     """``|X - Y|^2 / 2``; link ``x``, inverse link ``max(t, 0)``, so the cone is kept as well."""
 
     name: ClassVar[str] = "frobenius"
-    own_slack: ClassVar[str] = "quadratic"
-    is_congruence_invariant: ClassVar[bool] = False
-    keeps_range: ClassVar[bool] = False
+    keeps_range: ClassVar[bool] = False  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = x``."""
@@ -220,8 +313,12 @@ class Frobenius:
         """Everything finite."""
         return bool(np.isfinite(t).all())
 
+    def curvature(self, x: np.ndarray) -> np.ndarray:
+        """``phi''(x) = 1``."""
+        return np.ones_like(x)
+
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of ``max(t, 0)``; 0 where both arguments are negative, 1 where both are positive."""
+        """Divided differences of ``max(t, 0)``: exactly 0 where both arguments are negative, 1 where both are positive."""
         plus = np.maximum(t, 0.0)
         gap = np.subtract.outer(t, t)
         mixed = np.multiply.outer(t > 0, t <= 0)
@@ -230,12 +327,12 @@ class Frobenius:
         ratio[mixed] = np.subtract.outer(plus, plus)[mixed] / gap[mixed]
         return ratio
 
-    def phi(self, x: np.ndarray) -> float:
-        """``sum x^2 / 2``."""
-        return 0.5 * float((x * x).sum())
+    def phi(self, x: np.ndarray) -> np.ndarray:
+        """``x^2 / 2``."""
+        return 0.5 * x * x
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = sum max(t, 0)^2 / 2``: the conjugate over the cone."""
+        """``phi*(t) = sum max(t, 0)^2 / 2``, the conjugate over the cone, in one square."""
         return 0.5 * float((np.maximum(t, 0.0) ** 2).sum())
 
     def constant(self, t0: np.ndarray) -> float:
@@ -246,7 +343,7 @@ class Frobenius:
         """``|U diag(x) U' - T0|^2 / 2``, summed directly: the terms of the general formula cancel."""
         return 0.5 * float((add_diagonal((U * x) @ U.T, -t0) ** 2).sum())
 
-    def gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
         """``<A, T0> - |A|^2 / 2 + |min(T, 0)|^2 / 2``, equal to ``(|T0|^2 - |max(T, 0)|^2) / 2`` but without cancellation."""
         if float((A * A).sum()) > float((t0 * t0).sum()):  # then the plain form loses less
             return self.constant(t0) - self.conjugate(t)
@@ -254,31 +351,31 @@ class Frobenius:
         return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Half the squared Frobenius distance of two symmetric matrices."""
+        """Half the squared Frobenius distance of two symmetric matrices, which need not be semidefinite here."""
         x, V, y, U = _spectra(self.name, X, Y)
         return 0.5 * float((((V * x) @ V.T - (U * y) @ U.T) ** 2).sum())
 
-
-def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
-    """Whether the row space lies in the column space (and, with ``both``, the reverse), from squared cosines."""
-    tol = max(np.sqrt(rtol), 1e-8)
-    inside = bool((np.abs(overlap.sum(axis=1) - 1.0) < tol).all())
-    return inside and (not both or bool((np.abs(overlap.sum(axis=0) - 1.0) < tol).all()))
+    def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
+        """The positive root of a quadratic, without cancellation."""
+        root = np.sqrt(t * t + 4.0 * tau)
+        return np.where(t > 0, 0.5 * (t + root), 2.0 * tau / (root - t))
 
 
-DIVERGENCES: dict[str, type] = {cls.name: cls for cls in (LogDet, VonNeumann, Frobenius)}
+DIVERGENCES = Registry("divergence", base=SpectralDivergence, example="LogDet()")
+for _cls in (LogDet, VonNeumann, Frobenius):
+    DIVERGENCES.add(_cls)
 
 
-def as_divergence(divergence: Any) -> Divergence:
-    """A divergence object from an object or a string that names one."""
-    if isinstance(divergence, str):
-        if divergence not in DIVERGENCES:
-            raise ValueError(f"divergence must be one of {', '.join(DIVERGENCES)} or an object; got {divergence!r}.")
-        return DIVERGENCES[divergence]()
-    if isinstance(divergence, type) or not all(
-        hasattr(divergence, name) for name in ("link", "inverse_link", "divided")
-    ):
-        raise TypeError(
-            f"divergence must be one of {', '.join(DIVERGENCES)} or an object such as LogDet(); got {divergence!r}."
-        )
-    return divergence
+def as_divergence(divergence: Any) -> SpectralDivergence:
+    """A divergence object from an object or a string that names one; its claim to be invariant is looked at, since proofs rest on it."""
+    found: SpectralDivergence = DIVERGENCES.resolve(divergence)
+    if found.is_congruence_invariant and type(found) is not LogDet:
+        x = np.array([0.5, 1.0, 4.0])
+        if not np.allclose(found.link(x), LogDet().link(x), rtol=1e-12):
+            raise ValueError(
+                f"divergence: only LogDet is invariant under congruence; is_congruence_invariant must be False for {found.name}."
+            )
+    return found
+
+
+Divergence = SpectralDivergence

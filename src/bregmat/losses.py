@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat.divergences import Frobenius, LogDet, VonNeumann
+
 
 @dataclass(frozen=True)
 class Squared:
@@ -205,6 +207,9 @@ FAMILIES: dict[str, Any] = {
     "quadratic": Quadratic,
     "hard": Hard,
 }
+
+
+OWN_SLACK = {LogDet: "itakura_saito", VonNeumann: "relative_entropy", Frobenius: "quadratic"}
 
 
 class RowLosses:

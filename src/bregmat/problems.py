@@ -23,7 +23,7 @@ from bregmat.constraints import (
     among,
 )
 from bregmat.divergences import Divergence
-from bregmat.losses import FAMILIES, RelativeSlack, RowLosses, SquaredHinge, as_loss
+from bregmat.losses import FAMILIES, OWN_SLACK, RelativeSlack, RowLosses, SquaredHinge, as_loss
 from bregmat.operators import Operator
 
 
@@ -175,7 +175,7 @@ def build_problem(
     if len(zero):
         size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
-    loss, own = as_loss(loss), divergence.own_slack
+    loss, own = as_loss(loss), OWN_SLACK[type(divergence)]
     family = np.full(len(bound), own, dtype="U16")
     scale = unit.copy()
     if loss is None or isinstance(loss, RelativeSlack):

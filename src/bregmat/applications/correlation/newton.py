@@ -338,7 +338,7 @@ class EntryNewton:
         if not divergence.keeps_range:
             return 0.5 * float(np.vdot(X - self.mirror, X - self.mirror))
         x = np.maximum(np.linalg.eigvalsh(X), 0.0)
-        return divergence.phi(x) - float(np.vdot(X, self.mirror)) + divergence.constant(t0)
+        return float(divergence.phi(x).sum()) - float(np.vdot(X, self.mirror)) + divergence.constant(t0)
 
 
 def conjugate_gradients(

@@ -1,0 +1,125 @@
+"""The classes of each kind by their names: what strings, model files, reports and the command line look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_KINDS: list[Registry] = []
+
+
+class Registry(Mapping[str, Any]):
+    """The classes of one kind, in the order in which they were added.
+
+    Parameters
+    ----------
+    kind : str
+        What messages call one of them; the name of the argument that takes it.
+    example : str
+        An object of the kind, as it is written in messages.
+    base : type, optional
+        What a class of the kind derives from.
+    needs : tuple of str
+        Attributes and methods that it has; ``name`` is one of them always.
+    none : str
+        What ``None`` stands for, where the argument may be None.
+    """
+
+    def __init__(
+        self, kind: str, *, example: str, base: type | None = None, needs: tuple[str, ...] = (), none: str = ""
+    ) -> None:
+        self.kind, self.example, self.base, self.needs, self.none = kind, example, base, ("name", *needs), none
+        self._classes: dict[str, Any] = {}
+        _KINDS.append(self)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def missing(self, value: Any) -> list[str]:
+        """What a class or object lacks of this kind."""
+        cls = value if isinstance(value, type) else type(value)
+        if self.base is not None and not issubclass(cls, self.base):
+            return [f"base class {self.base.__name__}"]
+        return sorted({n for n in self.needs if not hasattr(value, n)} | set(getattr(cls, "__abstractmethods__", ())))
+
+    def add(self, cls: T) -> T:
+        """Make a class known by its ``name``; the class, so that this decorates.
+
+        Raises
+        ------
+        TypeError
+            If something is missing, or the name is no string.
+        ValueError
+            If another class has the name. The same class, defined again as in a notebook, takes its place.
+        """
+        lacks = self.missing(cls)
+        if lacks:
+            raise TypeError(f"{_called(cls)} is no {self.kind}: it has no {', '.join(lacks)}.")
+        name = cls.name  # type: ignore[attr-defined]
+        if not isinstance(name, str) or not name.isidentifier():
+            raise TypeError(f"the name of a {self.kind} must be a string in snake case; got {name!r}.")
+        old = self._classes.get(name)
+        if old is not None and _called(old) != _called(cls):
+            raise ValueError(f"the {self.kind} {name!r} is {_called(old)} already; give {_called(cls)} another name.")
+        self._classes[name] = cls
+        return cls
+
+    def resolve(self, value: Any) -> Any:
+        """An object of the kind from an object or a string that names one."""
+        if isinstance(value, str):
+            if value not in self._classes:
+                raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}.")
+            return self._classes[value]()
+        lacks = self.missing(value)
+        if isinstance(value, type) or lacks:
+            lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
+            raise TypeError(f"{self.kind} must be {self._choices()}; got {value!r}{lack}.")
+        return value
+
+    def _choices(self) -> str:
+        none = f"None ({self.none}), " if self.none else ""
+        return f"{none}one of {', '.join(self)} or an object such as {self.example}"
+
+
+def _called(cls: Any) -> str:
+    """Module and name of a class."""
+    return f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', repr(cls))}"
+
+
+def register(cls: T) -> T:
+    """Make a divergence, loss, relation or solver of your own known by its ``name``.
+
+    Every argument that takes an object of the kind then takes the name as well, model files that hold one can be read, and the
+    command line offers it. May be written as a decorator; objects work without being registered, except in files.
+
+    Parameters
+    ----------
+    cls : type
+        With a class attribute ``name`` in snake case; made without arguments where its name is given.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Raises
+    ------
+    TypeError
+        If the class is of no kind, with what each kind needs.
+    ValueError
+        If another class of the kind has the name.
+    """
+    kinds = [registry for registry in _KINDS if not registry.missing(cls)]
+    if len(kinds) != 1:
+        what = "; ".join(f"as a {r.kind} it has no {', '.join(r.missing(cls))}" for r in _KINDS if r not in kinds)
+        raise TypeError(
+            f"{_called(cls)} is of {'several kinds' if kinds else 'no kind'} that can be registered: {what}."
+        )
+    return kinds[0].add(cls)

@@ -1,0 +1,100 @@
+"""One place where names become classes: what may be registered, and what a refusal says."""
+
+import pytest
+
+import bregmat
+from bregmat.divergences import DIVERGENCES, LogDet, SpectralDivergence
+from bregmat.registry import _KINDS, Registry
+
+
+@pytest.fixture
+def shapes():
+    """A kind of its own, gone after the test."""
+    registry = Registry("shape", example="Square()", needs=("area", "corners"), none="no shape")
+
+    class Square:
+        name, corners = "square", 4
+
+        def area(self):
+            return 1.0
+
+    registry.add(Square)
+    yield registry
+    _KINDS.remove(registry)
+
+
+def test_a_registered_class_is_found_by_its_name(shapes):
+    class Circle:
+        name, corners, area = "circle", 0, 3.14
+
+    assert bregmat.register(Circle) is Circle  # so that it decorates
+    assert list(shapes) == ["square", "circle"]
+    assert type(shapes.resolve("circle")) is Circle
+    given = Circle()
+    assert shapes.resolve(given) is given
+
+
+def test_a_class_takes_the_place_of_itself_only(shapes):
+    def define(where):
+        class Circle:
+            name, corners, area = "circle", 0, 3.14
+
+        Circle.__module__ = where
+        return Circle
+
+    first, again, other = define("notebook"), define("notebook"), define("elsewhere")
+    bregmat.register(first)
+    assert shapes["circle"] is first
+    bregmat.register(again)
+    assert shapes["circle"] is again
+    with pytest.raises(ValueError, match=r"the shape 'circle' is notebook\..*already; give elsewhere\..* another name"):
+        bregmat.register(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (
+            "disc",
+            ValueError,
+            r"shape must be None \(no shape\), one of square or an object such as Square\(\); got 'disc'",
+        ),
+        (3, TypeError, r"shape must be .*got 3, which has no area, corners, name"),
+        (LogDet, TypeError, "shape must be .*got <class"),
+    ],
+)
+def test_what_is_no_shape(shapes, value, error, message):
+    with pytest.raises(error, match=message):
+        shapes.resolve(value)
+
+
+def test_a_class_of_no_kind_is_told_what_each_kind_needs(shapes):
+    with pytest.raises(
+        TypeError, match="no kind.*as a divergence it has no base class SpectralDivergence.*as a shape.*area"
+    ):
+        bregmat.register(int)
+
+    class Half(SpectralDivergence):
+        name = "half"
+
+        def link(self, x):
+            return x
+
+    with pytest.raises(TypeError, match="as a divergence it has no inverse_link, phi"):
+        bregmat.register(Half)
+
+
+@pytest.mark.parametrize("name", [3, "two words", ""])
+def test_a_name_is_an_identifier(shapes, name):
+    cls = type("Odd", (), {"name": name, "corners": 1, "area": 1.0})
+    with pytest.raises(TypeError, match="name of a shape must be a string in snake case"):
+        bregmat.register(cls)
+
+
+def test_a_name_of_the_library_stays(shapes):
+    class Impostor(LogDet):
+        pass
+
+    with pytest.raises(ValueError, match="the divergence 'logdet' is bregmat.divergences.LogDet already"):
+        bregmat.register(Impostor)
+    assert DIVERGENCES["logdet"] is LogDet
