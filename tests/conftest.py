@@ -1,5 +1,6 @@
 """Fixtures and options shared by all tests."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -38,3 +39,25 @@ def data_home():
     if not folder.is_dir():
         pytest.skip("the papers' data sets are not here: set BREGMAT_DATA to a folder that has them")
     return folder
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory):
+    """reproduced(name): the report of an experiment's small size, run once, with its table and picture written."""
+    from bregmat_papers import experiment, reproduce
+
+    done = {}
+
+    def run(name):
+        if name not in done:
+            report = done[name] = reproduce(experiment(name), tmp_path_factory.mktemp(name), size="small")
+            assert report.is_complete and report.picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+            with report.csv.open(newline="", encoding="utf-8") as handle:
+                quantities = [line["quantity"] for line in csv.DictReader(handle)]
+            assert quantities == [row.quantity for row in report.rows]
+            assert len(set(quantities)) == len(quantities)
+            never = "examples until"  # a stream that does not settle has no such number
+            assert all(np.isfinite(row.ours) or row.quantity.startswith(never) for row in report.rows)
+        return done[name]
+
+    return run

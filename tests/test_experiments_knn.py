@@ -8,46 +8,29 @@ from bregmat_papers.mnist import BEST, MARGIN, NEAREST, PREPARATIONS, TOL
 from bregmat_papers.mnist_images import Deskew, Points, images_of, neighbour_pairs, random_pairs
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """The small size of both experiments, each run once."""
-    folder = tmp_path_factory.mktemp("experiments")
-    return {name: reproduce(experiment(name), folder, size="small") for name in ("uci-knn", "mnist")}
-
-
 def ours(report, quantity):
     return next(row.ours for row in report.rows if row.quantity == quantity)
 
 
 @pytest.mark.parametrize("name", ["uci-knn", "mnist"])
-def test_table_and_picture_are_written(reports, name):
-    report = reports[name]
-    assert report.is_complete
-    assert report.picture.read_bytes().startswith(b"\x89PNG")
-    assert len(report.csv.read_text().splitlines()) == len(report.rows) + 1
-    assert all(np.isfinite(row.ours) for row in report.rows)
-    assert len({row.quantity for row in report.rows}) == len(report.rows)
-
-
-@pytest.mark.parametrize("name", ["uci-knn", "mnist"])
-def test_resumed_run_repeats_nothing(reports, name):
-    report, steps = reports[name], []
+def test_resumed_run_repeats_nothing(reproduced, name):
+    report, steps = reproduced(name), []
     again = reproduce(experiment(name), report.csv.parent, size="small", progress=steps.append)
     assert again.findings == report.findings
     assert [step.done for step in steps] == [report.total]
 
 
 # ---------------------------------------------------------------------- figure 5
-def test_learned_maps_repair_the_units_of_wine(reports):
+def test_learned_maps_repair_the_units_of_wine(reproduced):
     """Raw columns of wine differ a thousandfold: Euclidean errors are near a third, the paper's point."""
-    euclidean = ours(reports["uci-knn"], "4-NN error, wine, raw, Euclidean")
+    euclidean = ours(reproduced("uci-knn"), "4-NN error, wine, raw, Euclidean")
     assert euclidean > 20
     for method in ("LogDet", "von Neumann"):
-        assert ours(reports["uci-knn"], f"4-NN error, wine, raw, {method}") < euclidean / 2
+        assert ours(reproduced("uci-knn"), f"4-NN error, wine, raw, {method}") < euclidean / 2
 
 
-def test_every_solve_of_figure_5_is_certified(reports):
-    for unit, found in reports["uci-knn"].findings:
+def test_every_solve_of_figure_5_is_certified(reproduced):
+    for unit, found in reproduced("uci-knn").findings:
         assert found["pairs"] == 40 * 3**2
         for method, gaps in found["gaps"].items():
             assert max(gaps) <= 1e-3, (unit, method)
@@ -55,15 +38,15 @@ def test_every_solve_of_figure_5_is_certified(reports):
 
 
 # ---------------------------------------------------------------------- MNIST
-def test_every_solve_reaches_its_gap(reports):
-    solves = [found for unit, found in reports["mnist"].findings if unit["kind"] == "solve"]
+def test_every_solve_reaches_its_gap(reproduced):
+    solves = [found for unit, found in reproduced("mnist").findings if unit["kind"] == "solve"]
     assert len(solves) == 12  # two preparations, two divergences, three sets of pairs
     for found in solves:
         assert max(run["gap"] for run in [found, *found["tried"]]) <= TOL
 
 
-def test_slack_weight_is_the_best_of_the_held_out_part(reports):
-    for unit, found in reports["mnist"].findings:
+def test_slack_weight_is_the_best_of_the_held_out_part(reproduced):
+    for unit, found in reproduced("mnist").findings:
         if unit["kind"] == "solve":
             errors = [run["error"] for run in found["tried"]]
             chosen = found["tried"][errors.index(min(errors))]["slack_weight"]
@@ -73,15 +56,15 @@ def test_slack_weight_is_the_best_of_the_held_out_part(reports):
             assert found["slack_weight"] == pytest.approx(chosen * scale, rel=0.01)
 
 
-def test_light_pairs_leave_the_metric_nearly_as_it_was(reports):
+def test_light_pairs_leave_the_metric_nearly_as_it_was(reproduced):
     """The lightest weight of the grid moves a handful of neighbours at most: 3 of 398 held-out digits."""
-    for unit, found in reports["mnist"].findings:
+    for unit, found in reproduced("mnist").findings:
         if unit["kind"] == "solve":
             assert abs(found["tried"][0]["error"] - found["held_out"]) <= 100 * 3 / unit["split"][1]
 
 
-def test_table_names_both_preparations_that_are_learned_on(reports):
-    quantities = [row.quantity for row in reports["mnist"].rows]
+def test_table_names_both_preparations_that_are_learned_on(reproduced):
+    quantities = [row.quantity for row in reproduced("mnist").rows]
     for name in PREPARATIONS:
         assert f"1-NN error, Euclidean, {name}" in quantities
     for name in (BEST, NEAREST):

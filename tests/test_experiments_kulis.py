@@ -5,7 +5,7 @@ import pytest
 
 from bregmat.nearest import Factor, nearest_kernel
 from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat_papers import DataHome, experiment, reproduce
+from bregmat_papers import DataHome
 from bregmat_papers.clustering import (
     RULES,
     Cycle,
@@ -23,28 +23,14 @@ from bregmat_papers.experiments import select
 from bregmat_papers.slack_clustering import weight_of
 
 
-@pytest.fixture
-def small(tmp_path):
-    """small(name): the report of the small size; table and picture are written."""
-
-    def run(name):
-        report = reproduce(experiment(name), tmp_path, size="small")
-        assert report.is_complete and report.csv.is_file() and report.picture.read_bytes().startswith(b"\x89PNG")
-        assert all(np.isfinite(row.ours) for row in report.rows)
-        assert len({row.quantity for row in report.rows}) == len(report.rows)
-        return report
-
-    return run
-
-
 def value(report, quantity):
     """Our number in the row of that name."""
     (row,) = [row for row in report.rows if row.quantity == quantity]
     return row.ours
 
 
-def test_digits_cluster_better_with_constraints(small):
-    report = small("digits-nmi")
+def test_digits_cluster_better_with_constraints(reproduced):
+    report = reproduced("digits-nmi")
     for reading in READINGS:
         for divergence in DIVERGENCES:
             found = [outcome[divergence] for _, outcome in select(report.findings, reading=reading)]
@@ -58,8 +44,8 @@ def test_digits_cluster_better_with_constraints(small):
         assert one["logdet"]["best"] == pytest.approx(two["logdet"]["best"], abs=1e-3)
 
 
-def test_digits_share_met_rises_to_all(small):
-    report = small("digits-convergence")
+def test_digits_share_met_rises_to_all(reproduced):
+    report = reproduced("digits-convergence")
     runs = select(report.findings, part="cycles")
     for _, found in runs:
         assert len(found["curve"]) == AXIS and found["curve"][-1] == 1.0 > found["curve"][0]
@@ -83,8 +69,8 @@ def test_contradictions_are_found_infeasible():
 
 
 @pytest.mark.parametrize("name", ["spambase", "nursery"])
-def test_slack_raises_nmi_and_is_certified(small, name):
-    report = small(name)
+def test_slack_raises_nmi_and_is_certified(reproduced, name):
+    report = reproduced(name)
     for unit, found in report.findings:
         assert found["movement"][0] == 0 and max(found["gap"]) <= 1e-4
         assert all(0 < c < unit["most"] for c in found["movement"][1:])
@@ -97,8 +83,8 @@ def test_slack_raises_nmi_and_is_certified(small, name):
         assert mean["logdet"] > mean["vonneumann"]  # as in the paper
 
 
-def test_appendix_b_stops_where_the_paper_says(small):
-    report = small("appendix-b")
+def test_appendix_b_stops_where_the_paper_says(reproduced):
+    report = reproduced("appendix-b")
     for k, (wrong, right) in enumerate(zip((1 / 5, 7 / 15, 1 / 3), (1 / 3,) * 3, strict=True), start=1):
         # the paper prints its coefficients with four digits
         assert value(report, f"x_{k} at the end, without corrections") == pytest.approx(wrong, abs=2e-3)

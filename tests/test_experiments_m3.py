@@ -1,29 +1,15 @@
 """The experiments of Sha 2002 on small bundled data: what must hold whatever the data."""
 
 import numpy as np
-import pytest
 
-from bregmat_papers import DataHome, experiment, reproduce
+from bregmat_papers import DataHome
 from bregmat_papers.m3 import coefficients_after, kernel, train_test
 from bregmat_papers.m3_figure1 import STOPS
 from bregmat_papers.m3_table1 import KERNELS
 
 
-@pytest.fixture
-def small(tmp_path):
-    """small(name): the report of the small size; table and picture are written."""
-
-    def run(name):
-        report = reproduce(experiment(name), tmp_path, size="small")
-        assert report.is_complete and report.csv.is_file() and report.picture.read_bytes().startswith(b"\x89PNG")
-        assert all(np.isfinite(row.ours) for row in report.rows)
-        return report
-
-    return run
-
-
-def test_table_1_objective_falls_towards_the_certified_optimum(small):
-    report = small("m3-table1")
+def test_table_1_objective_falls_towards_the_certified_optimum(reproduced):
+    report = reproduced("m3-table1")
     assert len(report.rows) == 4 * len(KERNELS) + 3
     losses = [row for row in report.rows if row.quantity.startswith("gain at the best length, below its maximum")]
     assert len(losses) == len(KERNELS) and all(row.ours >= -1e-10 for row in losses)  # rounding
@@ -34,8 +20,8 @@ def test_table_1_objective_falls_towards_the_certified_optimum(small):
         assert all(0 <= e <= found["n_test"] / 2 for e in [*found["updates"]["512"], *found["optimum"]])
 
 
-def test_figure_1_falls_at_every_step_and_separates_the_training_set(small):
-    report = small("m3-figure1")
+def test_figure_1_falls_at_every_step_and_separates_the_training_set(reproduced):
+    report = reproduced("m3-figure1")
     for _, found in report.findings:
         assert (np.diff(found["objective"]) < 0).all()
         assert found["training"][-1] <= found["training"][0] and found["training"][-1] < 0.05
@@ -46,8 +32,8 @@ def test_figure_1_falls_at_every_step_and_separates_the_training_set(small):
     assert values[-1][outside].sum() < 0.2 * values[0][outside].sum()
 
 
-def test_theorem_2_holds_for_every_non_support_vector(small):
-    report = small("m3-theorem2")
+def test_theorem_2_holds_for_every_non_support_vector(reproduced):
+    report = reproduced("m3-theorem2")
     for _, found in report.findings:
         rate, bound = np.array(found["rate"]), np.array(found["bound"])
         assert 0 < len(rate) < found["n"] and found["gap"] <= 1e-8

@@ -14,7 +14,7 @@ import bregmat_papers
 from bregmat.cli import reproduce as command
 from bregmat.cli.app import app
 from bregmat.datasets import DataNotFoundError
-from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce
+from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce, runner
 from bregmat_papers.experiments import mean_and_error, select
 from bregmat_papers.page import plain, with_error, write_page
 
@@ -285,6 +285,14 @@ def test_interrupted_command_says_how_to_go_on(bregmat, monkeypatch):
 def test_bad_arguments(bregmat, arguments, message):
     done = bregmat(*arguments)
     assert done.exit_code == 2 and message in done.stderr
+    assert CALLS == []
+
+
+@pytest.mark.parametrize("absent", ["pandas", "matplotlib"])
+def test_absent_package_is_named_with_the_extra_before_any_work(bregmat, monkeypatch, absent):
+    monkeypatch.setattr(runner, "find_spec", lambda name: None if name == absent else name)
+    done = bregmat("toy")
+    assert done.exit_code == 2 and absent in done.stderr and 'pip install "bregmat[reproduce]"' in done.stderr
     assert CALLS == []
 
 
