@@ -42,7 +42,7 @@ operators
 constraints losses sampling lowrank
 divergences
 columns
-registry checks _html _interrupt linalg _kernels
+registry checks numerics _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 

@@ -14,8 +14,8 @@ from bregmat.compound_operators import SignedSums
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton
 from bregmat.solvers.box_qp import Model, minimize_in_box
-from bregmat.solvers.cg import FourthMoment, solve_newton_system
 from bregmat.solvers.exact_qp import minimize_exactly
+from bregmat.solvers.newton_system import FourthMoment, solve_newton_system
 from cases import OPERATORS, random_pairs
 
 SOFT = {"logdet": "mirror_newton", "vonneumann": "mirror_newton", "frobenius": "dual_newton"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat._kernels.descent import row_products_inplace, sweep_inplace
+from bregmat.numerics import Exchanges
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.scale import gradient_unit
@@ -133,9 +134,9 @@ class _Pivoting:
         fits = bool(((sizes > 1e-25) & (sizes < 1e25)).all())
         coarse = fits and int((side == 0).sum()) >= SINGLE_PRECISION
         factor = BlockFactor(self.A, np.float32 if coarse else np.float64)
-        fewest, patience = n + 1, 3
+        exchanges = Exchanges(patience=3, singles=SINGLES)
         x = np.zeros(n)
-        done, exact, n_iter, singles = False, False, 0, SINGLES
+        done, exact, n_iter = False, False, 0
         F = np.flatnonzero(side == 0)
         while n_iter < max_iter:
             n_iter += 1
@@ -145,7 +146,7 @@ class _Pivoting:
                 if factor.dtype == np.float64:
                     break
                 factor = BlockFactor(self.A, np.float64)
-                fewest, patience = n + 1, 3
+                exchanges.restart()
                 continue
             x, g = solved
             self.scale = self.unit(g)
@@ -153,12 +154,13 @@ class _Pivoting:
             wrong = self.wrong(x, g, side, COARSE if single else None)
             if single:
                 # few wrong, or no progress: their signs may be rounding, so from here on they are tested after refinement
-                if not exact and (len(wrong) <= max(8, n // 20) or len(wrong) >= fewest):
-                    exact, fewest, patience = True, n + 1, 3
+                if not exact and (len(wrong) <= max(8, n // 20) or len(wrong) >= exchanges.fewest):
+                    exact = True
+                    exchanges.restart()
                 if exact:
                     if not self.refine(factor, x, g, side, F):
                         factor = BlockFactor(self.A, np.float64)
-                        fewest, patience = n + 1, 3
+                        exchanges.restart()
                         continue
                     wrong = self.wrong(x, g, side, None)
             if watch is not None:
@@ -168,16 +170,10 @@ class _Pivoting:
             if not len(wrong):
                 done = True
                 break
-            if len(wrong) < fewest:
-                fewest, patience = len(wrong), 3
-            elif patience > 0:
-                patience -= 1
-            elif singles > 0:
-                singles -= 1
-                wrong = wrong[-1:]
-            else:
+            moved = exchanges.choose(wrong)
+            if moved is None:
                 break
-            side[wrong] = np.where(side[wrong] != 0, 0, np.where(x[wrong] <= 0.0, -1, 1))
+            side[moved] = np.where(side[moved] != 0, 0, np.where(x[moved] <= 0.0, -1, 1))
         if done and factor.dtype == np.float64:
             self.refine(factor, x, g, side, F, most=2)
         best = np.minimum(np.maximum(x, 0.0), self.upper)

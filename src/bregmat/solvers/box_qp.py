@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.numerics import conjugate_gradients
 from bregmat.operators import Operator
 
 
@@ -99,9 +100,7 @@ def minimize_in_box(
         part = slice(None) if share > 0.8 else free
         s = np.zeros_like(d)
         target = 0.5 * reduction * first
-        s[part] = _conjugate_gradients(
-            inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps
-        )
+        s[part] = _solve_on_free(inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps)
         e, He = _projected_search(model, q, s, lo, hi)
         gain = -(q @ e + 0.5 * (e @ He))
         if gain < 1e-3 * projected_norm(q, D, lo, hi) ** 2:
@@ -125,36 +124,36 @@ def _intervals_blocked(lo: np.ndarray, hi: np.ndarray, partner: np.ndarray) -> t
     return lo, hi
 
 
-def _conjugate_gradients(
+def _solve_on_free(
     model: Model, b: np.ndarray, free: np.ndarray, lo: np.ndarray, hi: np.ndarray, target: float, most: int
 ) -> np.ndarray:
     """``H s = b`` on the free rows, preconditioned by the diagonal; stops early where many rows leave the box."""
     D = model.diagonal
     whole = bool(free.all())
-    s, residual = np.zeros_like(b), b.copy()
-    z = residual / D
-    direction, rz = z, float(residual @ z)
-    goal = max(target, 0.0)
-    for k in range(most):
-        if not rz > 0:
-            break
-        H = model.product(direction)
-        if not whole:
-            H = np.where(free, H, 0.0)
-        curvature = float(direction @ H)
-        if curvature <= model.flat * float(direction @ (D * direction)):
-            return s + _until_bound(s, direction, lo, hi, curvature, rz, D) * direction
-        alpha = rz / curvature
-        s = s + alpha * direction
-        residual = residual - alpha * H
-        z = residual / D
-        rz, old = float(residual @ z), rz
-        if np.sqrt(rz) <= goal:
-            break
-        if k >= 2 and k % 3 == 2 and ((s < lo) | (s > hi)).sum() > 0.1 * free.sum():
-            break
-        direction = z + (rz / old) * direction
-    return s
+
+    def product(v: np.ndarray) -> np.ndarray:
+        return model.product(v) if whole else np.where(free, model.product(v), 0.0)
+
+    def is_flat(v: np.ndarray, curvature: float) -> bool:
+        return curvature <= model.flat * float(v @ (D * v))
+
+    def blocked(steps: int, s: np.ndarray, v: np.ndarray, curvature: float, rz: float) -> bool:
+        if is_flat(v, curvature):
+            return True
+        if steps % 3 < 2:
+            return False
+        moved = s + rz / curvature * v
+        return bool(((moved < lo) | (moved > hi)).sum() > 0.1 * free.sum())
+
+    end = conjugate_gradients(
+        product, b, goal=max(target, 0.0), most=most, precondition=lambda r: r / D, blocked=blocked
+    )
+    s, v = end.x, end.direction
+    if v is None:
+        return s
+    if is_flat(v, end.curvature):
+        return s + _until_bound(s, v, lo, hi, end.curvature, end.rho, D) * v
+    return s + end.rho / end.curvature * v
 
 
 def _until_bound(

@@ -16,6 +16,7 @@ from bregmat.certificates import Certificate, clip_dual, dual_bound
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
+from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
@@ -288,23 +289,24 @@ def _search(
     problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
-    alpha = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
+    first = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box()
-    for _ in range(40):
+
+    def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
         iterate = _iterate_at(problem, mu)
-        if iterate is None:
-            alpha *= 0.25
-            continue
-        cost = _cost(problem, iterate, mu)
-        if cost <= state.cost + 1e-4 * alpha * slope + 2e-15 * max(1.0, abs(state.cost)):
-            return iterate, mu, alpha
-        if np.isfinite(cost):
-            curved = -slope * alpha * alpha / (2.0 * (cost - state.cost - slope * alpha))
-            alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
-        else:
-            alpha *= 0.25
-    return None
+        return None if iterate is None else ((iterate, mu), _cost(problem, iterate, mu))
+
+    found = armijo(
+        trial,
+        state.cost,
+        slope,
+        rounding=2e-15 * max(1.0, abs(state.cost)),
+        first=first,
+        outside=0.25,
+        is_parabolic=True,
+    )
+    return None if found is None else (*found[0], found[1])
 
 
 def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:

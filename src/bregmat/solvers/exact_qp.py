@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bregmat.linalg import cholesky, cholesky_solve
+from bregmat.numerics import Exchanges, pivot_in_box
 from bregmat.solvers.box_qp import Model
 
 FLOPS = 3e9  # limit of one factorisation: about a tenth of a second
@@ -35,47 +36,33 @@ def minimize_exactly(
     most : int
         Limit on factorisations.
     """
-    unit = 1.0 / np.sqrt(model.diagonal)
-    size = float(np.abs(gradient * unit).max(initial=0.0))
     side = np.where(start <= lower, -1, np.where(start >= upper, 1, 0))
-    fixed = lower >= upper
     best, value = start, float(gradient @ start + 0.5 * (start @ model.product(start)))
-    fewest, patience = len(gradient) + 1, 4
-    for _ in range(most):
-        d = np.where(side < 0, lower, np.where(side > 0, upper, 0.0))
-        free = np.flatnonzero(side == 0)
-        if len(free):
-            if flops(model, len(free)) > FLOPS:
-                break
-            q = gradient[free] if not d.any() else (gradient + model.product(d))[free]
-            solution = _solve(model, free, -q)
-            if solution is None:
-                break
-            d[free] = solution
-        H = model.product(d)
-        g = (gradient + H) * unit
+
+    def solve(free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+        return None if flops(model, len(free)) > FLOPS else _solve(model, free, b)
+
+    def watch(d: np.ndarray, H: np.ndarray) -> None:
+        nonlocal best, value
         inside = np.minimum(np.maximum(d, lower), upper)
         H_inside = H if (inside == d).all() else model.product(inside)
         new = float(gradient @ inside + 0.5 * (inside @ H_inside))
         if new < value:
             best, value = inside, new
-        noise = 1e-9 * size + 1e-13 * float(np.abs(H * unit).max(initial=0.0))
-        want = side.copy()
-        want[(side == 0) & (d < lower)] = -1
-        want[(side == 0) & (d > upper)] = 1
-        want[(side < 0) & (g < -noise) & ~fixed] = 0
-        want[(side > 0) & (g > noise) & ~fixed] = 0
-        wrong = np.flatnonzero(want != side)
-        if len(wrong) == 0:
-            break
-        if len(wrong) < fewest:
-            fewest, patience = len(wrong), 4
-        else:
-            patience -= 1
-        if patience >= 0:
-            side = want
-        else:
-            side[wrong[-1]] = want[wrong[-1]]
+
+    pivot_in_box(
+        solve,
+        model.product,
+        gradient,
+        lower,
+        upper,
+        side,
+        Exchanges(patience=4),
+        unit=1.0 / np.sqrt(model.diagonal),
+        noise=(1e-9, 1e-13),
+        most=most,
+        watch=watch,
+    )
     return best
 
 

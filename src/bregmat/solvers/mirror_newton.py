@@ -13,10 +13,11 @@ import numpy as np
 from bregmat.certificates import Certificate
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh
+from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
-from bregmat.solvers.cg import solve_newton_system
+from bregmat.solvers.newton_system import solve_newton_system
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +112,20 @@ class MirrorNewton:
         dT = E if S is None else _mirror_step(E, S, R, active, h)
         slope = float(np.vdot(R, E if S is None else S * E))
         floor = 1e-15 * abs(F) * problem.r
-        alpha = 1.0
-        while alpha > 1e-12:
+
+        def trial(alpha: float) -> tuple[tuple[Iterate, Operator, np.ndarray], float] | None:
             iterate = state.iterate.moved(E, dT, alpha)
-            if iterate is not None:
-                framed = problem.operator.congruence(iterate.F)
-                p = framed.values_diagonal(iterate.x)
-                trial = iterate.value() + problem.losses.value(p)
-                if trial <= F + self.sufficient * alpha * slope + floor:
-                    new = self._state(problem, iterate, framed, p, state.tol, state.linear_steps + solution.steps)
-                    return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
-            alpha *= 0.5
-        return replace(state, stalled=True)
+            if iterate is None:
+                return None
+            framed = problem.operator.congruence(iterate.F)
+            p = framed.values_diagonal(iterate.x)
+            return (iterate, framed, p), iterate.value() + problem.losses.value(p)
+
+        found = armijo(trial, F, slope, rounding=floor, sufficient=self.sufficient)
+        if found is None:
+            return replace(state, stalled=True)
+        new = self._state(problem, *found[0], state.tol, state.linear_steps + solution.steps)
+        return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
 
 
 def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, h: np.ndarray) -> np.ndarray:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
+from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
+from bregmat.numerics import conjugate_gradients
 from bregmat.operators import Operator, smat, svec
-from bregmat.solvers.cg import FourthMoment, conjugate_gradients
+from bregmat.solvers.newton_system import FourthMoment
 
 DIRECT_FLOPS = 2e10  # below this the matrix is factorised
 MOST_FLOPS = 2e11  # below this it is, where conjugate gradients took longer the last time
@@ -86,7 +87,8 @@ def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, t
         return Q + (W if S is None else S * W)
 
     def inverse(B: np.ndarray) -> tuple[np.ndarray, int]:
-        solution = conjugate_gradients(product, precondition, B, tol * float(np.linalg.norm(B)), max_steps)
-        return solution.E, solution.steps
+        goal = tol * float(np.linalg.norm(B))
+        end = conjugate_gradients(product, B, goal=goal, most=max_steps, precondition=precondition, is_euclidean=True)
+        return symmetrize(end.x), end.steps
 
     return inverse

@@ -11,6 +11,7 @@ import numpy as np
 from bregmat.applications.correlation.newton import EPS, DenseIterate
 from bregmat.certificates import Certificate
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
+from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 
@@ -178,17 +179,20 @@ class LogDetNewton:
         rounding = EPS * (
             8.0 * abs(self.logdet) + 8.0 * float(np.abs(state.dual).sum()) + float(np.trace(self.inverse))
         )
-        alpha = 1.0
-        for _ in range(40):
+
+        def trial(alpha: float) -> tuple[tuple[np.ndarray, np.ndarray, float, float], float] | None:
             mu = state.dual + alpha * d
             L, ok = cholesky(add_diagonal(self.inverse.copy(), mu))
-            logdet = 2.0 * float(np.log(np.diag(L)).sum()) if ok else -np.inf
+            if not ok:
+                return None
+            logdet = 2.0 * float(np.log(np.diag(L)).sum())
             gain = logdet - state.logdet - float((mu - state.dual).sum())
-            if gain >= 1e-4 * alpha * slope - rounding:
-                break
-            alpha *= 0.5
-        else:
+            return (mu, L, logdet, gain), -gain
+
+        found = armijo(trial, 0.0, -slope, rounding=rounding)
+        if found is None:
             return replace(state, signal=slope, stalled=True)
+        mu, L, logdet, gain = found[0]
         new = self._measured(problem, mu, inverse_from_cholesky(L), logdet)
         idle = 0 if gain > rounding else state.idle + 1
         return replace(new, idle=idle, stalled=idle >= 3, steps=state.steps + 1)

@@ -6,7 +6,6 @@ a diagonal can be restored exactly: ``D^-1/2 X D^-1/2`` is positive semidefinite
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.certificates import Certificate
 from bregmat.iterates import Spectral
 from bregmat.linalg import eigh
+from bregmat.numerics import armijo, conjugate_gradients
 from bregmat.problems import NearestMatrix
 from bregmat.solve import State
 
@@ -276,29 +276,39 @@ class EntryNewton:
         # a product costs a tenth of an eigendecomposition: solve well
         reduction = 0.03 if not np.isfinite(state.norm) else min(0.03, max(1e-4, (norm / state.norm) ** 1.5))
         proximal = min(1e-3, 0.1 * float(np.abs(q).max())) * diagonal
-        d = -conjugate_gradients(H.product, q, diagonal, proximal, reduction)
+        end = conjugate_gradients(
+            lambda v: H.product(v) + proximal * v,
+            q,
+            goal=reduction * norm,
+            most=200,
+            precondition=lambda r: r / diagonal,
+        )
+        d = -(end.x if end.steps else q / diagonal)
         slope = float(q @ d)
         rounding = 4.0 * EPS * (abs(state.cost) + 2.0 * abs(problem.divergence.constant(problem.t0)))
-        alpha = 1.0
-        for _ in range(30):
+
+        def trial(alpha: float) -> tuple[_SpectralState, float] | None:
             mu = state.dual + alpha * d
             T = self.mirror - self.entries.adjoint(mu)
-            if np.isfinite(T).all():
-                t, U = eigh(T)
-                if problem.divergence.in_domain(t):
-                    new = self._at(problem, mu, t, U)
-                    if new.cost <= state.cost + 1e-4 * alpha * slope + rounding:
-                        break
-            alpha *= 0.5
-        else:
+            if not np.isfinite(T).all():
+                return None
+            t, U = eigh(T)
+            if not problem.divergence.in_domain(t):
+                return None
+            new = self._at(problem, mu, t, U)
+            return new, new.cost
+
+        found = armijo(trial, state.cost, slope, rounding=rounding, most=30)
+        if found is None:
             return replace(state, signal=norm**2, stalled=True)
+        new = found[0]
         rest = new.residual
         left = float(rest @ (rest / diagonal))
         size = float(np.abs(new.dual).max())
         if self.entries.has_pairs and size > 2.0 * state.largest and np.abs(rest).max() > 1e-6:
             y = self._contradiction(problem, new.dual / size)
             if y is not None:
-                return replace(new, dual=np.zeros_like(mu), proof=y, stalled=True)
+                return replace(new, dual=np.zeros_like(q), proof=y, stalled=True)
         else:
             size = state.largest
         idle = 0 if state.cost - new.cost > rounding or left < 0.25 * norm**2 else state.idle + 1
@@ -339,31 +349,3 @@ class EntryNewton:
             return 0.5 * float(np.vdot(X - self.mirror, X - self.mirror))
         x = np.maximum(np.linalg.eigvalsh(X), 0.0)
         return float(divergence.phi(x).sum()) - float(np.vdot(X, self.mirror)) + divergence.constant(t0)
-
-
-def conjugate_gradients(
-    product: Callable[[np.ndarray], np.ndarray],
-    b: np.ndarray,
-    diagonal: np.ndarray,
-    proximal: np.ndarray,
-    reduction: float,
-    most: int = 200,
-) -> np.ndarray:
-    """``(H + diag(proximal)) d = b`` until the residual, in the norm of the diagonal, has fallen by ``reduction``."""
-    d, residual = np.zeros_like(b), b.copy()
-    z = residual / diagonal
-    direction, rz = z, float(residual @ z)
-    goal = reduction**2 * rz
-    for _ in range(most):
-        H = product(direction) + proximal * direction
-        curvature = float(direction @ H)
-        if not curvature > 0:
-            break
-        d = d + rz / curvature * direction
-        residual = residual - rz / curvature * H
-        z = residual / diagonal
-        rz, old = float(residual @ z), rz
-        if not rz > goal:
-            break
-        direction = z + rz / old * direction
-    return d if d.any() else z

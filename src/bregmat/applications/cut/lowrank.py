@@ -7,6 +7,7 @@ import scipy
 
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
+from bregmat.numerics import conjugate_gradients
 
 FIRST_RANK = 30  # solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a factorisation is kept for the end
@@ -119,29 +120,29 @@ class LowRank:
     def _newton(self) -> tuple[np.ndarray, float, bool]:
         """Steihaug's conjugate gradients: step, model change, whether it ends on the edge."""
         g = self.gradient
-        move, r = np.zeros_like(g), -g
-        d, rr, model = r.copy(), float(np.vdot(g, g)), 0.0
-        stop = rr * min(0.1, self.residual) ** 2
-        size = 0.0
-        for _ in range(CG_STEPS if rr > 0 else 0):
-            Hd = self._tangent(self.graph.laplacian_times(d) + self.y[:, None] * d)[0]
-            curvature = float(np.vdot(d, Hd))
-            dd, dm = float(np.vdot(d, d)), float(np.vdot(d, move))
-            alpha = rr / curvature if curvature > 1e-14 * dd else 0.0
-            if alpha == 0.0 or size + 2.0 * alpha * dm + alpha**2 * dd >= self.radius**2:
-                t = (-dm + np.sqrt(dm**2 + dd * (self.radius**2 - size))) / dd
-                return move + t * d, model - t * rr + 0.5 * t * t * curvature, True
-            move += alpha * d
-            model -= 0.5 * alpha * rr
-            size = float(np.vdot(move, move))
-            r -= alpha * Hd
-            new = float(np.vdot(r, r))
-            if new <= stop:
-                break
-            d *= new / rr
-            d += r
-            rr = new
-        return move, model, False
+        square = self.radius**2
+
+        def edge(move: np.ndarray, d: np.ndarray) -> tuple[float, float, float]:
+            return float(np.vdot(d, d)), float(np.vdot(d, move)), float(np.vdot(move, move))
+
+        def blocked(steps: int, move: np.ndarray, d: np.ndarray, curvature: float, rr: float) -> bool:
+            (dd, dm, size), alpha = edge(move, d), rr / curvature
+            return curvature <= 1e-14 * dd or size + 2.0 * alpha * dm + alpha**2 * dd >= square
+
+        end = conjugate_gradients(
+            lambda d: self._tangent(self.graph.laplacian_times(d) + self.y[:, None] * d)[0],
+            -g,
+            goal=float(np.linalg.norm(g)) * min(0.1, self.residual),
+            most=CG_STEPS,
+            blocked=blocked,
+        )
+        move, d = end.x, end.direction
+        model = 0.5 * float(np.vdot(move, g - end.residual))  # m'g + m'Hm / 2, with H m = -g - residual
+        if d is None:
+            return move, model, False
+        dd, dm, size = edge(move, d)
+        t = (-dm + np.sqrt(dm**2 + dd * (square - size))) / dd
+        return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
     def widen(self) -> bool:
         """Double the rank, to leave a saddle point; False if it is as large as it need be."""

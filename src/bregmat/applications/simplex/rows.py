@@ -10,6 +10,7 @@ import scipy
 
 from bregmat.columns import finite_column, rows_text, sense_codes
 from bregmat.linalg import cholesky, cholesky_solve
+from bregmat.numerics import Exchanges, pivot_in_box
 
 
 def build(x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Rows, np.ndarray]:
@@ -160,11 +161,10 @@ def log_sum(T: np.ndarray) -> float:
 def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.ndarray) -> np.ndarray:
     """``argmin q . d + d' H d / 2`` over ``d >= -y`` on bounded rows; 0 if H overflowed.
 
-    Block principal pivoting, as in solvers/exact_qp.py, as long as it makes progress; else SciPy's active-set method.
+    Block principal pivoting as long as it makes progress; else SciPy's active-set method.
     """
     unit = 1.0 / np.sqrt(np.diag(H))
     K, q, low = H * unit * unit[:, None], q * unit, np.where(bounded, -y / unit, -np.inf)
-    noise = 1e-12 * float(np.abs(q).max(initial=0.0))
     for _ in range(20):
         C, ok = cholesky(K) if len(q) else (K, True)
         if ok:
@@ -172,18 +172,18 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
         K[np.diag_indices_from(K)] *= 1.0 + 1e-8  # dependent rows, and rounding that outweighs the proximal term
     else:
         return np.zeros_like(q)
-    free = ~(bounded & (y <= 0) & (q >= 0))
-    fewest, patience = len(q) + 1, 4
-    while patience > 0:
-        d = np.where(free, 0.0, low)
-        if free.any():
-            d[free] = cholesky_solve(cholesky(K[np.ix_(free, free)])[0], -(q + K @ d)[free])
-        wrong = np.where(free, d < low, q + K @ d < -noise)
-        if not wrong.any():
-            return d * unit
-        patience = 4 if wrong.sum() < fewest else patience - 1
-        fewest = min(fewest, int(wrong.sum()))
-        free = free ^ wrong
+    d = pivot_in_box(
+        lambda free, b: cholesky_solve(cholesky(K[np.ix_(free, free)])[0], b),
+        lambda v: K @ v,
+        q,
+        low,
+        np.full(len(q), np.inf),
+        np.where(bounded & (y <= 0) & (q >= 0), -1, 0),
+        Exchanges(patience=3, singles=0),
+        most=4 * len(q) + 4,
+    )
+    if d is not None:
+        return d * unit
     # d' K d / 2 + q . d is |C' d + C^-1 q|^2 / 2 less a constant
     half = scipy.linalg.solve_triangular(C, -q, lower=True)
     return scipy.optimize.lsq_linear(C.T, half, (low, np.inf), "bvls", tol=1e-15, max_iter=10 * len(q)).x * unit

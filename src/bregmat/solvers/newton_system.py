@@ -6,12 +6,12 @@ products in float32 and a preconditioner from the Gaussian fourth moment when th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, symmetrize
+from bregmat.numerics import conjugate_gradients
 from bregmat.operators import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
@@ -90,36 +90,8 @@ def _conjugate_gradients(
             W = op.adjoint(h * op.values(X))
         return Q + (W if S is None else S * W)
 
-    return conjugate_gradients(product, precondition, B, tol, max_steps)
-
-
-def conjugate_gradients(
-    product: Callable[[np.ndarray], np.ndarray],
-    precondition: Callable[[np.ndarray], np.ndarray],
-    B: np.ndarray,
-    tol: float,
-    max_steps: int,
-) -> LinearSolution:
-    """Preconditioned conjugate gradients over symmetric matrices, to the absolute tolerance ``tol``."""
-    E, R = np.zeros_like(B), B.copy()
-    Y = precondition(R)
-    Q, rho, norm = Y.copy(), float(np.vdot(R, Y)), float(np.linalg.norm(R))
-    steps = 0
-    while norm > tol and steps < max_steps and rho > 0:
-        steps += 1
-        HQ = product(Q)
-        curvature = float(np.vdot(Q, HQ))
-        if not curvature > 0:
-            break
-        alpha = rho / curvature
-        E += alpha * Q
-        R -= alpha * HQ
-        Y = precondition(R)
-        rho, last = float(np.vdot(R, Y)), rho
-        norm = float(np.linalg.norm(R))
-        Q *= rho / last
-        Q += Y
-    return LinearSolution(symmetrize(E), steps, norm)
+    end = conjugate_gradients(product, B, goal=tol, most=max_steps, precondition=precondition, is_euclidean=True)
+    return LinearSolution(symmetrize(end.x), end.steps, end.norm)
 
 
 class FourthMoment:

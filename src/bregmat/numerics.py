@@ -1,0 +1,250 @@
+"""Methods that several rooms need, with what differs handed in: conjugate gradients, line search, block principal pivoting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+Point = TypeVar("Point")
+# (steps done, x, direction, curvature along it, squared norm of the residual) -> whether to stop before the step
+Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
+
+
+# ---------------------------------------------------------------------- conjugate gradients
+@dataclass(frozen=True, eq=False)
+class KrylovEnd:
+    """Where conjugate gradients ended.
+
+    Attributes
+    ----------
+    x, residual : ndarray, shape of b
+        ``residual = b - H x``, by recurrence.
+    steps : int
+    norm : float
+        Of the residual, in the norm that was asked for.
+    rho : float
+        Squared norm of the residual in that of the preconditioner.
+    direction : ndarray or None
+        The direction that was not taken, because it has no positive curvature or ``blocked`` said so; None otherwise.
+    curvature : float
+        ``d' H d`` of that direction.
+    """
+
+    x: np.ndarray
+    residual: np.ndarray
+    steps: int
+    norm: float
+    rho: float
+    direction: np.ndarray | None = None
+    curvature: float = np.nan
+
+
+def conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray],
+    b: np.ndarray,
+    *,
+    goal: float,
+    most: int,
+    precondition: Callable[[np.ndarray], np.ndarray] | None = None,
+    is_euclidean: bool = False,
+    blocked: Blocked | None = None,
+) -> KrylovEnd:
+    """``H x = b`` for a positive semidefinite H that is known by its products, from ``x = 0``.
+
+    Parameters
+    ----------
+    product : callable
+        ``H v`` for an array of the shape of b; a new array.
+    b : ndarray
+        Of any shape: matrices count as the vectors of their entries.
+    goal : float
+        Absolute: stops when the norm of the residual is at most this.
+    most : int
+        Limit on steps.
+    precondition : callable, optional
+        ``M^-1 v`` for a positive definite M near H; a new array.
+    is_euclidean : bool
+        Whether the norm is the Euclidean one; else it is that of the preconditioner, ``sqrt(r' M^-1 r)``.
+    blocked : callable, optional
+        Asked before each step of positive curvature; True stops there, with the direction on the :class:`KrylovEnd`.
+
+    Notes
+    -----
+    Cost per step: one product, one preconditioning, five passes over arrays of the size of b.
+    """
+    x, r = np.zeros_like(b), b.copy()
+    z = r if precondition is None else precondition(r)
+    d, rho = z.copy(), float(np.vdot(r, z))
+    norm = _norm(r, rho, is_euclidean)
+    steps = 0
+    while norm > goal and steps < most and rho > 0:
+        H = product(d)
+        curvature = float(np.vdot(d, H))
+        if not curvature > 0 or (blocked is not None and blocked(steps, x, d, curvature, rho)):
+            return KrylovEnd(x, r, steps, norm, rho, d, curvature)
+        steps += 1
+        alpha = rho / curvature
+        x += alpha * d
+        r -= alpha * H
+        z = r if precondition is None else precondition(r)
+        rho, last = float(np.vdot(r, z)), rho
+        norm = _norm(r, rho, is_euclidean)
+        d *= rho / last
+        d += z
+    return KrylovEnd(x, r, steps, norm, rho)
+
+
+def _norm(r: np.ndarray, rho: float, is_euclidean: bool) -> float:
+    return float(np.linalg.norm(r)) if is_euclidean else float(np.sqrt(max(rho, 0.0)))
+
+
+# ---------------------------------------------------------------------- line search
+def armijo(
+    trial: Callable[[float], tuple[Point, float] | None],
+    cost: float,
+    slope: float,
+    *,
+    rounding: float,
+    sufficient: float = 1e-4,
+    first: float = 1.0,
+    most: int = 40,
+    outside: float = 0.5,
+    is_parabolic: bool = False,
+) -> tuple[Point, float] | None:
+    """The first point along a descent direction whose cost falls enough, and its step length; None if there is none.
+
+    ``cost(alpha) <= cost + sufficient * alpha * slope + rounding`` (Armijo 1966).
+
+    Parameters
+    ----------
+    trial : callable
+        Step length -> (point, cost), or None outside the domain.
+    cost, slope : float
+        At 0; the slope is negative.
+    rounding : float
+        By how much the cost may be wrong.
+    sufficient : float
+        Share of the predicted decrease.
+    first : float
+        Step length that is tried first.
+    most : int
+        Limit on trials.
+    outside : float
+        Factor on the step length after a trial outside the domain or without a finite cost.
+    is_parabolic : bool
+        Whether the next length is the minimiser of the parabola through what is known, within [0.1, 0.5] of the last one;
+        else half of that.
+    """
+    alpha = first
+    for _ in range(most):
+        found = trial(alpha)
+        if found is not None and found[1] <= cost + sufficient * alpha * slope + rounding:
+            return found[0], alpha
+        if found is None or not np.isfinite(found[1]):
+            alpha *= outside
+        elif is_parabolic:
+            curved = -slope * alpha * alpha / (2.0 * (found[1] - cost - slope * alpha))
+            alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
+        else:
+            alpha *= 0.5
+    return None
+
+
+# ---------------------------------------------------------------------- block principal pivoting
+class Exchanges:
+    """Which of the variables on the wrong side of their conditions change sides.
+
+    All of them (Portugal, Judice and Vicente 1994) while their number falls, or has not for ``patience`` times; then the last
+    one only, ``singles`` times (Murty 1974; with no limit that ends for a positive definite matrix, but not soon).
+    """
+
+    def __init__(self, patience: int, singles: float = np.inf) -> None:
+        self.patience, self.singles = patience, singles
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget how many there were: the conditions are tested in another precision from here on."""
+        self.fewest, self.left = np.inf, self.patience
+
+    def choose(self, wrong: np.ndarray) -> np.ndarray | None:
+        """The variables to exchange, from the numbers of those that are wrong; None: give up."""
+        if len(wrong) < self.fewest:
+            self.fewest, self.left = len(wrong), self.patience
+        elif self.left > 0:
+            self.left -= 1
+        elif self.singles > 0:
+            self.singles -= 1
+            return wrong[-1:]
+        else:
+            return None
+        return wrong
+
+
+def pivot_in_box(
+    solve: Callable[[np.ndarray, np.ndarray], np.ndarray | None],
+    product: Callable[[np.ndarray], np.ndarray],
+    q: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    side: np.ndarray,
+    exchanges: Exchanges,
+    *,
+    unit: np.ndarray | float = 1.0,
+    noise: tuple[float, float] = (1e-12, 0.0),
+    most: int = 60,
+    watch: Callable[[np.ndarray, np.ndarray], None] | None = None,
+) -> np.ndarray | None:
+    """``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` for positive definite H; None where it gave up.
+
+    Solves on the free variables, lets :class:`Exchanges` move some of those that violate their condition, and again.
+
+    Parameters
+    ----------
+    solve : callable
+        (free, b) -> x with ``H_FF x = b``, or None where that costs too much or H is singular there.
+    product : callable
+        ``H v``.
+    q, lower, upper : ndarray, shape (c,)
+        Bounds may be infinite; variables with ``lower == upper`` stay where they are.
+    side : ndarray of int, shape (c,)
+        First guess: -1 at the lower bound, 0 free, 1 at the upper one.
+    exchanges : Exchanges
+    unit : ndarray, shape (c,), or float
+        In which gradients are compared.
+    noise : pair of float
+        Gradients, times unit, count as zero up to these multiples of the largest entries of q and of ``H d``.
+    most : int
+        Limit on solves.
+    watch : callable, optional
+        Gets every point (c,), which may be outside the box, and its product with H.
+    """
+    fixed, size = lower >= upper, float(np.abs(q * unit).max(initial=0.0))
+    for _ in range(most):
+        d = np.where(side < 0, lower, np.where(side > 0, upper, 0.0))
+        free = np.flatnonzero(side == 0)
+        if len(free):
+            x = solve(free, -(q + product(d) if d.any() else q)[free])
+            if x is None:
+                return None
+            d[free] = x
+        H = product(d)
+        if watch is not None:
+            watch(d, H)
+        g = (q + H) * unit
+        slack = noise[0] * size + noise[1] * float(np.abs(H * unit).max(initial=0.0))
+        want = side.copy()
+        want[(side == 0) & (d < lower)] = -1
+        want[(side == 0) & (d > upper)] = 1
+        want[(side < 0) & (g < -slack) & ~fixed] = 0
+        want[(side > 0) & (g > slack) & ~fixed] = 0
+        wrong = np.flatnonzero(want != side)
+        if not len(wrong):
+            return d
+        moved = exchanges.choose(wrong)
+        if moved is None:
+            return None
+        side[moved] = want[moved]
+    return None
