@@ -39,7 +39,7 @@ iterates
 binding
 compound_operators
 operators
-constraints losses sampling lowrank
+constraints losses kernels sampling
 divergences
 columns
 registry checks numerics _html _interrupt linalg _kernels

@@ -160,6 +160,19 @@ def test_rounding_is_averaged_and_what_is_returned_is_exactly_symmetric(rng):
     assert (sparse - sparse.T).count_nonzero() == 0
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_largest_asymmetry(rng, kind):
+    for n in (1, 255, 256, 600):
+        K = rng.standard_normal((n, n)).astype(kind)
+        K = K + K.T
+        assert checks.asymmetry(K)[0] == 0.0
+        i, j = sorted(rng.integers(0, n, 2))
+        K[i, j] += 0.5
+        worst, row, column = checks.asymmetry(K)
+        off = np.abs(K.astype(float) - K.T.astype(float))
+        assert worst == off.max() and (i == j or {row, column} == {i, j})
+
+
 def test_columns_matrices_and_points_of_many_kinds(rng):
     assert checks.as_column("b", 3, 2, scalar=True).tolist() == [3.0, 3.0]
     assert checks.as_column("b", np.array([1, 2], dtype=object)).dtype == float

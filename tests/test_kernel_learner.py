@@ -23,7 +23,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators import KernelLearner
 from bregmat.io import load, models, save
-from bregmat.lowrank import incomplete_cholesky, pivots_of
+from bregmat.kernels.lowrank import incomplete_cholesky, pivots_of
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import SolverError
 from estimator_suite import run_array_api_check, sklearn_checks
@@ -408,7 +408,7 @@ POINTS = np.arange(12.0).reshape(6, 2) ** 1.5
     ("params", "X", "error", "message"),
     [
         ({"kernel": "gauss"}, POINTS, ValueError, "kernel must be .*rbf.*got 'gauss'"),
-        ({"kernel": 3}, POINTS, ValueError, "kernel must be .*got 3"),
+        ({"kernel": 3}, POINTS, TypeError, "kernel must be .*got 3"),
         ({"gamma": -1.0}, POINTS, ValueError, "gamma must be positive and finite; got -1.0"),
         ({"gamma": "scale"}, POINTS, TypeError, "gamma must be a number; got 'scale'"),
         ({"kernel": "poly", "coef0": np.nan}, POINTS, ValueError, "coef0 must be finite; got nan"),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from bregmat._kernels.kernel_rows import asymmetry
 from bregmat.margin import ActiveSet, MarginProblem, buffers, kernel_source, train_margin
 from bregmat.result import ExitReason, Status
 from margin_cases import blobs, gaussian, real_data, referee
@@ -139,16 +138,3 @@ def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
     problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
     assert train_margin(problem, tol=1e-3).price == price
     assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).price)
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_the_largest_asymmetry(rng, kind):
-    for n in (1, 63, 64, 200):
-        K = rng.standard_normal((n, n)).astype(kind)
-        K = K + K.T
-        assert asymmetry(K)[0] == 0.0
-        i, j = sorted(rng.integers(0, n, 2))
-        K[i, j] += 0.5
-        worst, row, column = asymmetry(K)
-        off = np.abs(K.astype(float) - K.T.astype(float))
-        assert worst == off.max() and (i == j or {row, column} == {i, j})

@@ -137,7 +137,7 @@ EYE, Y = np.eye(4), np.array([0, 1, 0, 1])
         ({"solver": None}, EYE, Y, ValueError, "solver must be one of .*got None"),
         ({"kernel": "gauss"}, EYE, Y, ValueError, "kernel must be .*got 'gauss'"),
         ({"kernel": "additive_chi2"}, EYE, Y, ValueError, "additive_chi2' is not positive semidefinite; use 'chi2'"),
-        ({"kernel": None}, EYE, Y, ValueError, "kernel must be .*got None"),
+        ({"kernel": None}, EYE, Y, TypeError, "kernel must be .*got None"),
         ({"gamma": 0.0}, EYE, Y, ValueError, "gamma must be positive and finite; got 0.0"),
         ({"gamma": "large"}, EYE, Y, ValueError, "gamma must be .*got 'large'"),
         ({"gamma": None}, EYE, Y, TypeError, "gamma must be a number; got None"),
@@ -183,7 +183,7 @@ def test_functions_that_are_no_kernels(cancer):
         MarginSVC(kernel=lambda A, B: np.full((len(A), len(B)), np.nan)).fit(X, y)
     with pytest.raises(ValueError, match=r"kernel must return an array of shape \(285, 285\)"):
         MarginSVC(kernel=lambda A, B: A).fit(X, y)
-    with pytest.raises(ValueError, match="kernel <lambda> must be symmetric; the largest difference"):
+    with pytest.raises(ValueError, match="kernel <lambda> must be symmetric; the largest asymmetry"):
         MarginSVC(kernel=lambda A, B: rbf_kernel(A, B) * (1 + 0.01 * A[:, :1])).fit(X, y)
     with pytest.raises(ValueError, match=r"kernel <lambda> must be positive semidefinite; got K\["):
         MarginSVC(kernel=lambda A, B: -A @ B.T).fit(X, y)

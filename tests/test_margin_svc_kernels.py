@@ -10,8 +10,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
 from bregmat.estimators.svm import MarginSVC
+from bregmat.kernels.definite import negative_eigenvalue
 from bregmat.margin import kernel_source
-from bregmat.margin.definite import negative_eigenvalue
 from bregmat.result import SolverError, Status
 
 AGREE = 1e-3  # of decision values in units of the margin
@@ -97,7 +97,7 @@ def test_every_entry_of_a_given_kernel_is_compared(cancer):
     X, y = cancer
     K = X @ X.T
     K[0, 1] += 1e3
-    with pytest.raises(ValueError, match=r"must be symmetric.*X\[0, 1\] is 1\d\d\d\.\d+ and X\[1, 0\] is -?\d"):
+    with pytest.raises(ValueError, match=r"X must be symmetric.*: 1\d\d\d\.\d+ at \[0, 1\] but -?\d+\.\d+ at \[1, 0\]"):
         MarginSVC(kernel="precomputed").fit(K, y)
     with pytest.raises(ValueError, match=r"got 1 in row \d, column \d and 0 the other way"):
         kernel_source(np.eye(4, k=1), "precomputed")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from bregmat.kernels.definite import check_definite
 from bregmat.quadratic import NonnegativeQP, active_set, nnqp, nonnegative_least_squares
-from bregmat.quadratic.definite import check_definite
 
 I2 = np.eye(2)
 NAN = np.array([[1.0, 0.0], [0.0, np.nan]])

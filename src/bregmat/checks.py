@@ -18,7 +18,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 SYMMETRY = 1e-8  # difference of two mirrored entries, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
 NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
-BLOCK = 1000  # rows that are compared with their columns at a time
+TILE = 256  # rows and columns of a tile that is compared with its mirror image: both stay in cache
 
 Labels = tuple[list[Any], list[Any]] | None  # of rows and columns, from a DataFrame
 
@@ -310,11 +310,12 @@ def asymmetry(A: Any) -> tuple[float, int, int]:
         k = int(sizes.argmax()) if len(sizes) else -1
         return (float(sizes[k]), int(apart.row[k]), int(apart.col[k])) if len(sizes) else (0.0, 0, 0)
     worst = (0.0, 0, 0)
-    for start in range(0, len(A), BLOCK):
-        part = np.abs(A[start : start + BLOCK, start:] - A[start:, start : start + BLOCK].conj().T)
-        k = int(part.argmax())
-        if part.flat[k] > worst[0]:
-            worst = (float(part.flat[k]), start + k // part.shape[1], start + k % part.shape[1])
+    for i in range(0, len(A), TILE):
+        for j in range(i, len(A), TILE):
+            part = np.abs(A[i : i + TILE, j : j + TILE] - A[j : j + TILE, i : i + TILE].conj().T)
+            k = int(part.argmax())
+            if part.flat[k] > worst[0]:
+                worst = (float(part.flat[k]), i + k // part.shape[1], j + k % part.shape[1])
     return worst
 
 

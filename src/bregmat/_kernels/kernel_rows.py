@@ -335,18 +335,3 @@ def mirror_inplace(K, old, new):
                 target, values = K[j, i0:i1], tile[j - j0]
                 for i in range(i1 - i0):
                     target[i] = values[i]
-
-
-@njit(cache=True)
-def asymmetry(K):
-    """Largest ``|K_ij - K_ji|`` of a square matrix and where it is, tile by tile; NaN is passed over."""
-    n = len(K)
-    worst, row, column = 0.0, 0, 0
-    for i0 in range(0, n, 64):
-        for j0 in range(0, i0 + 1, 64):
-            for i in range(i0, min(i0 + 64, n)):
-                for j in range(j0, min(j0 + 64, i)):
-                    off = abs(np.float64(K[i, j]) - np.float64(K[j, i]))
-                    if off > worst:
-                        worst, row, column = off, j, i
-    return worst, row, column

@@ -18,11 +18,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bregmat.checks import check_integer
-from bregmat.estimators.kernels import POSITIVE_ONLY, SINGLE, BaseKernel
 from bregmat.estimators.learned import points_restored, points_state
 from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus
 from bregmat.estimators.state import parameters_restored, parameters_state
-from bregmat.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.definite import check_entries, check_given
+from bregmat.kernels.functions import SINGLE
+from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 
 _FITTED = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
 
@@ -116,10 +118,10 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        named = isinstance(self.kernel, str)
-        tags.input_tags.pairwise = named and self.kernel == "precomputed"
-        tags.input_tags.positive_only = named and self.kernel in POSITIVE_ONLY
-        tags.input_tags.sparse = BaseKernel(self.kernel).takes_sparse
+        kernel = KernelFunction(vars(self)["kernel"])
+        tags.input_tags.pairwise = kernel.is_precomputed
+        tags.input_tags.positive_only = kernel.is_positive_only
+        tags.input_tags.sparse = kernel.takes_sparse
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
@@ -163,7 +165,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit_")]:
             delattr(self, name)
 
-    def _fit(self, X: Any, sample_weight: Any, base: BaseKernel) -> int:
+    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes, ``_fit_base`` last; the number of different clusters."""
         X = validate_data(
             self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=[np.float64, np.float32], order="C"
@@ -175,7 +177,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
                     f"{name} must be at most n_samples={n}, the number of points; got {getattr(self, name)}."
                 )
         if base.is_precomputed:
-            base.check_square(X)
+            check_given(X)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.sum() > 0:
             raise ValueError("sample_weight must not be 0 for every point.")
@@ -193,7 +195,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
             n_found = self._fit_features(X, weights, rng)
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
-            (replace(base, rounding=SINGLE) if X.dtype == np.float32 else base).check_definite(K)
+            check_entries(K, replace(base, rounding=SINGLE) if X.dtype == np.float32 else base)
             n_found = self._fit_kernel(K, weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
@@ -272,7 +274,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         D[:, ~self.dual_coef_.any(axis=0)] = np.inf
         return D.argmin(axis=1).astype(np.int32)
 
-    def _check_parameters(self) -> BaseKernel:
+    def _check_parameters(self) -> KernelFunction:
         for name in ("n_clusters", "n_init", "max_iter"):
             if getattr(self, name) is None:
                 raise TypeError(f"{name} must be an integer; got None.")
@@ -282,7 +284,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
             raise TypeError(f"tol must be a number; got {self.tol!r}.")
         if not (self.tol >= 0 and np.isfinite(self.tol)):
             raise ValueError(f"tol must be at least 0 and finite; got {self.tol!r}.")
-        return BaseKernel.of(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+        return KernelFunction.of(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -320,7 +322,7 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         if meta["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
         model._check_parameters()
-        model._fit_base = BaseKernel.from_state(meta["base"])
+        model._fit_base = KernelFunction.from_state(meta["base"])
         model._fit_points = points_restored("points", arrays)
         model._fit_pivots = None
         if "pivots.L" in arrays:

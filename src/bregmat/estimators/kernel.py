@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bregmat.checks import check_integer, check_positive
 from bregmat.constraints import Constraints
@@ -16,10 +16,11 @@ from bregmat.divergences import Divergence, as_divergence
 from bregmat.estimators.descriptors import MethodBesideParameter
 from bregmat.estimators.kernel_files import learner_restored, learner_state
 from bregmat.estimators.kernel_forms import factor_of, form_of
-from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel, as_points
 from bregmat.estimators.learned import SpanMap
 from bregmat.estimators.progress import Progress
 from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.definite import check_given
 from bregmat.labels import check_percentiles
 from bregmat.result import Result, check
 from bregmat.sampling import generator
@@ -195,11 +196,10 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = vars(self)["kernel"]
-        named = isinstance(base, str)
-        tags.input_tags.pairwise = named and base == "precomputed"
-        tags.input_tags.positive_only = named and base in POSITIVE_ONLY
-        tags.input_tags.sparse = BaseKernel(base).takes_sparse
+        kernel = KernelFunction(vars(self)["kernel"])
+        tags.input_tags.pairwise = kernel.is_precomputed
+        tags.input_tags.positive_only = kernel.is_positive_only
+        tags.input_tags.sparse = kernel.takes_sparse
         tags.target_tags.required = True  # unless constraints are given
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -286,7 +286,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             callback=Progress(int(self.verbose), self.callback) if self.verbose else self.callback,
         )
 
-    def _checked(self, X: Any, base: BaseKernel) -> Any:
+    def _checked(self, X: Any, base: KernelFunction) -> Any:
         """The training points; a memory-mapped factor is not read here."""
         X, is_mapped = factor_of(X, base, self.rank)
         if is_mapped:
@@ -297,7 +297,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=np.float64, ensure_min_samples=2
         )
         if base.is_precomputed:
-            base.check_square(X)
+            check_given(X)
         return X
 
     def _forget(self) -> None:
@@ -305,7 +305,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         for name in [name for name in vars(self) if name.endswith("_") or name == "_map"]:
             delattr(self, name)
 
-    def _check_parameters(self) -> BaseKernel:
+    def _check_parameters(self) -> KernelFunction:
         """Raise for a hyper-parameter that no data could make valid."""
         check_integer("rank", self.rank, 1)
         check_integer("n_constraints", self.n_constraints, 0)
@@ -317,7 +317,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise TypeError(f"callback must be callable or None; got {self.callback!r}.")
         if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
             generator(self.random_state)
-        return BaseKernel.of(vars(self)["kernel"], self.gamma, self.degree, self.coef0, self.kernel_params)
+        return KernelFunction.of(vars(self)["kernel"], self.gamma, self.degree, self.coef0, self.kernel_params)
 
     # ------------------------------------------------------------------ use
     @MethodBesideParameter
@@ -383,7 +383,12 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         sparse = self.__sklearn_tags__().input_tags.sparse
         if hasattr(X, "columns"):  # a data frame: its names are compared
             return validate_data(self, X, dtype=np.float64, reset=False)
-        return as_points(X, self.n_features_in_, name, sparse=sparse)
+        X = check_array(X, accept_sparse="csr" if sparse else False, dtype=np.float64, input_name=name)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
+            )
+        return X
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.estimators.kernels import BaseKernel
-from bregmat.lowrank import Pivots, pivots_of
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.lowrank import Pivots, pivots_of
 from bregmat.result import Result
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
@@ -56,7 +56,7 @@ class FactorMap:
 class LowRankMap(FactorMap):
     """Coordinates by pivots, then the learned map: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
 
-    base: BaseKernel
+    base: KernelFunction
     points: Any  # the pivots, or their column numbers
     pivots: Pivots
 
@@ -158,7 +158,7 @@ def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Re
         return FactorMap(result, int(meta["width"]))
     pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], float(meta["captured"]))
     kind = LowRankMap if meta["map"] == "low_rank" else SpanMap
-    base = BaseKernel.from_state(meta["base"])
+    base = KernelFunction.from_state(meta["base"])
     return kind(result, len(pivots.rows), base, points_restored("points", arrays), pivots)
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics.pairwise import KERNEL_PARAMS
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bregmat.estimators.kernels import POSITIVE_ONLY, BaseKernel
 from bregmat.estimators.progress import Progress
 from bregmat.estimators.svm_checks import checked_kernel, example_weights
 from bregmat.estimators.svm_files import machine_restored, machine_state
-from bregmat.estimators.svm_pairs import Layout, Machine, Pair, gamma_of, pair_decisions, settled, train_pairs
+from bregmat.estimators.svm_pairs import Layout, Machine, Pair, pair_decisions, settled, train_pairs
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.functions import gamma_of
 from bregmat.margin import MarginResult
 from bregmat.result import check
 from bregmat.sampling import generator
@@ -187,10 +186,10 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        named = isinstance(self.kernel, str)
-        tags.input_tags.pairwise = named and self.kernel == "precomputed"
-        tags.input_tags.positive_only = named and self.kernel in POSITIVE_ONLY
-        tags.input_tags.sparse = BaseKernel(self.kernel).takes_sparse
+        kernel = KernelFunction(vars(self)["kernel"])
+        tags.input_tags.pairwise = kernel.is_precomputed
+        tags.input_tags.positive_only = kernel.is_positive_only
+        tags.input_tags.sparse = kernel.takes_sparse
         return tags
 
     # ------------------------------------------------------------------ fit
@@ -234,7 +233,9 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
                 self._forget()
         return self
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, base: BaseKernel) -> tuple[Any, np.ndarray, np.ndarray, Any]:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, base: KernelFunction
+    ) -> tuple[Any, np.ndarray, np.ndarray, Any]:
         """Points, positions of the labels in ``classes_``, weights of the examples, kernel with its coefficient."""
         base = base.given(X)
         sparse = "csr" if base.takes_sparse else False
@@ -251,8 +252,8 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         if k < 2:
             raise ValueError(f"y must have at least two classes; got {k} class, {self.classes_[0]}.")
         weights, self.class_weight_ = example_weights(X, y, codes, self.classes_, sample_weight, self.class_weight)
-        if base.params.get("gamma") is None and "gamma" in KERNEL_PARAMS.get(base.kernel, ()):
-            base = replace(base, params={**base.params, "gamma": gamma_of(X, weights, str(self.gamma))})
+        if base.takes_gamma and base.params["gamma"] is None:
+            base = base.with_gamma(gamma_of(X, str(self.gamma), weights))
         return X, codes, weights * self.class_weight_[codes], base
 
     def _machine(self) -> Machine:
@@ -268,7 +269,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
             random_state=generator(self.random_state),
         )
 
-    def _keep(self, X: Any, base: BaseKernel, codes: np.ndarray, pairs: list[Pair]) -> None:
+    def _keep(self, X: Any, base: KernelFunction, codes: np.ndarray, pairs: list[Pair]) -> None:
         """Set the fitted attributes, ``_fit_base`` last."""
         layout = Layout.of(pairs, codes)
         self.support_, self.n_support_ = layout.support, layout.n_support
@@ -293,7 +294,7 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") or name == "_fit_base"]:
             delattr(self, name)
 
-    def _check_parameters(self) -> BaseKernel:
+    def _check_parameters(self) -> KernelFunction:
         return checked_kernel(self)
 
     # ------------------------------------------------------------------ use

@@ -9,12 +9,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 
 from bregmat.checks import check_flag, check_integer, check_number, check_positive
-from bregmat.estimators.kernels import BaseKernel
 from bregmat.estimators.svm_files import SOLVERS
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.functions import check_gamma_rule
 from bregmat.sampling import generator
 
 
-def checked_kernel(machine: Any) -> BaseKernel:
+def checked_kernel(machine: Any) -> KernelFunction:
     """The kernel, without gamma where data decide it.
 
     Raises
@@ -39,15 +40,13 @@ def checked_kernel(machine: Any) -> BaseKernel:
         raise TypeError(f"callback must be callable or None; got {machine.callback!r}.")
     if not isinstance(machine.random_state, np.random.RandomState):  # that would advance it
         generator(machine.random_state)
-    if isinstance(machine.gamma, str):
-        if machine.gamma not in ("scale", "auto"):
-            raise ValueError(f'gamma must be "scale", "auto" or a positive number; got {machine.gamma!r}.')
-    elif not callable(machine.kernel):
+    check_gamma_rule(machine.gamma)
+    if not isinstance(machine.gamma, str) and not callable(machine.kernel):
         check_number("gamma", machine.gamma)
     gamma = None if isinstance(machine.gamma, str) else machine.gamma
     if isinstance(machine.kernel, str) and machine.kernel == "additive_chi2":
         raise ValueError("kernel 'additive_chi2' is not positive semidefinite; use 'chi2', which is.")
-    return BaseKernel.of(machine.kernel, gamma, machine.degree, machine.coef0, machine.kernel_params)
+    return KernelFunction.of(machine.kernel, gamma, machine.degree, machine.coef0, machine.kernel_params)
 
 
 def example_weights(

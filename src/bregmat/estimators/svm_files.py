@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bregmat.estimators.kernel import KernelLearner
-from bregmat.estimators.kernels import BaseKernel
 from bregmat.estimators.learned import points_restored, points_state
 from bregmat.estimators.state import parameters_restored, parameters_state, prefixed, unprefixed
+from bregmat.kernels import KernelFunction
 from bregmat.margin import ActiveSet, MarginResult
 from bregmat.quadratic import MultiplicativeUpdates
 
@@ -69,9 +69,9 @@ def machine_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndarra
     base, params = meta["base"], dict(meta["params"])
     if "learner" in base:
         learned = KernelLearner.from_state(base["learner"], unprefixed("learner", arrays)).kernel
-        fit_base = BaseKernel(learned, dict(base["params"]), float(base["rounding"]))
+        fit_base = KernelFunction(learned, dict(base["params"]), float(base["rounding"]))
     else:
-        fit_base = BaseKernel.from_state(base)
+        fit_base = KernelFunction.from_state(base)
     if isinstance(params["solver"], dict):
         settings = dict(params["solver"])
         params["solver"] = SOLVERS[settings.pop("name")](**settings)

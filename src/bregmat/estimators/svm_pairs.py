@@ -6,22 +6,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat._kernels.kernel_rows import asymmetry
-from bregmat.estimators.kernels import BaseKernel
-from bregmat.margin import MarginProblem, MarginResult, kernel_source, train_margin
-from bregmat.margin.definite import IndefiniteKernelError, Negative, described, negative_eigenvalue
+from bregmat.kernels import KernelFunction, kernel_source
+from bregmat.kernels.definite import (
+    WHOLE,
+    IndefiniteKernelError,
+    check_given,
+    check_spectrum,
+    check_support,
+    checked_values,
+    refuse,
+)
+from bregmat.margin import MarginProblem, MarginResult, train_margin
 from bregmat.result import ExitReason, SolverError, Status
 
-CACHED = 100_000  # numbers at a time, where a second pass over them shall not go to memory
-WHOLE = 500  # training examples up to which the spectrum of a given kernel is looked at as a whole
-MOST_SUPPORT, SAMPLE = 1000, 300  # beyond: on so many support vectors, and so many examples at random
-ASYMMETRY, SINGLE_ASYMMETRY = 1e-8, 1e-5  # of a kernel, relative to its largest value, that is taken for rounding
-DEFINITE = ("rbf", "linear", "laplacian", "chi2", "cosine")
 _EPS = float(np.finfo(float).eps)  # coefficients below it, relative to the largest, count as 0 (Sha 2002, footnote 2)
 
 
@@ -114,7 +116,9 @@ class Machine:
         )
 
 
-def train_pairs(X: Any, base: BaseKernel, codes: np.ndarray, weights: np.ndarray, machine: Machine) -> Iterator[Pair]:
+def train_pairs(
+    X: Any, base: KernelFunction, codes: np.ndarray, weights: np.ndarray, machine: Machine
+) -> Iterator[Pair]:
     """Train one machine per pair of classes.
 
     ``OneVsOneClassifier`` would do the same fits, but takes weights only under a global switch (metadata routing), copies
@@ -151,7 +155,7 @@ def train_pairs(X: Any, base: BaseKernel, codes: np.ndarray, weights: np.ndarray
         except ValueError as error:  # the arguments are checked: it is the kernel
             if "kernel" in str(error):
                 raise
-            raise ValueError(f"kernel {name_of(base)}: {error}") from error
+            raise ValueError(f"kernel {base.name}: {error}") from error
         if base.is_precomputed and X.shape[0] > WHOLE:
             check_support(X, rows[result.support], base)
         if center is not None:
@@ -172,104 +176,25 @@ class _Stop:
         return self.asked
 
 
-def gamma_of(X: Any, weights: np.ndarray, gamma: str) -> float:
-    """1 / (d var) or 1 / d, as in ``SVC``; with the weights in the variance, so that weight 2 is the point twice."""
-    d = X.shape[1]
-    if gamma == "auto":
-        return 1.0 / d
-    share = weights / (d * weights.sum())
-    with np.errstate(over="ignore", invalid="ignore"):
-        if sp.issparse(X):
-            squares, sums = (np.asarray(part.sum(axis=1)).ravel() for part in (X.multiply(X), X))
-            variance = float(share @ squares - (share @ sums) ** 2)
-        else:
-            mean, variance = float(share @ X.sum(axis=1)), 0.0
-            step = max(1, CACHED // d)
-            for start in range(0, len(X), step):
-                Z = X[start : start + step] - mean
-                variance += float(share[start : start + step] @ np.einsum("ij,ij->i", Z, Z))
-    if not variance < 1e305:
-        raise ValueError(f"X is too large for gamma='scale': its variance is {variance:.3g}. Scale the features.")
-    return 1.0 / (d * variance) if variance > 0 else 1.0
-
-
-def kernel_of_rows(X: Any, base: BaseKernel) -> Callable[[np.ndarray], Any]:
+def kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]:
     """What :func:`train_margin` takes as kernel, for any rows of X.
 
     A function is evaluated once, on all of X: a learned kernel solves triangular systems at every call. So is a kernel
     that may not be positive semidefinite.
     """
     n = X.shape[0]
-    if base.is_precomputed or not is_definite(base):
+    if base.is_precomputed or not base.is_definite:
         if base.is_precomputed:
-            check_given(X, base)
-        K = X if base.is_precomputed else function_values(X, base)
+            check_given(X)
+            if X.shape[0] <= WHOLE:
+                check_spectrum(X, np.arange(len(X)), base)
+        K = X if base.is_precomputed else checked_values(X, base)
         whole = kernel_source(K, "precomputed")
         return lambda rows: whole if len(rows) == n else kernel_source(K[np.ix_(rows, rows)], "precomputed")
     if sp.issparse(X):
         return lambda rows: kernel_source(base(X[rows]), "precomputed")
     given = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
     return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **given)
-
-
-def function_values(X: Any, base: BaseKernel) -> np.ndarray:
-    """Values of a kernel that is a function, or none, between all training points, checked."""
-    K = base(X)
-    base.check_definite(K)
-    off = float(np.abs(K - K.T).max())
-    if off > ASYMMETRY * float(np.abs(K).max()):
-        raise ValueError(f"kernel {name_of(base)} must be symmetric; the largest difference K_ij - K_ji is {off:.3g}.")
-    K = (K + K.T) / 2
-    check_spectrum(K, np.arange(len(K)), base)
-    return K
-
-
-def check_given(K: np.ndarray, base: BaseKernel) -> None:
-    """Raise for a precomputed kernel that is not symmetric, or not positive semidefinite on up to ``WHOLE`` examples."""
-    off, i, j = asymmetry(K)
-    tolerance = ASYMMETRY if K.dtype == np.float64 else SINGLE_ASYMMETRY
-    if off > tolerance * float(np.abs(np.diagonal(K)).max()):  # which bounds all entries, or the spectrum shows it
-        raise ValueError(
-            f"X must be symmetric with kernel='precomputed'; X[{i}, {j}] is {K[i, j]:.8g} and X[{j}, {i}] is {K[j, i]:.8g}. "
-            "If that is rounding, pass (X + X.T) / 2."
-        )
-    if len(K) <= WHOLE:
-        check_spectrum(K, np.arange(len(K)), base)
-
-
-def check_support(K: np.ndarray, support: np.ndarray, base: BaseKernel) -> None:
-    """Raise for a negative eigenvalue between a machine's support vectors, ``MOST_SUPPORT`` at most, and others at random."""
-    rng = np.random.default_rng(0)
-    chosen = rng.permutation(support)[:MOST_SUPPORT]
-    rows = np.union1d(chosen, rng.permutation(len(K))[:SAMPLE])
-    check_spectrum(K[np.ix_(rows, rows)], rows, base)
-
-
-def check_spectrum(K: np.ndarray, rows: np.ndarray, base: BaseKernel) -> None:
-    """Raise if ``K``, the kernel between training examples ``rows``, has a negative eigenvalue beyond rounding."""
-    single = K.dtype == np.float32 or base.rounding > 0
-    found = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
-    if found is not None:
-        refuse(replace(found, rows=rows[found.rows]), len(K), base)
-
-
-def refuse(negative: Negative, n: int, base: BaseKernel) -> NoReturn:
-    """The error for a kernel with a negative eigenvalue; ``negative.rows`` are rows of the training data."""
-    text = described(negative, n)
-    raise ValueError(f"kernel {name_of(base)} must be positive semidefinite on the training data; {text}")
-
-
-def name_of(base: BaseKernel) -> str:
-    """The kernel in words."""
-    return repr(base.kernel) if isinstance(base.kernel, str) else getattr(base.kernel, "__name__", "a function")
-
-
-def is_definite(base: BaseKernel) -> bool:
-    """Whether the kernel is known to be positive semidefinite without looking at its values."""
-    if base.kernel in ("poly", "polynomial"):
-        degree, coef0 = base.params["degree"], base.params["coef0"]
-        return bool(coef0 >= 0 and degree >= 0 and float(degree).is_integer())
-    return base.kernel in DEFINITE
 
 
 def settled(pairs: Iterator[Pair], classes: np.ndarray) -> list[Pair]:

@@ -1,6 +1,6 @@
 """Margin machines: training with a rigorous duality gap."""
 
-from bregmat.margin.kernels import KernelSource, kernel_source
+from bregmat.kernels import KernelSource, kernel_source
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.margin.train import ActiveSet, train_margin

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.margin.kernels import UNIT
+from bregmat.kernels.sources import UNIT
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
 

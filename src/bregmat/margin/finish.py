@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.certificate import Values, rough_values, sharpen
-from bregmat.margin.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
 from bregmat.quadratic.active_set import ActiveSetEnd, active_set

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bregmat.checks import check_flag, check_number
-from bregmat.margin.kernels import KernelSource
+from bregmat.kernels import KernelSource
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
 
@@ -57,7 +57,7 @@ class MarginProblem:
         Parameters
         ----------
         kernel : KernelSource
-            Over n samples; see :func:`~bregmat.margin.kernels.kernel_source`.
+            Over n samples; see :func:`~bregmat.kernels.kernel_source`.
         signs : array_like of shape (n,)
             Labels, +1 or -1.
         C : float, default 1.0

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bregmat._kernels.kernel_rows import add_rows_inplace, mirror_inplace
+from bregmat.kernels import KernelSource
 from bregmat.margin.buffers import borrow
-from bregmat.margin.kernels import KernelSource
 
 
 class RowCache:

@@ -11,13 +11,13 @@ import numpy as np
 
 from bregmat._kernels.violators import objectives
 from bregmat.checks import check_flag, check_integer, check_positive
+from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.linalg import single_thread_blas
 from bregmat.margin.buffers import run_of_buffers
 from bregmat.margin.certificate import Certificate, Values, certify, rough_values
-from bregmat.margin.definite import IndefiniteKernelError
-from bregmat.margin.derived import divided_record, divided_result, factor_of, multiplied
 from bregmat.margin.finish import finish, nearest_points
 from bregmat.margin.problem import MarginProblem
+from bregmat.margin.rescaled import divided_record, divided_result, factor_of, multiplied
 from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import train_by_updates
 from bregmat.margin.working_set import Support, find_support, new_support

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.kernels.sources import Subset
 from bregmat.margin.certificate import Certificate, Values, certify
-from bregmat.margin.derived import Chosen
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
@@ -39,7 +39,7 @@ def train_by_updates(
     rows = np.flatnonzero(problem.counts)
     y, ridge = problem.signs[rows], problem.ridge[rows]
     whole = np.arange(len(rows))
-    part = MarginProblem(Chosen(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
+    part = MarginProblem(Subset(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
     if problem.kernel.nonnegative:
         split: Any = ClassBlocks(part.kernel, y, ridge=ridge)
     else:

@@ -11,9 +11,9 @@ import numpy as np
 from bregmat._kernels.descent import greedy_inplace
 from bregmat._kernels.free_factor import onto_row
 from bregmat.checks import check_integer, check_positive
+from bregmat.kernels.definite import check_definite
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.quadratic.active_set import EXCHANGES, active_set
-from bregmat.quadratic.definite import check_definite
 from bregmat.quadratic.equality import Rows, reduce_rows, toward_rows
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import first_sides, pivot

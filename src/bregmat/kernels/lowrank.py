@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import rows_text
+from bregmat.checks import is_exactly_symmetric, rows_text
 
 PIVOT_TOL = (
     1e-12  # squared distance of a point to the span of the pivots, relative to the largest k(x, x), that is rounding
@@ -65,8 +65,7 @@ def pivots_of(K: Any, name: str = "kernel", *, scale: float | None = None, tol: 
         raise ValueError(f"{name} has NaN or infinite values in {rows_text(bad)}.")
     diagonal = np.diag(K)
     top = float(np.abs(K).max(initial=0.0)) if scale is None else scale
-    if np.abs(K - K.T).max(initial=0.0) > max(INDEFINITE_TOL, tol) * top:
-        raise ValueError(f"{name} must be symmetric; the largest asymmetry is {np.abs(K - K.T).max():.3g}.")
+    is_exactly_symmetric(name, K, tol=max(INDEFINITE_TOL, tol), scale=top)
     if scale is None:
         _check_positive(diagonal, name)
     least = tol * (float(diagonal.max()) if scale is None else scale)

@@ -1,23 +1,22 @@
-"""Kernels as a margin machine needs them: rows in float32 to find the support, blocks in float64 to prove it."""
+"""Kernel matrices that are never formed as a whole: rows in float32 to find a solution, blocks in float64 to prove it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from bregmat._kernels import kernel_rows
-from bregmat.checks import check_number, check_positive
+from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY
+from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 PARALLEL_FLOP = 2e8  # below, starting threads costs more than they save
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
 CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
 SAMPLED = 64  # rows and columns of a given matrix that are compared
-_TOLERANCE = 1e-8  # asymmetry of a given matrix that counts as rounding
 
 
 _TEAM = threading.Lock()  # Numba's simplest scheduler cannot serve two threads at once
@@ -34,54 +33,45 @@ def _run(work: float, serial: Callable[..., None], parallel: Callable[..., None]
         serial(*arguments)
 
 
-class KernelSource(Protocol):
+class KernelSource:
     """A kernel matrix over n samples that is never formed as a whole.
 
-    ``nonnegative`` says that no entry is below 0, as far as is known without looking; ``given`` is the whole matrix where there
-    is one; ``rounding`` what its entries may be off by, relative to the largest.
+    A subclass gives ``n``, :meth:`diagonal` and :meth:`block`; the rest follows from ``block`` in float64, unless the subclass
+    knows a faster way.
+
+    Attributes
+    ----------
+    n : int
+        Number of samples.
+    nonnegative : bool
+        No entry is below 0, as far as is known without looking.
+    given : ndarray, shape (n, n), or None
+        The whole matrix, where there is one.
+    rounding : float
+        What the entries may be off by, relative to the largest.
     """
 
     n: int
-    nonnegative: bool
-    given: np.ndarray | None
-    rounding: float
+    nonnegative: bool = False
+    given: np.ndarray | None = None
+    rounding: float = 16 * float(np.finfo(float).eps)
 
     def diagonal(self) -> np.ndarray:
         """``K_ii``, float64 of shape (n,)."""
+        raise NotImplementedError
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         """``K[rows][:, columns]``, a new C-contiguous array; in float64 to full accuracy."""
-
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        """``out[first + i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous; all columns by default."""
-
-    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), without the block; half the work for ``rows is columns``."""
-
-    def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
-        """``signs_i signs_j K_ij`` over ``rows``, float64, symmetric; ``signs`` has one entry per entry of ``rows``."""
-
-    def fill_error(self) -> np.ndarray:
-        """Proven bound of the relative error of the entries that :meth:`fill` gives, per column; shape (n,)."""
-
-
-class Blocks:
-    """What follows from ``block`` in float64 alone."""
-
-    n: int
-    nonnegative = False
-    given: np.ndarray | None = None  # the whole matrix, where there is one
-    rounding = 16 * float(np.finfo(float).eps)
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         raise NotImplementedError
 
     def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+        """``out[first + i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous; all columns by default."""
         columns = np.arange(self.n) if columns is None else columns
         for some in _strips(len(rows), len(columns)):
             out[first : first + len(rows), : len(columns)][some] = self.block(rows[some], columns, np.float32)
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), without the block; half the work for ``rows is columns``."""
         out = np.zeros(len(rows))
         if len(columns) == 0:
             return out
@@ -90,16 +80,18 @@ class Blocks:
         return out
 
     def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        """``signs_i signs_j K_ij`` over ``rows``, float64, symmetric; ``signs`` has one entry per entry of ``rows``."""
         K = self.block(rows, rows)
         K *= signs
         K *= signs[:, None]
         return K
 
     def fill_error(self) -> np.ndarray:
+        """Proven bound of the relative error of the entries that :meth:`fill` gives, per column; shape (n,)."""
         return np.full(self.n, UNIT)
 
 
-class Gaussian(Blocks):
+class Gaussian(KernelSource):
     """``exp(-gamma |x - x'|^2)``.
 
     Points are centred, so that ``exp(z.z' - |z|^2/2 - |z'|^2/2)`` with ``z = sqrt(2 gamma) (x - mean)`` loses little in float32.
@@ -182,7 +174,7 @@ class Gaussian(Blocks):
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
 
-class Precomputed(Blocks):
+class Precomputed(KernelSource):
     """A kernel matrix that is given. Symmetry is checked on a sample of its entries, NaN where entries are used."""
 
     def __init__(self, K: np.ndarray) -> None:
@@ -200,7 +192,7 @@ class Precomputed(Blocks):
         rng = np.random.default_rng(0)
         rows, columns = (np.sort(rng.permutation(self.n)[:SAMPLED]) for _ in range(2))
         there, back = self.block(rows, columns), self.block(columns, rows).T
-        allowed = (_TOLERANCE if self.K.dtype == np.float64 else 1e-5) * np.abs(there).max(initial=0.0)
+        allowed = (SYMMETRY if self.K.dtype == np.float64 else SINGLE_SYMMETRY) * np.abs(there).max(initial=0.0)
         off = np.argwhere(np.abs(there - back) > allowed)
         if len(off):
             i, j = rows[off[0, 0]], columns[off[0, 1]]
@@ -224,8 +216,8 @@ class Precomputed(Blocks):
         return out
 
 
-class Pairwise(Blocks):
-    """Any function of two arrays of points, called block by block; checked for shape and NaN at every call."""
+class Pairwise(KernelSource):
+    """Any function of two arrays of points, called block by block; checked for NaN at every call."""
 
     def __init__(self, X: np.ndarray, function: Callable[..., Any], name: str) -> None:
         self.n, self.X, self.function, self.name = len(X), X, function, name
@@ -233,30 +225,56 @@ class Pairwise(Blocks):
 
     def diagonal(self) -> np.ndarray:
         if self.own is None:
-            self.own = np.empty(self.n)
-            for start in range(0, self.n, 64):
-                some = np.arange(start, min(start + 64, self.n))
-                self.own[some] = np.diagonal(self.block(some, some))
+            every = np.arange(self.n)
+            self.own = pair_values(self.block, every, every)
         return self.own
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         K = np.asarray(self.function(self.X[rows], self.X[columns]), dtype=float)
-        if K.shape != (len(rows), len(columns)):
-            raise ValueError(
-                f"kernel {self.name} must return an array of shape (n, m) for n and m points; "
-                f"got {K.shape} for {len(rows)} and {len(columns)}."
-            )
         bad = np.flatnonzero(~np.isfinite(K).all(1))
         if len(bad):
             raise ValueError(f"kernel {self.name} is not finite in row {rows[bad[0]]}.")
         return np.ascontiguousarray(K, dtype=dtype)
 
 
-def _strips(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows whose blocks of ``width`` columns have at most 2 million entries."""
-    step = max(1, 2_000_000 // max(width, 1))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
+class Subset(KernelSource):
+    """A kernel restricted to some samples."""
+
+    def __init__(self, kernel: KernelSource, rows: np.ndarray) -> None:
+        self.kernel, self.chosen, self.n, self.nonnegative = kernel, rows, len(rows), kernel.nonnegative
+        self.rounding = kernel.rounding
+
+    def diagonal(self) -> np.ndarray:
+        return self.kernel.diagonal()[self.chosen]
+
+    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        return self.kernel.block(self.chosen[rows], self.chosen[columns], dtype)
+
+    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+        self.kernel.fill(out, first, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
+
+    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return self.kernel.sums(self.chosen[rows], self.chosen[columns], weight)
+
+    def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        return self.kernel.signed_block(self.chosen[rows], signs)
+
+    def fill_error(self) -> np.ndarray:
+        return self.kernel.fill_error()[self.chosen]
+
+
+class Scaled(KernelSource):
+    """A kernel times a positive number, multiplied in float64."""
+
+    def __init__(self, kernel: KernelSource, factor: float) -> None:
+        self.kernel, self.factor, self.n, self.nonnegative = kernel, factor, kernel.n, kernel.nonnegative
+        self.rounding = kernel.rounding
+
+    def diagonal(self) -> np.ndarray:
+        return self.factor * self.kernel.diagonal()
+
+    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        return np.ascontiguousarray(self.factor * self.kernel.block(rows, columns), dtype=dtype)
 
 
 def kernel_source(
@@ -292,57 +310,38 @@ def kernel_source(
     X = np.ascontiguousarray(X, dtype=X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must be two-dimensional with at least one row and column; got shape {X.shape}.")
-    if isinstance(kernel, str) and kernel == "precomputed":
+    check_gamma_rule(gamma)
+    function = KernelFunction.of(kernel, None if isinstance(gamma, str) else gamma, degree, coef0)
+    if function.is_precomputed:
         return Precomputed(X)
     bad = np.flatnonzero(~np.isfinite(X.sum(1)))
     if len(bad):
         raise ValueError(f"X must be finite; row {bad[0]} is not ({len(bad)} such rows).")
-    if callable(kernel):
-        return Pairwise(X, kernel, getattr(kernel, "__name__", "function"))
-    if not isinstance(kernel, str):
-        raise TypeError(f"kernel must be a name or a function of (X, Y); got {kernel!r}.")
-    for name, value in (("degree", degree), ("coef0", coef0)):
-        check_number(name, value)
-    width = _width(X, gamma)
-    if kernel == "rbf":
-        with np.errstate(over="ignore", invalid="ignore"):
-            source = Gaussian(X, width)
-            fits = bool(source.h.max() <= OVERFLOWS) and float(source.h.mean(dtype=np.float64)) <= CANCELS
-        return source if fits else _wide_gaussian(X, width)
-    if kernel == "linear":
-        return Pairwise(X, lambda A, B: A @ B.T, kernel)
-    if kernel in ("poly", "polynomial"):
-        return Pairwise(X, lambda A, B: (width * (A @ B.T) + coef0) ** degree, kernel)
-    if kernel == "sigmoid":
-        return Pairwise(X, lambda A, B: np.tanh(width * (A @ B.T) + coef0), kernel)
-    from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS
-
-    if kernel not in PAIRWISE_KERNEL_FUNCTIONS:
-        known = sorted({"rbf", "linear", "poly", "sigmoid", "precomputed", *PAIRWISE_KERNEL_FUNCTIONS})
-        raise ValueError(f"kernel must be a function or one of {', '.join(known)}; got {kernel!r}.")
-    function = PAIRWISE_KERNEL_FUNCTIONS[kernel]
-    given = {"gamma": width} if "gamma" in KERNEL_PARAMS.get(kernel, ()) else {}
-    return Pairwise(X, lambda A, B: function(A, B, **given), kernel)
+    if isinstance(gamma, str) and function.takes_gamma:
+        gamma = gamma_of(X, gamma)
+        function = function.with_gamma(gamma)
+    return _gaussian(X, float(gamma)) if function.kernel == "rbf" else Pairwise(X, function, function.name)
 
 
-def _wide_gaussian(X: np.ndarray, gamma: float) -> Pairwise:
-    """The Gaussian kernel from differences, where products would overflow in float32 or cancel in float64."""
+def _gaussian(X: np.ndarray, gamma: float) -> KernelSource:
+    """The Gaussian kernel; from differences where products would overflow in float32 or cancel in float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        source = Gaussian(X, gamma)
+        if source.h.max() <= OVERFLOWS and float(source.h.mean(dtype=np.float64)) <= CANCELS:
+            return source
+    from scipy.spatial.distance import cdist
 
-    def kernel(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    def values(A: np.ndarray, B: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(-gamma * cdist(A, B, "sqeuclidean"))
 
-    source = Pairwise(X, kernel, "rbf")
-    source.nonnegative = True
-    return source
+    wide = Pairwise(X, values, "'rbf'")
+    wide.nonnegative = True
+    return wide
 
 
-def _width(X: np.ndarray, gamma: float | str) -> float:
-    """The kernel coefficient as a number."""
-    if isinstance(gamma, str):
-        if gamma not in ("scale", "auto"):
-            raise ValueError(f"gamma must be positive, 'scale' or 'auto'; got {gamma!r}.")
-        spread = float(X.var(dtype=np.float64)) if gamma == "scale" else 1.0
-        return 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
-    check_positive("gamma", gamma, finite=True)
-    return float(gamma)
+def _strips(n: int, width: int) -> Iterator[slice]:
+    """Slices of n rows whose blocks of ``width`` columns have at most 2 million entries."""
+    step = max(1, 2_000_000 // max(width, 1))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))

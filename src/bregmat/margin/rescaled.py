@@ -1,61 +1,18 @@
-"""Kernels made of kernels: some samples of one, a multiple of one."""
+"""A problem in other units, where float32 could not hold its kernel, and its result in the given ones."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from bregmat.margin.kernels import Blocks, KernelSource
+from bregmat.kernels.sources import Scaled
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.result import Record
 
 RANGE = 1e25  # norms between 1 / RANGE and RANGE leave room for sums in float32
 LARGEST = 1e300  # stands for a price that float64 cannot hold
-
-
-class Chosen:
-    """A kernel restricted to some samples."""
-
-    given: np.ndarray | None = None
-
-    def __init__(self, kernel: Any, rows: np.ndarray) -> None:
-        self.kernel, self.chosen, self.n, self.nonnegative = kernel, rows, len(rows), kernel.nonnegative
-        self.rounding = kernel.rounding
-
-    def diagonal(self) -> np.ndarray:
-        return np.asarray(self.kernel.diagonal()[self.chosen])
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        return np.asarray(self.kernel.block(self.chosen[rows], self.chosen[columns], dtype))
-
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        self.kernel.fill(out, first, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
-
-    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return np.asarray(self.kernel.sums(self.chosen[rows], self.chosen[columns], weight))
-
-    def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
-        return np.asarray(self.kernel.signed_block(self.chosen[rows], signs))
-
-    def fill_error(self) -> np.ndarray:
-        return np.asarray(self.kernel.fill_error()[self.chosen])
-
-
-class Multiple(Blocks):
-    """A kernel times a positive number, multiplied in float64."""
-
-    def __init__(self, kernel: KernelSource, factor: float) -> None:
-        self.kernel, self.factor, self.n, self.nonnegative = kernel, factor, kernel.n, kernel.nonnegative
-        self.rounding = kernel.rounding
-
-    def diagonal(self) -> np.ndarray:
-        return self.factor * self.kernel.diagonal()
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        return np.ascontiguousarray(self.factor * self.kernel.block(rows, columns), dtype=dtype)
 
 
 def factor_of(problem: MarginProblem) -> float:
@@ -71,7 +28,7 @@ def multiplied(problem: MarginProblem, factor: float) -> MarginProblem:
     finite = np.isfinite(problem.upper)
     with np.errstate(over="ignore"):
         upper = np.where(finite, np.minimum(problem.upper / factor, LARGEST), np.inf)
-    kernel = Multiple(problem.kernel, factor)
+    kernel = Scaled(problem.kernel, factor)
     return replace(problem, kernel=kernel, upper=upper, ridge=problem.ridge * factor)
 
 

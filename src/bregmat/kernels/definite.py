@@ -1,0 +1,271 @@
+"""Whether a matrix is symmetric and positive semidefinite, as far as rounding lets one say; without it no gap is a proof.
+
+Three tests of definiteness, by price: entries of a kernel alone (n^2, :func:`check_entries`), a Cholesky factor in single
+precision (:func:`check_definite`, for quadratic programs, whose solvers meet what it passes over), and one in double
+precision (:func:`check_spectrum`, for kernels, whose duality gap proves nothing otherwise).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs
+
+from bregmat._kernels.descent import gather_triangle_inplace
+from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric, rows_text
+from bregmat.kernels.functions import KernelFunction
+
+INDEFINITE = (
+    1e-8  # what rounding may make of the smallest eigenvalue, or of a squared distance, relative to the largest
+)
+ASYMMETRY = {
+    np.float64: 1e-8,
+    np.float32: 1e-5,
+}  # of a kernel, relative to its largest value, that is taken for rounding
+DENSE = 1000  # order up to which all eigenvalues are computed
+NAMED = 4  # rows that a message names
+CHECKED = 1_000_000  # squared distances at a time
+WHOLE = 500  # training examples up to which the spectrum of a given kernel is looked at as a whole
+MOST_SUPPORT, SAMPLE = 1000, 300  # beyond: on so many support vectors, and so many examples at random
+
+# of check_definite
+SMALL = 256  # rows up to which float64 costs nothing worth saving
+RAISED = {np.float32: 1e-6, np.float64: 1e-13}  # times sqrt(n), of the diagonal: more than factoring a singular A loses
+RANGE = {np.float32: (1e-25, 1e25), np.float64: (0.0, np.inf)}  # of the largest diagonal entry
+NEGATIVE = 1e-10  # eigenvalue, relative to the largest diagonal entry and times sqrt(n), that is no rounding
+
+
+# ---------------------------------------------------------------- eigenvalues
+@dataclass(frozen=True, eq=False)
+class Negative:
+    """The smallest eigenvalue of a matrix, the estimated largest, and the rows of the largest entries of its eigenvector.
+
+    ``rounding`` says whether it is small enough to come from rounding.
+    """
+
+    value: float
+    largest: float
+    rows: np.ndarray
+    rounding: bool
+
+    def described(self, n: int) -> str:
+        """What was found between n samples, and what to do."""
+        return (
+            f"between {n} samples it has the eigenvalue {self.value:.3g} (largest {self.largest:.3g}), mostly from rows "
+            f"{', '.join(map(str, self.rows))}. Use another kernel, or for a given matrix K + {1.1 * abs(self.value):.2g} I or "
+            "K with its negative eigenvalues cut to 0."
+        )
+
+
+class IndefiniteKernelError(ValueError):
+    """A direction of negative curvature; ``negative.rows`` are numbers of samples of the problem."""
+
+    def __init__(self, negative: Negative, n: int) -> None:
+        self.negative, self.n = negative, n
+        super().__init__(f"the kernel is not positive semidefinite: {negative.described(n)}")
+
+
+def smallest_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative:
+    """Of a symmetric matrix, shape (n, n); ``rounding`` is that of its entries, relative to the largest."""
+    if len(K) <= DENSE:
+        values, vectors = np.linalg.eigh(K)
+        value, vector, largest = float(values[0]), vectors[:, 0], float(values[-1])
+    else:
+        from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+        largest = _norm(K)
+        start = np.random.default_rng(0).standard_normal(len(K))
+        try:
+            values, vectors = eigsh(K, k=1, which="SA", v0=start, tol=1e-3, maxiter=2000)
+        except ArpackNoConvergence:  # crowded eigenvalues: near the smallest there is nothing far from it
+            v = start / np.linalg.norm(start)
+            for _ in range(200):
+                v = largest * v - K @ v
+                v /= np.linalg.norm(v)
+            values, vectors = np.array([v @ (K @ v)]), v[:, None]
+        value, vector = float(values[0]), vectors[:, 0]
+    return Negative(value, largest, _largest_entries(vector), value >= -_allowed(K, largest, rounding))
+
+
+def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None:
+    """The smallest eigenvalue where it is negative beyond rounding, else None; at the price of a Cholesky factor."""
+    work = np.array(K, dtype=np.float64, order="C")
+    # half of it: the factorisation rounds, too
+    work.reshape(-1)[:: len(K) + 1] += 0.5 * _allowed(work, _norm(work), rounding)
+    if not _unfactored(work):
+        return None
+    found = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
+    return None if found.rounding else found
+
+
+def _unfactored(work: np.ndarray) -> int:
+    """0 where a matrix has a Cholesky factor, else the order of the leading block that has none; its upper triangle is lost."""
+    _, info = get_lapack_funcs("potrf", dtype=work.dtype)(work.T, lower=1, overwrite_a=1, clean=0)
+    return int(info)
+
+
+def _largest_entries(vector: np.ndarray) -> np.ndarray:
+    """Ascending numbers of the entries that matter most."""
+    return np.sort(np.argsort(-np.abs(vector), kind="stable")[:NAMED])
+
+
+def _allowed(K: np.ndarray, largest: float, rounding: float) -> float:
+    """How far below 0 rounding may take an eigenvalue."""
+    top = max(float(K.max()), -float(K.min()))
+    return max(INDEFINITE * abs(largest), len(K) * rounding * top, 1e-300)
+
+
+def _norm(K: np.ndarray) -> float:
+    """The largest absolute eigenvalue, by powers: seldom a tenth short."""
+    v, length = np.random.default_rng(0).standard_normal(len(K)) + 1.0, 1.0
+    for _ in range(12):
+        v = K @ (v / np.linalg.norm(v))
+        length = float(np.linalg.norm(v))
+        if not length > 0:
+            return 0.0
+    return length
+
+
+# ---------------------------------------------------------------- matrices of quadratic programs
+def check_definite(A: np.ndarray) -> None:
+    """Raise unless ``A`` is positive semidefinite.
+
+    The test is a Cholesky factorisation of A with its diagonal raised by a millionth times sqrt(n); where that fails, the
+    same in float64; and where that fails, the smallest eigenvalue of the leading block that failed.
+
+    Parameters
+    ----------
+    A : ndarray, shape (n, n)
+        Symmetric and finite, with a nonnegative diagonal.
+
+    Raises
+    ------
+    ValueError
+        With the eigenvalue and the rows of the block.
+
+    Notes
+    -----
+    What passes in float32 has ``x'Ax >= -delta sum A_ii x_i^2`` with delta a few millionths times sqrt(n); from 256 rows on smaller
+    negative eigenvalues pass unless a free set or an exchange meets them. Cost: n^3 / 3 in float32.
+    """
+    n = len(A)
+    if n > SMALL and _unfactored_when_raised(A, np.float32) == 0:
+        return
+    failed = _unfactored_when_raised(A, np.float64)
+    if failed == 0:
+        return
+    values, vectors = np.linalg.eigh(A[:failed, :failed])
+    largest = float(A.diagonal().max())
+    if values[0] < -NEGATIVE * np.sqrt(n) * largest or not largest > 0:
+        raise ValueError(
+            f"A is not positive semidefinite: its leading {failed} rows and columns have the eigenvalue {values[0]:.6g}; "
+            f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}."
+        )
+
+
+def _unfactored_when_raised(A: np.ndarray, dtype: Any) -> int:
+    """0 where A with a raised diagonal has a Cholesky factor, else the order of the leading block that has none."""
+    n = len(A)
+    largest = float(A.diagonal().max())
+    if not largest > 0.0:
+        return 0 if not A.any() else n
+    if not RANGE[dtype][0] < largest < RANGE[dtype][1]:
+        return n
+    M = np.empty((n, n), dtype)
+    gather_triangle_inplace(M, A, np.arange(n))
+    M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED[dtype] * np.sqrt(n)) + 1e-14 * largest
+    return _unfactored(M)
+
+
+# ---------------------------------------------------------------- kernels on training points
+def check_given(K: np.ndarray) -> None:
+    """Raise unless a precomputed kernel on the training points is square and symmetric; costs n^2.
+
+    Parameters
+    ----------
+    K : ndarray, shape (n, n)
+        float64 or float32; finite.
+    """
+    if K.shape != (len(K), len(K)):
+        raise ValueError(
+            f"X must be square with kernel='precomputed': training points x training points; got {K.shape}."
+        )
+    top = float(np.abs(np.diagonal(K)).max())  # which bounds all entries of a definite kernel
+    tol = SINGLE_SYMMETRY if K.dtype == np.float32 else SYMMETRY
+    hint = " With kernel='precomputed' X is a kernel matrix; if that is rounding, pass (X + X.T) / 2."
+    is_exactly_symmetric("X", K, tol=tol, scale=top, hint=hint)
+
+
+def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
+    """Raise for a kernel on the training points that has NaN, a negative k(x, x), or a negative squared distance.
+
+    It costs n^2, and so does not find every kernel that is not positive semidefinite.
+
+    Parameters
+    ----------
+    K : ndarray, shape (n, n)
+        Its values.
+    kernel : KernelFunction
+        For the message, and for the rounding of its values.
+    """
+    bad = np.flatnonzero(~np.isfinite(K).all(axis=1))
+    if len(bad):
+        raise ValueError(f"kernel {kernel.name} has NaN or infinite values in {rows_text(bad)}.")
+    diagonal = np.diag(K)
+    least = -max(INDEFINITE, kernel.rounding) * max(float(K.max()), -float(K.min()))
+    i = int(diagonal.argmin())
+    if diagonal[i] < least:
+        raise ValueError(f"kernel {kernel.name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}.")
+    step = max(1, CHECKED // len(K))
+    for start in range(0, len(K), step):
+        sq = diagonal[start : start + step, None] + diagonal - 2.0 * K[start : start + step]
+        i, j = divmod(int(sq.argmin()), len(K))
+        if sq[i, j] < least:
+            raise ValueError(
+                f"kernel {kernel.name} must be positive semidefinite; got the squared distance K_ii + K_jj - 2 K_ij = "
+                f"{sq[i, j]:.6g} at i = {start + i}, j = {j}."
+            )
+
+
+def checked_values(X: Any, kernel: KernelFunction) -> np.ndarray:
+    """Values of a kernel that may be indefinite between all training points, shape (n, n): symmetric, no negative eigenvalue."""
+    K = kernel(X)
+    check_entries(K, kernel)
+    if not is_exactly_symmetric(f"kernel {kernel.name}", K):
+        K = (K + K.T) / 2
+    check_spectrum(K, np.arange(len(K)), kernel)
+    return K
+
+
+def check_support(K: np.ndarray, support: np.ndarray, kernel: KernelFunction) -> None:
+    """Raise for a negative eigenvalue between a machine's support vectors, ``MOST_SUPPORT`` at most, and others at random.
+
+    Parameters
+    ----------
+    K : ndarray, shape (n, n)
+        Precomputed kernel on the training points.
+    support : ndarray of int
+        Row numbers.
+    kernel : KernelFunction
+    """
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(support)[:MOST_SUPPORT]
+    rows = np.union1d(chosen, rng.permutation(len(K))[:SAMPLE])
+    check_spectrum(K[np.ix_(rows, rows)], rows, kernel)
+
+
+def check_spectrum(K: np.ndarray, rows: np.ndarray, kernel: KernelFunction) -> None:
+    """Raise if ``K``, the kernel between training examples ``rows``, has a negative eigenvalue beyond rounding."""
+    single = K.dtype == np.float32 or kernel.rounding > 0
+    found = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
+    if found is not None:
+        refuse(replace(found, rows=rows[found.rows]), len(K), kernel)
+
+
+def refuse(negative: Negative, n: int, kernel: KernelFunction) -> NoReturn:
+    """The error for a kernel with a negative eigenvalue; ``negative.rows`` are rows of the training data."""
+    raise ValueError(
+        f"kernel {kernel.name} must be positive semidefinite on the training data; {negative.described(n)}"
+    )

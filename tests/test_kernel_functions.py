@@ -1,0 +1,48 @@
+"""Kernel functions: scikit-learn's names and values, coefficients that data decide, tests of symmetry."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+
+from bregmat.kernels import KernelFunction, kernel_source
+from bregmat.kernels.definite import check_given
+from bregmat.kernels.functions import PARAMETERS, gamma_of
+
+
+def test_names_and_parameters_are_scikit_learns():
+    assert set(PARAMETERS) == set(PAIRWISE_KERNEL_FUNCTIONS)
+    assert {name: set(KERNEL_PARAMS[name]) for name in PARAMETERS} == {name: set(p) for name, p in PARAMETERS.items()}
+
+
+@pytest.mark.parametrize("gamma", [None, 0.3])
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_values_are_scikit_learns_to_the_last_bit(rng, name, gamma):
+    X, Y = np.abs(rng.standard_normal((2, 30, 5)))
+    given = {"gamma": gamma, "degree": 3, "coef0": 0.5}
+    values = KernelFunction.of(name, **given)(X, Y)
+    if gamma is None:
+        del given["gamma"]
+    np.testing.assert_array_equal(values, pairwise_kernels(X, Y, metric=name, filter_params=True, **given))
+
+
+def test_gamma_counts_with_weights_and_does_not_depend_on_the_form(rng):
+    X = rng.standard_normal((40, 3)) * 5 + 100
+    weights = rng.integers(0, 3, 40).astype(float)
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    assert gamma_of(X, "scale", weights) == pytest.approx(1 / (3 * repeated.var()), rel=1e-12)
+    assert gamma_of(X, "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-12)
+    assert gamma_of(X.astype(np.float32), "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-5)
+    assert gamma_of(sp.csr_array(X), "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-9)
+    with pytest.raises(ValueError, match="gamma must be .*got 'wide'"):
+        kernel_source(X, "linear", gamma="wide")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_asymmetric_entry_is_found_in_any_memory_order(rng, order):
+    X = rng.standard_normal((150, 4))
+    K = np.array(X @ X.T, order=order)
+    check_given((K + K.T) / 2)
+    K[70, 3] += 1.0
+    with pytest.raises(ValueError, match=r"X must be symmetric; the largest asymmetry is 1: .*\[3, 70\]"):
+        check_given(K)
