@@ -41,7 +41,7 @@ def check_optimal(K, problem, result, gap=1e-9):
     assert (primal - dual) / primal <= gap
     assert -1e-15 <= result.gap <= result.tol
     # objective and bound are those of the referee to the rounding of sums over n^2 entries
-    np.testing.assert_allclose([result.objective, result.bound], [dual, primal], rtol=max(1e-11, gap))
+    np.testing.assert_allclose([result.dual_bound, result.objective], [dual, primal], rtol=max(1e-11, gap))
     # decision values within the margin are exact, beyond it to float32
     value = problem.signs * (K @ (problem.signs * a) + result.intercept)
     inside = value < 1 + 1e-6

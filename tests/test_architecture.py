@@ -31,9 +31,11 @@ quadratic
 solvers
 solve
 result
+problems priors
 infeasibility
 certificates
-problems priors
+nearness
+proofs
 coordinates
 iterates
 binding
@@ -42,7 +44,7 @@ operators
 constraints losses kernels sampling
 divergences
 columns
-registry checks numerics _html _interrupt linalg _kernels
+registry checks status numerics _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 
@@ -57,7 +59,7 @@ PUBLIC = {
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
     | {"nearest_correlation", "CorrelationResult", "balanced_cut", "CutResult"},
     "quadratic programs": {"nnqp", "nonnegative_least_squares", "QPResult", "MultiplicativeUpdates"},
-    "results": {"Result", "Status", "ExitReason", "Record", "SolverError", "check"},
+    "results": {"Result", "MatrixResult", "Status", "ExitReason", "Record", "SolverError", "check"},
     "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
@@ -164,9 +166,8 @@ def test_public_names_are_documented(name):
 
 
 def test_members_of_constraints_and_results():
-    assert [
-        name for name in RESULT.split() if name not in {*dir(bregmat.Result), *bregmat.Result.__annotations__}
-    ] == []
+    known = {*dir(bregmat.MatrixResult), *bregmat.MatrixResult.__annotations__, *bregmat.Result.__annotations__}
+    assert [name for name in RESULT.split() if name not in known] == []
     members = f"{CONSTRUCTORS} select n_constraints values satisfied locate __add__"
     assert [name for name in members.split() if not hasattr(bregmat.Constraints, name)] == []
     # scikit-learn's cross-validation slices whatever has the length of X

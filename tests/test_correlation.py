@@ -11,7 +11,18 @@ import scipy.linalg
 import scipy.sparse
 from numpy.testing import assert_allclose
 
-from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_correlation, nearest_kernel, widen_range
+from bregmat import (
+    Constraints,
+    Factor,
+    Frobenius,
+    LogDet,
+    VonNeumann,
+    load,
+    nearest_correlation,
+    nearest_kernel,
+    save,
+    widen_range,
+)
 from bregmat.applications.correlation.blocks import fixed_blocks
 from bregmat.applications.correlation.entries import checked, nearest_entries
 from bregmat.applications.correlation.input import Limits
@@ -613,18 +624,18 @@ def test_frames(rng):
 
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}])
-def test_state(rng, settings):
+def test_state(rng, tmp_path, settings):
     C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=list("abcdef"))
     result = nearest_correlation(C, **settings)
-    meta, arrays = result.to_state()
-    back = CorrelationResult.from_state(json.loads(json.dumps(meta, allow_nan=False)), arrays)
+    save(tmp_path / "result.bm", result)
+    back = load(tmp_path / "result.bm")
     assert repr(back) == repr(result)
     assert back.matrix.equals(result.matrix)
     assert back.repaired == result.repaired
     assert [r.iteration for r in back.history] == [r.iteration for r in result.history]
     impossible = nearest_correlation(2 * np.ones((2, 2)) - np.eye(2), fixed=~np.eye(2, dtype=bool))
-    meta, arrays = impossible.to_state()
-    back = CorrelationResult.from_state(json.loads(json.dumps(meta, allow_nan=False)), arrays)
+    save(tmp_path / "proof.bm", impossible)
+    back = load(tmp_path / "proof.bm")
     assert (back.gap, back.conflict.tolist()) == (np.inf, impossible.conflict.tolist())
 
 

@@ -196,7 +196,7 @@ def test_warm_start(rng, divergence):
     problem = _problem(divergence, Z, C)
     cold = _run(problem)
     before = cold.certificate.dual.copy()
-    warm = solve(problem, DualNewton(), tol=1e-6, start=cold.certificate)
+    warm = solve(problem, DualNewton(), tol=1e-6, start=cold.certificate.dual)
     assert warm.status is Status.OPTIMAL
     assert warm.n_iter < cold.n_iter
     np.testing.assert_array_equal(cold.certificate.dual, before)

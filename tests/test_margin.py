@@ -102,7 +102,7 @@ def test_the_same_machine_from_a_general_program_solver():
         equality = (y[None, :], np.zeros(1)) if intercept else None
         other = nnqp(y[:, None] * y * K, -np.ones(200), upper=np.ones(200), equality=equality, tol=1e-10)
         assert other.status is Status.OPTIMAL
-        assert result.objective == pytest.approx(-other.objective, rel=1e-8)
+        assert result.dual_bound == pytest.approx(-other.objective, rel=1e-8)
 
 
 # ---------------------------------------------------------------- special shapes
@@ -134,7 +134,7 @@ def test_two_samples_by_hand():
     result = train_margin(problem, tol=EXACT)
     np.testing.assert_allclose(result.alpha, [0.5, 0.5], rtol=1e-12)
     assert result.intercept == pytest.approx(-1.0, rel=1e-12)
-    assert result.objective == pytest.approx(0.5, rel=1e-12)
+    assert result.dual_bound == pytest.approx(0.5, rel=1e-12)
     np.testing.assert_allclose(result.decision, [-1.0, 1.0], rtol=1e-12)
 
 
@@ -144,7 +144,7 @@ def test_all_samples_in_one_place():
         result = train_margin(problem, tol=1e-9)
         assert result.status is Status.OPTIMAL
         # f is constant, so the better class is predicted: the hinge pays 2 C for the others
-        assert result.bound == pytest.approx(4.0 if not squared else 8 / 3, rel=1e-9)
+        assert result.objective == pytest.approx(4.0 if not squared else 8 / 3, rel=1e-9)
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6])
@@ -171,7 +171,7 @@ def test_weights_are_prices_and_zero_is_absence(rng, intercept):
     fewer = MarginProblem.build(
         kernel_source(X[held], gamma=0.5), y[held], C=2.0, sample_weight=weight[held], intercept=intercept
     )
-    assert train_margin(fewer, tol=EXACT).objective == pytest.approx(dual, rel=1e-10)
+    assert train_margin(fewer, tol=EXACT).dual_bound == pytest.approx(dual, rel=1e-10)
 
 
 def test_a_sample_of_weight_two_is_two_samples(rng):
@@ -181,7 +181,7 @@ def test_a_sample_of_weight_two_is_two_samples(rng):
     double = np.concatenate([np.arange(300), np.flatnonzero(twice)])
     doubled = MarginProblem.build(kernel_source(X[double], gamma=0.5), y[double])
     one, two = (train_margin(p, tol=EXACT) for p in (weighted, doubled))
-    assert one.objective == pytest.approx(two.objective, rel=1e-10)
+    assert one.dual_bound == pytest.approx(two.dual_bound, rel=1e-10)
     np.testing.assert_allclose(one.decision, two.decision[:300], atol=1e-5)
 
 
@@ -254,7 +254,7 @@ def test_a_narrow_hard_margin(rng, intercept):
     problem = MarginProblem.build(kernel_source(X, "linear"), y, C=np.inf, intercept=intercept)
     result = train_margin(problem, tol=1e-6)
     assert result.status is Status.OPTIMAL, repr(result)
-    assert 1 / np.sqrt(2 * result.objective) == pytest.approx(1e-3, rel=1e-6)
+    assert 1 / np.sqrt(2 * result.dual_bound) == pytest.approx(1e-3, rel=1e-6)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

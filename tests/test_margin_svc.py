@@ -140,7 +140,7 @@ def test_pairs_are_scikit_learns(iris):
     )  # the same arithmetic, reordered
     assert len(machine.result_) == 3 and machine.gap_ == max(r.gap for r in machine.result_)
     for result, inner in zip(machine.result_, pairs.estimators_):
-        assert np.isclose(result.objective, inner.result_.objective, rtol=1e-9)
+        assert np.isclose(result.dual_bound, inner.result_.dual_bound, rtol=1e-9)
 
 
 @pytest.mark.parametrize("data", ["cancer", "iris"])
@@ -184,7 +184,7 @@ def test_multiplicative_updates_are_the_same_machine(iris, C):
         slow = MarginSVC(**settings, solver=solver, tol=1e-4, max_iter=20_000).fit(X, y)
         assert slow.gap_ <= 1e-4
         # |f - f*|^2 <= 2 gap P, and every value of f moves by |f - f*| at most (K_ii = 1)
-        room = [np.sqrt(2 * 1e-4 * result.bound) for result in slow.result_]
+        room = [np.sqrt(2 * 1e-4 * result.objective) for result in slow.result_]
         slow.decision_function_shape = exact.decision_function_shape = "ovo"
         assert (np.abs(slow.decision_function(X) - exact.decision_function(X)).max(axis=0) <= room).all()
         assert (slow.intercept_ == 0).all()

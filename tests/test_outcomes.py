@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric
 from bregmat.iterates import iterate_at_prior
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 
@@ -28,7 +28,7 @@ def pairs(rng, points):
     return random_pairs(rng, points, 80)
 
 
-class StubState(State):
+class StubState(MatrixState):
     """Whatever is given."""
 
     def __init__(self, **values):
@@ -173,8 +173,8 @@ def test_nan_in_the_signal_alone_is_no_convergence(points, pairs):
 def test_nan_proves_nothing(points, pairs):
     certificate = nearest_metric(points, pairs, slack_weight=1.0).certificate
     assert certificate.proves(1e-6)
-    assert not replace(certificate, gap=np.nan).proves(1e6)
-    assert not replace(certificate, gap=np.inf).proves(1e6)
+    assert not replace(certificate, upper=np.nan).proves(1e6)
+    assert not replace(certificate, dual_bound=np.nan).proves(1e6)
 
 
 @pytest.mark.parametrize("name", SOFT_SOLVERS)

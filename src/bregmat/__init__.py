@@ -13,7 +13,7 @@ from bregmat.losses import RelativeSlack, Squared, SquaredHinge
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.priors import widen_range
 from bregmat.registry import register
-from bregmat.result import ExitReason, Record, Result, SolverError, Status, check
+from bregmat.result import ExitReason, MatrixResult, Record, Result, SolverError, Status, check
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 
@@ -61,6 +61,7 @@ __all__ = [
     "LogDet",
     "MarginSVC",
     "MatrixExponentiatedGradient",
+    "MatrixResult",
     "MetricLearner",
     "ModelFileError",
     "MultiplicativeUpdates",

@@ -75,8 +75,13 @@ def name_of(member: Any) -> str:
     return str(getattr(member, "name", member))
 
 
-def proof(result: Any, noun: str = "positive semidefinite matrix", *, soft: bool = False) -> str:
-    """What the certificate proves of a `noun`, as one or two plain sentences (not escaped); `soft` as in :func:`result_html`."""
+def proof_text(result: Any) -> str:
+    """What the certificate proves of the point, as one or two plain sentences (not escaped).
+
+    ``result.noun`` is what was looked for; its last word stands for it where that is enough. ``result.has_priced_errors``: errors
+    have a price in place of hard constraints, and ``max_violation`` is that of the optimality conditions.
+    """
+    noun, soft = result.noun, result.has_priced_errors
     short = noun.split()[-1]
     status = name_of(result.status)
     if status == "INFEASIBLE":
@@ -112,60 +117,52 @@ def proof(result: Any, noun: str = "positive semidefinite matrix", *, soft: bool
 def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str | None = None) -> list[tuple[str, str]]:
     """(name, value) of every number of the certificate, as text (not escaped).
 
-    `has_hard` says whether there are hard constraints, where that is known; `advice` stands in for the exit reason's.
+    `has_hard` says whether there are hard constraints, where that is known; `advice` stands in for the result's own.
     """
-    status = name_of(result.status)
-    violation = f"{number(result.max_violation, 3)} (largest, relative)" if result.max_violation != 0 else "none"
+    soft = result.has_priced_errors
+    violation = "violation of optimality" if soft else "violation of hard constraints"
+    amount = "none"
     if has_hard is False:
-        violation = "no hard constraints"
+        amount = "no hard constraints"
+    elif result.max_violation != 0:
+        amount = number(result.max_violation, 3) + ("" if soft else " (largest, relative)")
     return [
-        ("status", f"{status}: {STATUS_TEXT.get(status, '')}".rstrip(": ")),
-        ("exit reason", f"{name_of(result.exit_reason)}: {advice or result.exit_reason.advice}"),
+        ("status", f"{name_of(result.status)}: {verdict(result)}".rstrip(": ")),
+        ("exit reason", f"{name_of(result.exit_reason)}: {advice or result.advice}"),
         ("objective", number(result.objective, 7)),
         ("dual bound", number(result.dual_bound, 7)),
         ("relative gap", number(result.gap, 3)),
-        ("violation of hard constraints", violation),
+        (violation, amount),
         ("solver", result.solver or "–"),
         ("iterations", number(int(result.n_iter))),
         ("time", seconds(float(result.seconds))),
     ]
 
 
-def result_html(result: Any, *, noun: str = "positive semidefinite matrix", soft: bool = False) -> str:
+def verdict(result: Any) -> str:
+    """The status in a few plain words."""
+    status = name_of(result.status)
+    if result.has_priced_errors and status == "FEASIBLE":
+        return "not proven optimal"
+    return STATUS_TEXT.get(status, status)
+
+
+def result_html(result: Any) -> str:
     """A result as an HTML fragment for notebooks: its certificate and what it proves.
 
-    Parameters
-    ----------
-    result : Result
-        Or any object with its certificate's attributes.
-    noun : str
-        What was looked for; its last word alone stands for it where that is enough.
-    soft : bool
-        Whether errors have a price in place of hard constraints; `max_violation` is then that of the optimality conditions.
-
-    Returns
-    -------
-    str
-        Colours are inherited, so it suits light and dark notebooks.
+    Colours are inherited, so it suits light and dark notebooks.
     """
-    status = name_of(result.status)
     left = "text-align:left;padding:1px 14px 1px 0"
-    verdict = "not proven optimal" if soft and status == "FEASIBLE" else STATUS_TEXT.get(status, status)
-    known = dict(certificate_rows(result))
-    if soft:
-        known["status"] = f"{status}: {verdict}"
-        held = known.pop("violation of hard constraints")
-        known["violation of optimality"] = held.replace(" (largest, relative)", "")
     rows = "".join(
         f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
         f'<td style="{left}">{escape(value)}</td></tr>'
-        for name, value in known.items()
+        for name, value in result.certificate_rows()
     )
     return (
         f'<div class="bregmat-result" style="max-width:46em"><strong>{escape(type(result).__name__)}: '
-        f"{escape(verdict)}</strong>"
+        f"{escape(verdict(result))}</strong>"
         f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{rows}</table>'
-        f'<div style="opacity:.85">{escape(proof(result, noun, soft=soft))}</div></div>'
+        f'<div style="opacity:.85">{escape(result.proof_text())}</div></div>'
     )
 
 

@@ -6,57 +6,31 @@ For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
-from bregmat.problems import NearestMatrix
+from bregmat.nearness import Nearness
+from bregmat.proofs import FEASIBLE, Certificate
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """A matrix, dual weights, and what they prove together.
-
-    ``gap`` is relative: ``(upper - dual_bound) / max(1, |objective|)``, where ``upper`` is the objective plus what hard rows
-    missed by rounding are worth (inf if they are missed by more), so that no gap is negative; ``violation`` is the largest relative
-    violation of a hard row (of any row, where none is hard it is not part of the proof).
-    """
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatrixCertificate(Certificate):
+    """A matrix, its rows' values and signed dual weights, and what they prove together."""
 
     iterate: Iterate
-    dual: np.ndarray
     values: np.ndarray
-    upper: float
-    objective: float
-    dual_bound: float
-    gap: float
-    violation: float
-
-    def proves(self, tol: float) -> bool:
-        """Whether the matrix is optimal to the relative gap ``tol``; NaN, and a gap below -tol by rounding, prove nothing."""
-        return bool(np.isfinite(self.gap) and abs(self.gap) <= tol)
-
-    def joined(self, new: Certificate) -> Certificate:
-        """The better matrix of two certificates of one problem with the higher of their dual bounds, which holds for both."""
-        keep = new if new.upper < self.upper or not np.isfinite(self.upper) else self
-        top = self if self.dual_bound > new.dual_bound else new
-        if keep is top:
-            return keep
-        gap = (keep.upper - top.dual_bound) / max(1.0, abs(keep.objective))
-        return replace(keep, dual=top.dual, dual_bound=top.dual_bound, gap=gap)
 
 
-FEASIBLE = 1e-9  # relative violation below which a hard row counts as met: rounding of p over |b|
-
-
-def clip_dual(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
+def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
     """Nearest sign-feasible dual weights, inside the ceiling of the own slack."""
     lower, upper = problem.losses.dual_box()
     return np.minimum(np.maximum(mu, lower), np.where(np.isfinite(upper) & (upper > 0), upper * (1 - 1e-12), upper))
 
 
-def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarray]:
+def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     """``g(mu)`` and the dual weights it holds for: shrunk by theta if T(mu) leaves the domain of the inverse link."""
     D, t0 = problem.divergence, problem.t0
     on = np.flatnonzero(mu)
@@ -80,32 +54,33 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
     return problem.offset + D.dual_gain(t0, A, t) - total, mu
 
 
-def certify(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> Certificate:
+def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be."""
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
-    if not np.isfinite(p).all():
-        return Certificate(iterate, mu, p, np.inf, np.nan, bound, np.inf, np.inf)
-    hard = problem.losses.hard
-    violation = problem.violation(p)
-    worst = float(violation[hard].max(initial=0.0))
-    if worst > FEASIBLE and worst < 0.5:
-        restored = restore(problem, iterate, p, mu)
-        if restored is not None:
-            iterate, p = restored
-            violation = problem.violation(p)
-            worst = float(violation[hard].max(initial=0.0))
-    objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf
-    if np.isinf(objective):
-        rest = objective_value(problem, iterate, p, soft_only=True)
-        return Certificate(iterate, mu, p, np.inf, rest, bound, np.inf, worst)
-    L = problem.losses
-    miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
-    gap = (objective + miss - bound) / max(1.0, abs(objective))
-    return Certificate(iterate, mu, p, objective + miss, objective, bound, gap, worst)
+    objective, upper, worst = np.nan, np.inf, np.inf
+    if np.isfinite(p).all():
+        L = problem.losses
+        violation = problem.violation(p)
+        worst = float(violation[L.hard].max(initial=0.0))
+        if worst > FEASIBLE and worst < 0.5:
+            restored = restore(problem, iterate, p, mu)
+            if restored is not None:
+                iterate, p = restored
+                violation = problem.violation(p)
+                worst = float(violation[L.hard].max(initial=0.0))
+        objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf
+        if np.isinf(objective):
+            objective = objective_value(problem, iterate, p, soft_only=True)
+        else:
+            miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
+            upper = objective + miss
+    return MatrixCertificate(
+        iterate=iterate, values=p, dual=mu, objective=objective, dual_bound=bound, upper=upper, violation=worst
+    )
 
 
-def objective_value(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:
+def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:
     """``D(M, M0) + sum loss``; hard rows within ``FEASIBLE`` cost nothing."""
     L = problem.losses
     if L.has_hard:
@@ -115,7 +90,7 @@ def objective_value(problem: NearestMatrix, iterate: Iterate, p: np.ndarray, sof
 
 
 def restore(
-    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, rounds: int = 8
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, rounds: int = 8
 ) -> tuple[Iterate, np.ndarray] | None:
     """Multiplicative restoration ``M <- F (I + A_F*(c)) F'`` with c from the Gram system of active and violated hard rows.
 
@@ -135,7 +110,7 @@ def restore(
 
 
 def _restored(
-    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int
+    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int
 ) -> tuple[Iterate, np.ndarray] | None:
     """One attempt of :func:`restore`."""
     L, D = problem.losses, problem.divergence

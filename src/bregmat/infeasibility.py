@@ -6,27 +6,18 @@ have ``0 <= <A*(y), M> <= y . b < 0``. Numerically every such M has ``tr M >= -y
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bregmat.certificates import clip_dual
 from bregmat.linalg import eigh, eigvalsh, symmetrize
+from bregmat.nearness import Nearness
 from bregmat.operators import Operator
-from bregmat.problems import NearestMatrix
+from bregmat.proofs import Proof
 
 CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contradict each other by less count as met
 
 
-@dataclass(frozen=True, eq=False)
-class InfeasibilityProof:
-    """Weights that prove that no matrix meets all hard rows, and the rows that carry them."""
-
-    dual: np.ndarray
-    rows: np.ndarray
-
-
-def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof | None:
+def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
     """A proof from (growing) multipliers, or None.
 
     Tries them normalised, from the few largest to all, as they are and mended (:func:`_ray`); then drops rows that the
@@ -45,7 +36,7 @@ def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> InfeasibilityProof 
     return None
 
 
-def singular_rows(problem: NearestMatrix) -> InfeasibilityProof | None:
+def singular_rows(problem: Nearness) -> Proof | None:
     """Hard rows that only a singular matrix meets (a value <= 0 of a PSD row), where the divergence admits none."""
     L = problem.losses
     if not problem.divergence.is_congruence_invariant:
@@ -67,7 +58,7 @@ def singular_rows(problem: NearestMatrix) -> InfeasibilityProof | None:
     return None
 
 
-def _pruned(problem: NearestMatrix, proof: InfeasibilityProof, most: int = 300) -> InfeasibilityProof:
+def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
     """The proof without rows it does not need: blocks of the weakest first, then single ones; each removal is proven again."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
     tries = 0
@@ -97,7 +88,7 @@ def _row_norms(op: Operator) -> np.ndarray:
     return np.concatenate([np.linalg.norm(op.restrict(rows).features(None), axis=1) for rows in parts])
 
 
-def _balanced(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
     """A proof with ``A*(y) = 0`` on the rows of y: rows that cancel each other, such as a cycle of comparisons."""
     rows = np.flatnonzero(y)
     if not 1 < len(rows) <= 50:
@@ -113,7 +104,7 @@ def _balanced(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | Non
     return _checked(problem, candidate)
 
 
-def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     """Mend weights: drop negative ones outside the range of the positive part, shrink the others until the sum is PSD."""
     op = problem.operator
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
@@ -139,7 +130,7 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
     return _checked(problem, plus + min(1.0, (1 - 1e-12) / max(top, 1e-300)) * minus)
 
 
-def _known_trace(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
     """Complete weights by as much of a fixed trace as makes the sum PSD."""
     if problem.trace_row is None:
         return None
@@ -153,7 +144,7 @@ def _known_trace(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | 
     return _checked(problem, rest)
 
 
-def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None:
+def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
     """Accept weights only if they prove it in spite of rounding: the sum of matrices is PSD and the bound clearly negative."""
     rows = np.flatnonzero(y)
     if len(rows) == 0:
@@ -171,4 +162,4 @@ def _checked(problem: NearestMatrix, y: np.ndarray) -> InfeasibilityProof | None
     # -noise tr M <= y . b is no contradiction where rounding of huge weights outweighs the bounds
     if not strict and -total <= 1e3 * noise * float(np.abs(problem.prior).sum()):
         return None
-    return InfeasibilityProof(y, rows)
+    return Proof(y, rows)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates import Certificate, dual_bound
+from bregmat.certificates import MatrixCertificate, dual_bound
 from bregmat.checks import check_positive
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
-from bregmat.result import ExitReason, Record, Result, Status
-from bregmat.solve import Outcome, Solver, proven_status, solve
+from bregmat.result import MatrixResult, Record
+from bregmat.solve import Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
@@ -42,9 +42,9 @@ def nearest_kernel(
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
-    warm_start: Result | None = None,
+    warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
-) -> Result:
+) -> MatrixResult:
     """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
 
     ``minimize D(K, K0) + sum_i loss_i(<A_i, K>)`` over ``K >= 0`` (Kulis 2009, sections 3 and 6).
@@ -72,14 +72,14 @@ def nearest_kernel(
         Limit on steps: 200 Newton steps, unless the solver that is asked for has its own default.
     max_seconds : float, optional
         Limit on wall time.
-    warm_start : Result, optional
+    warm_start : MatrixResult, optional
         An earlier result; its dual weights are reused, new rows at the end start at 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops.
 
     Returns
     -------
-    Result
+    MatrixResult
         With status, gap and violation that hold for the returned matrix.
 
     Raises
@@ -106,9 +106,9 @@ def nearest_metric(
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
-    warm_start: Result | None = None,
+    warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
-) -> Result:
+) -> MatrixResult:
     """The Mahalanobis matrix nearest to a prior that meets bounds on squared distances of data.
 
     ``minimize D(W, W0) + sum_i loss_i(<A_i, X W X'>)`` over ``W >= 0`` (Davis 2007).
@@ -127,7 +127,7 @@ def nearest_metric(
 
     Returns
     -------
-    Result
+    MatrixResult
         ``result.transform(X)`` maps data so that squared Euclidean distances are the learned ones.
     """
     D = as_divergence(divergence)
@@ -147,9 +147,9 @@ def _nearest(
     tol: float,
     max_iter: int | None,
     max_seconds: float | None,
-    warm_start: Result | None,
+    warm_start: MatrixResult | None,
     callback: Callable[[Record], Any] | None,
-) -> Result:
+) -> MatrixResult:
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start)
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
@@ -170,36 +170,30 @@ def _nearest(
         )
     start = None
     if warm_start is not None:
-        mu = np.zeros(problem.c)
-        mu[: len(warm_start.dual)] = warm_start.dual
-        start = replace(warm_start.certificate, dual=mu)
-    outcome = _run(problem, _plan(problem, solver, max_iter), tol, max_seconds, start, callback)
+        start = np.zeros(problem.c)
+        start[: len(warm_start.dual)] = warm_start.dual
+    limits: dict[str, Any] = {"tol": tol, "max_seconds": max_seconds, "start": start, "callback": callback}
+    outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), **limits)
     if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
         reduced, problem = None, whole
-        outcome = _run(problem, _plan(problem, solver, max_iter), tol, max_seconds, start, callback)
-    certificate, status = outcome.certificate, outcome.status
+        outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), **limits)
+    violation = problem.violation(outcome.certificate.values)
     if reduced is not None:
         coordinates = reduced.coordinates
-        certificate = _with_links(whole, certificate, linked)
-        if outcome.conflict is None:
-            status = proven_status(certificate, tol)
-    return Result(
-        status=status,
-        exit_reason=outcome.exit_reason,
-        certificate=certificate,
+        certificate = _with_links(whole, outcome.certificate, linked)
+        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol))
+    proof = outcome.certificate
+    return MatrixResult(
+        **outcome.shared() | {"seconds": time.perf_counter() - clock},
+        iterate=proof.iterate,
         coordinates=coordinates,
-        tol=tol,
-        n_iter=outcome.n_iter,
-        seconds=time.perf_counter() - clock,
-        history=outcome.history,
-        solver=outcome.solver,
-        conflict=outcome.conflict,
-        violation=problem.violation(outcome.certificate.values),
-        trace=outcome.trace,
+        dual=proof.dual,
+        values=proof.values,
+        violation=violation,
     )
 
 
-def _with_links(whole: NearestMatrix, certificate: Certificate, linked: np.ndarray) -> Certificate:
+def _with_links(whole: NearestMatrix, certificate: MatrixCertificate, linked: np.ndarray) -> MatrixCertificate:
     """The certificate for all rows: weights of eliminated ones are infinite in theory, and so large here that they cost
     the dual bound about 1e-8 of itself."""
     mu = certificate.dual.copy()
@@ -207,10 +201,10 @@ def _with_links(whole: NearestMatrix, certificate: Certificate, linked: np.ndarr
     lengths = whole.operator.restrict(linked).values_diagonal(None)
     mu[linked] = np.where(lengths > 0, 1e8 * size / np.where(lengths > 0, lengths, 1.0), 0.0)
     bound, shrunk = dual_bound(whole, mu)
-    gap = (certificate.upper - bound) / max(1.0, abs(certificate.objective))
-    if gap <= certificate.gap + 1e-6:  # the bound of the reduced problem is proven; these weights nearly reach it
+    moved = replace(certificate, dual=shrunk, dual_bound=bound)
+    if moved.gap <= certificate.gap + 1e-6:  # the bound of the reduced problem is proven; these weights nearly reach it
         return replace(certificate, dual=shrunk)
-    return replace(certificate, dual=shrunk, dual_bound=bound, gap=gap)
+    return moved
 
 
 def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:
@@ -224,7 +218,7 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
     if warm_start is not None:
-        if not isinstance(warm_start, Result):
+        if not isinstance(warm_start, MatrixResult):
             raise TypeError(f"warm_start must be an earlier Result; got {type(warm_start).__name__}.")
         if len(warm_start.dual) > constraints.n_constraints:
             raise ValueError(
@@ -268,62 +262,3 @@ def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) ->
             continue
         able.append((solver, share))
     return [*able[:-1], (able[-1][0], limit)]
-
-
-def _run(
-    problem: NearestMatrix,
-    plan: list[tuple[Solver, int]],
-    tol: float,
-    max_seconds: float | None,
-    start: Certificate | None,
-    callback: Callable[[Record], Any] | None,
-) -> Outcome:
-    """Try the planned solvers until one is done; keep the best certificate and one history."""
-    best: Outcome | None = None
-    clock = time.perf_counter()
-    used = 0
-    limit = plan[-1][1]
-    for solver, share in plan:
-        left = limit - used
-        if best is not None and left <= 0:
-            break
-        seconds = None if max_seconds is None else max(1e-9, max_seconds - (time.perf_counter() - clock))
-        passed = time.perf_counter() - clock
-        offset = used
-
-        def shifted(record: Record, offset: int = offset, passed: float = passed) -> Any:
-            moved = replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
-            return callback is not None and callback(moved)
-
-        try:
-            outcome = solve(
-                problem,
-                solver,
-                tol=tol,
-                max_iter=min(share, left),
-                max_seconds=seconds,
-                start=start,
-                callback=None if callback is None else shifted,
-            )
-        except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
-            if best is None:
-                raise
-            best = replace(best, exit_reason=ExitReason.INTERRUPTED)
-            break
-        used += outcome.n_iter
-        if best is not None:
-            moved = [replace(r, iteration=r.iteration + offset, seconds=r.seconds + passed) for r in outcome.history]
-            outcome = replace(
-                outcome, history=best.history + moved, n_iter=used, solver=f"{best.solver} + {outcome.solver}"
-            )
-            if outcome.status is not Status.INFEASIBLE:
-                joined = best.certificate.joined(outcome.certificate)
-                outcome = replace(outcome, certificate=joined, status=proven_status(joined, tol))
-        best = outcome
-        if outcome.status in (Status.OPTIMAL, Status.INFEASIBLE) or outcome.exit_reason in (
-            ExitReason.INTERRUPTED,
-            ExitReason.TIME,
-        ):
-            break
-    assert best is not None
-    return best

@@ -1,16 +1,15 @@
-"""Problem (P): the nearest matrix to a prior under weighted bounds. Frozen, validated once.
+"""Problem (P): the nearest matrix to a prior under weighted bounds, built, checked once, and with its proofs.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bregmat.certificates import MatrixCertificate, certify
 from bregmat.columns import rows_text
 from bregmat.constraints import (
     COMPARISON,
@@ -23,77 +22,49 @@ from bregmat.constraints import (
     among,
 )
 from bregmat.divergences import Divergence
+from bregmat.infeasibility import infeasibility, singular_rows
 from bregmat.losses import FAMILIES, OWN_SLACK, RelativeSlack, RowLosses, SquaredHinge, as_loss
+from bregmat.nearness import Nearness
 from bregmat.operators import Operator
+from bregmat.proofs import Problem, Proof
 
 
-@dataclass(frozen=True, eq=False)
-class NearestMatrix:
-    """The problem in coordinates.
-
-    Attributes
-    ----------
-    divergence : Divergence
-    t0 : ndarray, shape (r,)
-        Mirror coordinates of the prior, which is diagonal.
-    operator : Operator
-        Constraints bound to the rows of the touched points.
-    losses : RowLosses
-        Bounds, senses, weights and scalar losses of the rows.
-    unit : ndarray, shape (c,)
-        Unit in which the violation of each row is measured.
-    offset : float
-        Constant of the objective, from directions that were eliminated.
-    """
-
-    divergence: Divergence
-    t0: np.ndarray
-    operator: Operator
-    losses: RowLosses
-    unit: np.ndarray
-    offset: float = 0.0
+class NearestMatrix(Nearness, Problem):
+    """Problem (P) with its proofs: certificates of points, and contradictions between hard rows."""
 
     @property
-    def c(self) -> int:
-        """Number of rows."""
-        return self.operator.c
-
-    @property
-    def r(self) -> int:
+    def order(self) -> int:
         """Order of M."""
-        return self.operator.r
-
-    @cached_property
-    def prior(self) -> np.ndarray:
-        """Diagonal of M0."""
-        return self.divergence.inverse_link(self.t0)
+        return self.r
 
     @property
-    def is_soft(self) -> bool:
-        """Whether every row has a finite loss."""
-        return not self.losses.has_hard
+    def certifies_cheaply(self) -> bool:
+        """Hard rows have to be restored first."""
+        return self.is_soft
 
-    @cached_property
-    def trace_row(self) -> tuple[int, float] | None:
-        """A hard equality with ``A_i = kappa I``, which fixes the trace, and kappa."""
-        L = self.losses
-        rows = np.flatnonzero(L.hard & (L.sense == 0) & (L.bound > 0))
-        if not len(rows):
-            return None
-        some = self.operator.restrict(rows)
-        kappa = some.values_diagonal(None) / self.r
-        same = kappa > 0
-        for seed in range(2):  # a multiple of I has the same value at every matrix of one trace
-            X = np.random.default_rng(seed).normal(size=(self.r, self.r))
-            same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
-        found = np.flatnonzero(same)
-        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+    def certify(self, state: Any) -> MatrixCertificate:
+        """The certificate of the matrix and the dual weights of a state."""
+        return certify(self, state.iterate, state.values, state.dual)
 
-    def violation(self, p: np.ndarray) -> np.ndarray:
-        """Relative violation of each row."""
-        L = self.losses
-        excess = L.sense * (p - L.bound)
-        return np.where(L.sense == 0, np.abs(p - L.bound), np.maximum(excess, 0.0)) / self.unit
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
+        """What a step knows without a certificate: where rows are hard, its objective may be the dual's."""
+        return super().estimate(state, works_on if self.losses.has_hard else "objective") | {
+            "violation": state.violation(self)
+        }
+
+    def proof_beforehand(self) -> Proof | None:
+        """Rows that only a singular matrix meets, where the divergence admits none."""
+        return singular_rows(self) if self.losses.has_hard else None
+
+    def dual_size(self, state: Any) -> float:
+        """The largest weight; 0 where the problem is about to be solved, or has no hard rows."""
+        if not self.losses.has_hard or state.signal <= 1e-2 * max(1.0, abs(state.objective)):
+            return 0.0
+        return float(np.abs(state.dual * self.unit).max(initial=0.0))
+
+    def contradiction(self, state: Any) -> Proof | None:
+        """Weights that prove that the hard rows contradict each other."""
+        return infeasibility(self, state.dual) if self.losses.has_hard else None
 
 
 def _indefinite_rows(constraints: Constraints, soft: np.ndarray) -> np.ndarray:

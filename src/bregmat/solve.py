@@ -1,30 +1,47 @@
-"""The only iteration loop: limits, certificates, history, callback, interruption."""
+"""The only iteration loop: limits, certificates, history, callback, interruption. What a problem proves is its own affair."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from bregmat.certificates import Certificate, certify
-from bregmat.infeasibility import InfeasibilityProof, infeasibility, singular_rows
-from bregmat.iterates import Iterate
 from bregmat.linalg import single_thread_blas
-from bregmat.problems import NearestMatrix
+from bregmat.nearness import Nearness
+from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.result import ExitReason, Record, Status
+
+if TYPE_CHECKING:
+    from bregmat.iterates import Iterate
+
+CallBack = Callable[[Record], Any]
 
 
 class State:
     """What the loop reads of a solver's private state; a dataclass of the solver's own derives from it."""
 
-    dual: np.ndarray
     objective: float
     signal: float  # estimate of the absolute gap; inf where there is none
     stalled: bool
     finished: bool = False  # whether the solver's own stopping rule is met; most leave it to the certificate
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """What only this solver records, one array per name."""
+        return {}
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return bool(np.isfinite(self.objective))
+
+
+class MatrixState(State):
+    """A state of a solver for (P): a matrix with the values of its rows, and their dual weights."""
+
+    dual: np.ndarray
     if TYPE_CHECKING:  # attributes, or properties that are worked out when a certificate asks
 
         @property
@@ -32,12 +49,7 @@ class State:
         @property
         def values(self) -> np.ndarray: ...
 
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """What only this solver records, one array per name."""
-        return {}
-
-    def violation(self, problem: NearestMatrix) -> float:
+    def violation(self, problem: Nearness) -> float:
         """Largest relative violation of a hard row, for the history; nan where there is none."""
         if not problem.losses.has_hard:
             return np.nan
@@ -55,18 +67,19 @@ class Solver(Protocol):
     works_on: ClassVar[str]  # what its state calls objective where rows are hard: "objective" or "dual_bound"
     max_iter: ClassVar[int]  # steps that a run may take unless told otherwise
 
-    def check(self, problem: NearestMatrix) -> None: ...
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> Any: ...
-    def step(self, problem: NearestMatrix, state: Any) -> Any: ...
+    def check(self, problem: Any) -> None: ...
+    def init(self, problem: Any, tol: float, start: Any) -> Any: ...
+    def step(self, problem: Any, state: Any) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """A certificate with the story of the run."""
 
-    certificate: Certificate
+    certificate: Any  # the problem's own subclass of Certificate
     status: Status
     exit_reason: ExitReason
+    tol: float
     n_iter: int
     seconds: float
     history: list[Record]
@@ -74,16 +87,23 @@ class Outcome:
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def shared(self) -> dict[str, Any]:
+        """The fields that every :class:`bregmat.Result` has."""
+        proof = self.certificate
+        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "certificate"}
+        numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap")}
+        return story | numbers | {"max_violation": proof.violation}
+
 
 def solve(
-    problem: NearestMatrix,
+    problem: Problem,
     solver: Solver,
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
-    start: Certificate | None = None,
-    callback: Callable[[Record], Any] | None = None,
+    start: Any = None,
+    callback: CallBack | None = None,
 ) -> Outcome:
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
@@ -92,92 +112,38 @@ def solve(
 
     Parameters
     ----------
+    problem : Problem
+        Certifies points and proves infeasibility.
+    solver : Solver
+        Refuses what it cannot handle before the first step (``TypeError``).
     tol : float
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
     max_seconds : float, optional
         Limit on wall time.
-    start : Certificate, optional
-        A warm start; its dual weights are copied.
+    start : optional
+        A warm start, as the solver's ``init`` takes it: dual weights, shape (c,), for (P). Copied.
     callback : callable, optional
         Called with each :class:`Record`.
     """
     solver.check(problem)
+    run = _Run(problem, solver, tol, callback)
+    limit = solver.max_iter if max_iter is None else max_iter
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
-    with single_thread_blas(problem.r), np.errstate(all="ignore"):
-        limit = solver.max_iter if max_iter is None else max_iter
-        return _iterate(problem, solver, tol, limit, max_seconds, start, callback)
-
-
-def _iterate(
-    problem: NearestMatrix,
-    solver: Solver,
-    tol: float,
-    max_iter: int,
-    max_seconds: float | None,
-    start: Certificate | None,
-    callback: Callable[[Record], Any] | None,
-) -> Outcome:
-    """The loop itself."""
-    run = _Run(problem, tol, callback, solver.works_on)
-    reason, iteration, state = ExitReason.MAX_ITER, 0, None
-    try:
-        state = solver.init(problem, tol, start)
-        run.proof = singular_rows(problem) if problem.losses.has_hard else None
-        while True:
-            last = state.stalled or state.finished or iteration >= max_iter
-            if run.record(iteration, state, last):
-                reason = ExitReason.INTERRUPTED
-            elif run.best is not None and run.best.proves(tol):
-                reason = ExitReason.TOLERANCE
-            elif run.contradiction(iteration, state, last):
-                reason = ExitReason.CERTIFICATE
-            elif state.finished:
-                reason = ExitReason.TOLERANCE
-            elif state.stalled:
-                reason = ExitReason.STALLED
-            elif iteration >= max_iter:
-                reason = ExitReason.MAX_ITER
-            elif max_seconds is not None and run.seconds() > max_seconds:
-                reason = ExitReason.TIME
-            else:
-                following = solver.step(problem, state)
-                iteration += 1
-                if following.is_finite():
-                    state = following
-                    continue
-                reason = ExitReason.NONFINITE
-            break
-    except KeyboardInterrupt:
-        if state is None:
-            raise
-        reason = ExitReason.INTERRUPTED
-    except np.linalg.LinAlgError:  # an eigenproblem that does not converge
-        if state is None:
-            raise
-        reason = ExitReason.NONFINITE
-    return run.outcome(solver.name, reason, iteration, state)
-
-
-def proven_status(certificate: Certificate, tol: float) -> Status:
-    """What a certificate proves."""
-    if certificate.proves(tol):
-        return Status.OPTIMAL
-    return Status.FEASIBLE if np.isfinite(certificate.upper) else Status.UNKNOWN
+    with single_thread_blas(problem.order), np.errstate(all="ignore"):
+        return run.iterate(start, limit, max_seconds)
 
 
 class _Run:
-    """Bookkeeping of one run: clock, history, best certificate, proof of infeasibility."""
+    """One run: clock, history, best certificate, proof that there is nothing to find."""
 
-    def __init__(
-        self, problem: NearestMatrix, tol: float, callback: Callable[[Record], Any] | None, works_on: str
-    ) -> None:
-        self.problem, self.tol, self.callback, self.works_on = problem, tol, callback, works_on
+    def __init__(self, problem: Problem, solver: Solver, tol: float, callback: CallBack | None) -> None:
+        self.problem, self.solver, self.tol, self.callback = problem, solver, tol, callback
         self.clock = time.perf_counter()
         self.history: list[Record] = []
         self.best: Certificate | None = None
-        self.proof: InfeasibilityProof | None = None
+        self.proof: Proof | None = None
         self._largest_dual = 0.0
         self._retry_below = np.inf
 
@@ -185,50 +151,167 @@ class _Run:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
-    def record(self, iteration: int, state: State, last: bool) -> bool:
+    def iterate(self, start: Any, max_iter: int, max_seconds: float | None) -> Outcome:
+        """The loop itself."""
+        problem, solver = self.problem, self.solver
+        iteration, state = 0, None
+        try:
+            state = solver.init(problem, self.tol, start)
+            self.proof = problem.proof_beforehand()
+            while True:
+                last = state.stalled or state.finished or iteration >= max_iter
+                if self.record(iteration, state, last):
+                    reason = ExitReason.INTERRUPTED
+                elif self.best is not None and self.best.proves(self.tol):
+                    reason = ExitReason.TOLERANCE
+                elif self.contradiction(iteration, state, last):
+                    reason = ExitReason.CERTIFICATE
+                elif state.finished:
+                    reason = ExitReason.TOLERANCE
+                elif state.stalled:
+                    reason = ExitReason.STALLED
+                elif iteration >= max_iter:
+                    reason = ExitReason.MAX_ITER
+                elif max_seconds is not None and self.seconds() > max_seconds:
+                    reason = ExitReason.TIME
+                else:
+                    following = solver.step(problem, state)
+                    iteration += 1
+                    if following.is_finite():
+                        state = following
+                        continue
+                    reason = ExitReason.NONFINITE
+                break
+        except KeyboardInterrupt:
+            if state is None:
+                raise
+            reason = ExitReason.INTERRUPTED
+        except np.linalg.LinAlgError:  # an eigenproblem that does not converge
+            if state is None:
+                raise
+            reason = ExitReason.NONFINITE
+        return self.outcome(reason, iteration, state)
+
+    def record(self, iteration: int, state: Any, last: bool) -> bool:
         """Certify where it is worth it, write the history, call back; whether the callback asks to stop.
 
-        A certificate costs about one product of each row with a matrix, and a Gram system where hard rows must be
-        restored, so it waits for the solver's own signal, unless somebody watches.
+        A certificate has its price (for (P) about one product of each row with a matrix, and a Gram system where hard rows
+        must be restored), so it waits for the solver's own signal, unless somebody watches.
         """
-        close = state.signal <= 10.0 * self.tol * max(1.0, abs(state.objective)) and state.signal <= self._retry_below
-        watched = self.callback is not None and not self.problem.losses.has_hard
-        if close or last or watched:
-            new = self._certify(state)
-            self._retry_below = np.inf if np.isfinite(new.gap) else state.signal / 4.0
+        problem = self.problem
+        due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
+        if due or last or (self.callback is not None and problem.certifies_cheaply):
+            new = self.certify(state)
+            self._retry_below = np.inf if new.is_feasible else state.signal / 4.0
             row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
         else:
-            known = self.works_on if self.problem.losses.has_hard else "objective"
-            values = {"objective": np.nan, "dual_bound": np.nan, known: state.objective}
-            row = Record(iteration, self.seconds(), gap=np.nan, violation=state.violation(self.problem), **values)
+            row = Record(iteration, self.seconds(), gap=np.nan, **problem.estimate(state, self.solver.works_on))
         self.history.append(row)
         return self.callback is not None and bool(self.callback(row))
 
-    def _certify(self, state: State) -> Certificate:
-        new = certify(self.problem, state.iterate, state.values, state.dual)
+    def certify(self, state: Any) -> Certificate:
+        """The certificate of a state; the best point and the best bound of all are kept."""
+        new = self.problem.certify(state)
         self.best = new if self.best is None else self.best.joined(new)
         return new
 
-    def contradiction(self, iteration: int, state: State, last: bool) -> bool:
-        """Look for a proof of infeasibility when the multipliers have doubled, and once more at the end."""
-        met = self.best is not None and np.isfinite(self.best.upper)  # then nothing contradicts anything
-        if self.proof is None and self.problem.losses.has_hard and not met:
-            size = float(np.abs(state.dual * self.problem.unit).max(initial=0.0))
-            near = state.signal <= 1e-2 * max(1.0, abs(state.objective))  # no time for proofs: it is about to be solved
-            if last or (iteration >= 3 and size > 2.0 * self._largest_dual and not near):
+    def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
+        """Look for a proof of infeasibility when the weights have doubled, and once more at the end."""
+        met = self.best is not None and self.best.is_feasible  # then nothing contradicts anything
+        if self.proof is None and not met:
+            size = self.problem.dual_size(state)
+            if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
                 self._largest_dual = size
-                self.proof = infeasibility(self.problem, state.dual)
+                self.proof = self.problem.contradiction(state)
         return self.proof is not None
 
-    def outcome(self, name: str, reason: ExitReason, iteration: int, state: State) -> Outcome:
+    def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:
         """The certified end of the run."""
         if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-            self._certify(state)
+            self.certify(state)
         assert self.best is not None
-        best, rows = self.best, None
+        best, status, rows = self.best, self.best.status(self.tol), None
         if self.proof is not None:
-            status, rows = Status.INFEASIBLE, self.proof.rows
-            best = replace(best, dual=self.proof.dual, gap=np.inf)
-        else:
-            status = proven_status(best, self.tol)
-        return Outcome(best, status, reason, iteration, self.seconds(), self.history, name, rows, state.trace)
+            status, rows = self.proof.status, self.proof.rows
+            best = replace(best, dual=self.proof.dual, upper=np.inf)
+        return Outcome(
+            best,
+            status,
+            reason,
+            self.tol,
+            iteration,
+            self.seconds(),
+            self.history,
+            self.solver.name,
+            rows,
+            state.trace,
+        )
+
+
+def solve_in_turn(
+    problem: Problem,
+    plan: Sequence[tuple[Solver, int]],
+    *,
+    tol: float,
+    max_seconds: float | None = None,
+    start: Any = None,
+    callback: CallBack | None = None,
+) -> Outcome:
+    """Try solvers one after the other until one is done; one history, and the best certificate of all.
+
+    Parameters
+    ----------
+    problem : Problem
+    plan : sequence of (solver, int)
+        Solvers in order, each with its share of the iterations; the last one's is the limit of all.
+    tol, max_seconds, start, callback
+        As in :func:`solve`.
+    """
+    best: Outcome | None = None
+    clock = time.perf_counter()
+    used, limit = 0, plan[-1][1]
+    for solver, share in plan:
+        left = limit - used
+        if best is not None and left <= 0:
+            break
+        passed = time.perf_counter() - clock
+        seconds = None if max_seconds is None else max(1e-9, max_seconds - passed)
+
+        def moved(record: Record, offset: int = used, passed: float = passed) -> Record:
+            return replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
+
+        told = None if callback is None else (lambda record, moved=moved: callback(moved(record)))
+        try:
+            outcome = solve(
+                problem, solver, tol=tol, max_iter=min(share, left), max_seconds=seconds, start=start, callback=told
+            )
+        except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
+            if best is None:
+                raise
+            return replace(best, exit_reason=ExitReason.INTERRUPTED)
+        used += outcome.n_iter
+        best = outcome if best is None else _continued(best, outcome, [moved(r) for r in outcome.history])
+        if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (
+            ExitReason.INTERRUPTED,
+            ExitReason.TIME,
+        ):
+            break
+    assert best is not None
+    return best
+
+
+def _continued(first: Outcome, then: Outcome, history: list[Record]) -> Outcome:
+    """Two runs as one, with the better point and the better bound, unless the second proves that there is none."""
+    joined, status = then.certificate, then.status
+    if status not in (Status.INFEASIBLE, Status.UNBOUNDED):
+        joined = first.certificate.joined(then.certificate)
+        status = joined.status(then.tol)
+    return replace(
+        then,
+        certificate=joined,
+        status=status,
+        history=first.history + history,
+        n_iter=first.n_iter + then.n_iter,
+        seconds=first.seconds + then.seconds,
+        solver=f"{first.solver} + {then.solver}",
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat import Constraints, DefiniteBoost, Result, nearest_kernel
+from bregmat import Constraints, DefiniteBoost, MatrixResult, nearest_kernel
 from bregmat_papers.drawing import DISSIMILAR, NEUTRAL, SIMILAR, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
 from bregmat_papers.gyrb_targets import (
@@ -101,7 +101,7 @@ def _problem(d: int, pairs: Pairs) -> Constraints:
     return Constraints.sq_distance(*pairs, 0.4 / d, "<=") + Constraints.trace(1.0)
 
 
-def boosted(d: int, pairs: Pairs, projection: str, steps: int) -> Result:
+def boosted(d: int, pairs: Pairs, projection: str, steps: int) -> MatrixResult:
     """DefiniteBoost as published: the most violated row, no corrections; so many steps, or fewer where all rows hold."""
     settings = DefiniteBoost(projection=projection, corrected=False, block=steps)  # type: ignore[arg-type]
     return nearest_kernel(
@@ -109,13 +109,13 @@ def boosted(d: int, pairs: Pairs, projection: str, steps: int) -> Result:
     )
 
 
-def smallest_dual_objective(d: int, pairs: Pairs) -> tuple[float, Result]:
+def smallest_dual_objective(d: int, pairs: Pairs) -> tuple[float, MatrixResult]:
     """The smallest value that ``d tr exp`` can have, from the proven dual bound, and the nearest matrix."""
     nearest = nearest_kernel(np.eye(d) / d, _problem(d, pairs), divergence="vonneumann", tol=1e-8)
     return d * float(np.exp(-nearest.dual_bound)), nearest
 
 
-def _dual_and_bound(result: Result, d: int) -> Outcome:
+def _dual_and_bound(result: MatrixResult, d: int) -> Outcome:
     """The dual objective after 0, 1, 2 ... steps, and the bound of Theorem 4.1."""
     dual, bound = result.trace["log_dual_objective"], result.trace["log_bound"]
     return {"dual": [d, *(d * np.exp(dual)).tolist()], "bound": [d, *(d * np.exp(bound)).tolist()]}

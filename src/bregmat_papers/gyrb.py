@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregmat import Constraints, CyclicProjection, DefiniteBoost, Result, nearest_kernel
+from bregmat import Constraints, CyclicProjection, DefiniteBoost, MatrixResult, nearest_kernel
 from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, mean_line, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 from bregmat_papers.gyrb_targets import (
@@ -84,7 +84,7 @@ def bounds_of_target(goal: Target, i: NDArray[np.int64], j: NDArray[np.int64]) -
     return Constraints.sq_distance(i, j, goal.sq_distances[i, j], np.where(goal.y[i] == goal.y[j], "<=", ">="))
 
 
-def bregman(goal: Target, divergence: str, count: int, seed: int) -> Result:
+def bregman(goal: Target, divergence: str, count: int, seed: int) -> MatrixResult:
     """Cyclic projections from I/d until a cycle moves the multipliers by at most MOVEMENT.
 
     The solver's own tolerance is relative to the length of the multipliers, so a rough run finds out how long they are.

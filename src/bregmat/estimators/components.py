@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.estimators.priors import covariance
 from bregmat.linalg import eigh
-from bregmat.result import Result
+from bregmat.result import MatrixResult
 
 MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
 MOST_ROWS = 20_000  # rows looked at to order the components
@@ -17,7 +17,7 @@ MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
 RANK_TOL = 1e-10
 
 
-def principal_components(result: Result, X: Any, n_components: int | None) -> np.ndarray | None:
+def principal_components(result: MatrixResult, X: Any, n_components: int | None) -> np.ndarray | None:
     """Components (r, d) along which the mapped X varies most, then second most, ...; uncorrelated over X.
 
     All of them leave the learned distances as they are. None: with very many features, and all components wanted, the
@@ -44,12 +44,12 @@ def principal_components(result: Result, X: Any, n_components: int | None) -> np
     return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
 
 
-def _map_product(result: Result, V: np.ndarray) -> np.ndarray:
+def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
     """``B @ V`` without B: where a span is in use the map within it is symmetric."""
     place = result.coordinates
     if place.span is None:
         return result.B @ V
-    inner = replace(place, R=None).transform(V.T, result.certificate.iterate).T
+    inner = replace(place, R=None).transform(V.T, result.iterate).T
     return inner if place.R is None else place.R @ inner
 
 

@@ -22,7 +22,7 @@ from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.labels import check_percentiles
-from bregmat.result import Result, check
+from bregmat.result import MatrixResult, check
 from bregmat.sampling import generator
 
 
@@ -90,7 +90,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     kernel_ : ndarray, shape (n, n)
         The learned kernel on the training points; computed when asked for. Pickles and files keep these points in the first
         form only; else use ``kernel(X)``.
-    result_ : Result
+    result_ : MatrixResult
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history. It speaks of the points
         in constraints in the first form, of all points in the others: there ``result_.write_factor`` streams the
         learned factor to a file.
@@ -272,7 +272,9 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             drawn = draw(y, self.n_constraints, **labels)
         return joined(drawn, given, self.n_dropped_constraints_)
 
-    def _solve(self, previous: Result | None, nearest: Callable[..., Result], prior: Any, rows: Constraints) -> Result:
+    def _solve(
+        self, previous: MatrixResult | None, nearest: Callable[..., MatrixResult], prior: Any, rows: Constraints
+    ) -> MatrixResult:
         return nearest(
             prior,
             rows,

@@ -15,7 +15,7 @@ from bregmat.estimators.state import (
     prefixed,
     unprefixed,
 )
-from bregmat.result import Result
+from bregmat.result import MatrixResult
 
 
 def learner_state(learner: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -47,7 +47,7 @@ def learner_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndarra
     """Inverse of :func:`learner_state`."""
     learner = cls(**parameters_restored(meta["params"], arrays))
     learner._check_parameters()
-    learner.result_ = Result.from_state(meta["result"], unprefixed("result", arrays))
+    learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
     learner._map = map_restored(meta["map"], unprefixed("map", arrays), learner.result_)
     learner.X_fit_ = points_restored("X_fit", arrays)
     learner.n_iter_ = learner.result_.n_iter

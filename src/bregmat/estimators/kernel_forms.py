@@ -19,11 +19,11 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, incomplete_cholesky, pivots_of
 from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.result import Result
+from bregmat.result import MatrixResult
 from bregmat.sampling import generator
 
 Draw = Callable[[Callable[..., Constraints]], Constraints]  # all rows of a fit, given what draws pairs from labels
-Solve = Callable[[Callable[..., Result], Any, Constraints], Result]  # nearest_..., prior, rows
+Solve = Callable[[Callable[..., MatrixResult], Any, Constraints], MatrixResult]  # nearest_..., prior, rows
 
 
 COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which it is rounding
@@ -33,7 +33,7 @@ COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which
 class Learned:
     """Result, kernel on any points, rows used, captured share of the trace, points to keep."""
 
-    result: Result
+    result: MatrixResult
     map: FactorMap
     rows: Constraints
     captured: float = 1.0

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import Pivots, pivots_of
-from bregmat.result import Result
+from bregmat.result import MatrixResult
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -22,7 +22,7 @@ REST_TOL = 1e-10  # squared distance to the touched points' span, relative to th
 class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
 
-    result: Result
+    result: MatrixResult
     width: int  # columns of what the result transforms
 
     def transform(self, X: Any, train: Any) -> np.ndarray:
@@ -152,7 +152,7 @@ class SpanMap(LowRankMap):
         return {**meta, "map": "span"}, arrays
 
 
-def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Result) -> FactorMap:
+def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: MatrixResult) -> FactorMap:
     """Inverse of ``to_state``."""
     if meta["map"] == "factor":
         return FactorMap(result, int(meta["width"]))

@@ -28,7 +28,7 @@ from bregmat.estimators.state import (
 )
 from bregmat.labels import check_percentiles, constraints_from_labels
 from bregmat.nearest import nearest_metric
-from bregmat.result import Result, check
+from bregmat.result import MatrixResult, check
 from bregmat.sampling import generator
 
 
@@ -89,7 +89,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         The rows used, drawn and given; named by ``sample_id`` if given, else by row numbers of X.
     n_dropped_constraints_ : int
         Given constraints left out because a sample they name is not in ``sample_id``.
-    result_ : Result
+    result_ : MatrixResult
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history.
     n_iter_ : int
         Iterations of the solver.
@@ -205,8 +205,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self
 
     def _solve(
-        self, X: Any, y: Any, constraints: Any, sample_id: Any, previous: Result | None
-    ) -> tuple[Result, Any, Constraints, np.ndarray | None]:
+        self, X: Any, y: Any, constraints: Any, sample_id: Any, previous: MatrixResult | None
+    ) -> tuple[MatrixResult, Any, Constraints, np.ndarray | None]:
         """The result, with the checked data, its constraints in row numbers, and the names of the rows."""
         names = sample_names(X, constraints, sample_id)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
@@ -234,7 +234,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         )
         return result, X, rows, names
 
-    def _previous(self, X: Any) -> Result | None:
+    def _previous(self, X: Any) -> MatrixResult | None:
         """The last result, for a warm start on data with as many columns."""
         fitted = vars(self)
         same = self.warm_start and "result_" in fitted and np.shape(X)[1:] == (self.n_features_in_,)
@@ -379,7 +379,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MetricLearner:
         """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
         learner = cls(**parameters_restored(meta["params"], arrays))
-        learner.result_ = Result.from_state(meta["result"], unprefixed("result", arrays))
+        learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
         learner.n_iter_ = learner.result_.n_iter
         learner.n_features_in_ = int(meta["n_features_in"])
         learner.n_dropped_constraints_ = int(meta["n_dropped_constraints"])

@@ -45,8 +45,11 @@ SAVABLE = {
     "OnlineLogDet": "bregmat.online.logdet",
     "OnlinePCA": "bregmat.online.pca",
     "QPResult": "bregmat.quadratic.result",
-    "Result": "bregmat.result",
+    "MatrixResult": "bregmat.result",
 }
+
+# Names that classes had in earlier files.
+_RENAMED = {"Result": "MatrixResult"}
 
 _MANIFEST = "manifest.json"
 _ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
@@ -126,7 +129,7 @@ def load(path: str | os.PathLike) -> Any:
     Nothing is unpickled and no code of the file is run. Peak memory is the size of the arrays plus a megabyte.
     """
     with _Reader(path) as reader:
-        name = reader.manifest["class"]
+        name = _RENAMED.get(reader.manifest["class"], reader.manifest["class"])
         arrays = {key: reader.array(key) for key in reader.manifest["arrays"]}
         state = reader.restored("state")
     cls = getattr(importlib.import_module(SAVABLE[name]), name)
@@ -246,7 +249,7 @@ class _Reader:
             )
         if self._archive.comment != _comment(text):
             raise self._wrong(f"{_MANIFEST} was altered: its sha256 is not the recorded one")
-        if str(manifest.get("class")) not in SAVABLE:
+        if str(manifest.get("class")) not in SAVABLE.keys() | _RENAMED.keys():
             raise self._wrong(
                 f"unknown class {manifest.get('class')!r}; this bregmat knows {', '.join(sorted(SAVABLE))}"
             )

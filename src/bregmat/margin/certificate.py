@@ -34,15 +34,15 @@ class Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """Dual and primal objective, their relative distance, the intercept they hold for, and what is proven of each sample:
+class MarginCertificate:
+    """Objective of the machine and the dual bound, their relative distance, the intercept they hold for, and what is proven of each sample:
     ``certified`` where its part is, ``support`` where it is that of a support vector.
 
     All of it, the intercept apart, is about the weights multiplied by ``scale``; the intercept has to be, too.
     """
 
     objective: float
-    bound: float
+    dual_bound: float
     gap: float
     intercept: float
     certified: np.ndarray
@@ -81,7 +81,7 @@ def sharpen(problem: MarginProblem, x: np.ndarray, values: Values, rows: np.ndar
         values.error[rows] = 0.0
 
 
-def certify(problem: MarginProblem, x: np.ndarray, values: Values, shift: float) -> Certificate:
+def certify(problem: MarginProblem, x: np.ndarray, values: Values, shift: float) -> MarginCertificate:
     """The gap of signed weights ``x``; ``values`` is sharpened where that decides. ``shift`` is a first guess of the intercept."""
     counts, y = problem.counts, problem.signs
     sharpen(problem, x, values, np.flatnonzero(x))
@@ -144,12 +144,12 @@ def _middle(y: np.ndarray, f: np.ndarray) -> float:
     return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
 
 
-def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known: np.ndarray) -> Certificate:
+def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known: np.ndarray) -> MarginCertificate:
     y, f = problem.signs[known], values.f[known]
     alpha, m = np.abs(x[known]), y * (f + b)
     total, q = float(alpha.sum()), float(x[known] @ f)
     drift = b * float(x.sum())  # 0 but for rounding
-    nothing = Certificate(total - 0.5 * q, np.inf, np.inf, b, ~problem.counts, np.zeros(problem.n, dtype=bool))
+    nothing = MarginCertificate(np.inf, total - 0.5 * q, np.inf, b, ~problem.counts, np.zeros(problem.n, dtype=bool))
     size = float(alpha @ np.sqrt(np.maximum(problem.kernel.diagonal()[known], 0.0)))
     if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
         return nothing
@@ -182,8 +182,8 @@ def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known:
         other = _without_slack(problem, x, values, middle, known, q, most)
         if other is not None and other.gap * primal < distance:
             return other
-    return Certificate(
-        dual, primal, distance / primal, b, *_certified(problem, values, b, known, distance, primal, 1.0)
+    return MarginCertificate(
+        primal, dual, distance / primal, b, *_certified(problem, values, b, known, distance, primal, 1.0)
     )
 
 
@@ -195,7 +195,7 @@ def _without_slack(
     known: np.ndarray,
     q: float,
     rounding: float = 0.0,
-) -> Certificate | None:
+) -> MarginCertificate | None:
     """The machine divided by its smallest margin, a little less for rounding; None where there is none within the bounds."""
     y, alpha, m = problem.signs[known], np.abs(x[known]), problem.signs[known] * (values.f[known] + b)
     margins = problem.signs * (values.f + b) - values.error
@@ -211,7 +211,7 @@ def _without_slack(
     if not np.isfinite(primal):
         return None
     sure = _certified(problem, values, b, known, distance, primal, 1.0 / scale)
-    return Certificate(scale * float(y @ x[known]) - primal, primal, distance / primal, b, *sure, scale)
+    return MarginCertificate(primal, scale * float(y @ x[known]) - primal, distance / primal, b, *sure, scale)
 
 
 def _rounding(problem: MarginProblem, x: np.ndarray, b: float) -> tuple[float, float]:

@@ -45,7 +45,7 @@ def divided_result(result: MarginResult, factor: float) -> MarginResult:
         result,
         alpha=result.alpha if proof else result.alpha * factor,
         objective=result.objective * factor,
-        bound=result.bound * factor,
+        dual_bound=result.dual_bound * factor,
         decision=result.decision / factor if proof else result.decision,
         margin_bound=result.margin_bound / root,
         price=result.price * factor,

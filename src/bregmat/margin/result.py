@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import ExitReason, Result, Status
 
-_SCALARS = ("intercept", "objective", "bound", "gap", "max_violation", "margin_bound", "price", "tol", "seconds")
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",
     ExitReason.MAX_ITER: "Raise max_iter, or (a) scale the features, (b) lower C, (c) loosen tol.",
@@ -25,8 +23,8 @@ _NOTHING_SEPARATES = (
 )
 
 
-@dataclass(eq=False)
-class MarginResult:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MarginResult(Result):
     """A trained margin machine ``f(x) = sum_i alpha_i signs_i k(x_i, x) + intercept`` with its duality gap.
 
     Attributes
@@ -42,10 +40,10 @@ class MarginResult:
         The best one for ``alpha``; 0.0 for a machine without.
     decision : ndarray of shape (n,)
         ``f`` at the training samples, to float32 accuracy where it is proven not to matter (far beyond the margin).
-    objective, bound : float
-        Dual objective of ``alpha`` and primal objective of the machine; the optimum lies between them.
+    objective, dual_bound : float
+        Primal objective of the machine and dual objective of ``alpha``; the optimum lies between them.
     gap : float
-        ``(bound - objective) / |bound|``, dimensionless; inf where it was not computed.
+        ``(objective - dual_bound) / |objective|``, dimensionless; inf where it was not computed.
     max_violation : float
         Largest violation of the optimality conditions, in units of the margin (LIBSVM's stopping quantity).
     certified : ndarray of shape (n,), bool
@@ -71,24 +69,27 @@ class MarginResult:
     about 1e-15 of the sums' terms, which matters where decision values are small differences of large numbers.
     """
 
-    status: Status
-    exit_reason: ExitReason
     alpha: np.ndarray
     intercept: float
     decision: np.ndarray
-    objective: float
-    bound: float
-    gap: float
     certified: np.ndarray
     certified_support: np.ndarray
-    max_violation: float = np.nan
     margin_bound: float = np.nan
     price: float = np.nan
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = "active_set"
-    tol: float = np.nan
+
+    noun: ClassVar[str] = "large margin machine"
+    advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
+    has_priced_errors: ClassVar[bool] = True
+    shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "n_support", "n_certified")
+
+    def __post_init__(self) -> None:
+        if self.status is Status.INFEASIBLE and self.conflict is None:
+            self.conflict = self.support
+
+    @property
+    def n_support(self) -> int:
+        """Number of support vectors."""
+        return len(self.support)
 
     @property
     def n_certified(self) -> int:
@@ -101,74 +102,17 @@ class MarginResult:
         return np.flatnonzero(self.alpha > 0)
 
     @property
-    def conflict(self) -> np.ndarray | None:
-        """Where INFEASIBLE, the rows that carry the proof; else None."""
-        return self.support if self.status is Status.INFEASIBLE else None
-
-    @property
     def advice(self) -> str:
-        """What to change, as one sentence; empty where nothing has to."""
+        """What to change."""
         early = self.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED)
-        if early and self.price == np.inf and self.bound == np.inf:
+        if early and self.price == np.inf and self.objective == np.inf:
             return _NOTHING_SEPARATES
-        return _ADVICE.get(self.exit_reason, "")
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {name: float(getattr(self, name)) for name in _SCALARS}
-        meta |= {
-            "status": self.status.value,
-            "exit_reason": self.exit_reason.value,
-            "n_iter": self.n_iter,
-            "solver": self.solver,
-        }
-        history = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
-        return meta, {
-            "alpha": self.alpha,
-            "decision": self.decision,
-            "certified": self.certified,
-            "certified_support": self.certified_support,
-            "history": history,
-        }
+        return super().advice
 
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MarginResult:
-        """Inverse of :meth:`to_state`."""
-        given = {name: float(meta[name]) for name in _SCALARS}
-        return cls(
-            status=Status(meta["status"]),
-            exit_reason=ExitReason(meta["exit_reason"]),
-            alpha=arrays["alpha"],
-            decision=arrays["decision"],
-            certified=arrays["certified"].astype(bool),
-            certified_support=arrays["certified_support"].astype(bool),
-            n_iter=int(meta["n_iter"]),
-            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
-            solver=meta["solver"],
-            **given,
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"MarginResult(status={self.status}, exit_reason={self.exit_reason}, objective={self.objective:.8g}, "
-            f"bound={self.bound:.8g}, gap={self.gap:.1e}, n_support={len(self.support)}, n_certified={self.n_certified}, "
-            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        from bregmat._html import result_html
-
-        # The machine is the primal point: its value is the objective there, and the dual value bounds it from below.
-        shown = type("MarginResult", (SimpleNamespace,), {})(
-            status=self.status,
-            exit_reason=SimpleNamespace(name=self.exit_reason.name, advice=self.advice or self.exit_reason.advice),
-            objective=self.bound,
-            dual_bound=self.objective,
-            gap=self.gap,
-            max_violation=self.max_violation,
-            conflict=self.conflict,
-            n_iter=self.n_iter,
-            seconds=self.seconds,
-            solver=self.solver,
-        )
-        return result_html(shown, noun="large margin machine", soft=True)
+    def _from_version_1(
+        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Version 1 called the dual value the objective, and the primal value its bound."""
+        arrays |= {name: arrays[name].astype(bool) for name in ("certified", "certified_support")}
+        return meta | {"objective": meta["bound"], "dual_bound": meta["objective"]}, arrays

@@ -14,7 +14,7 @@ from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.linalg import single_thread_blas
 from bregmat.margin.buffers import run_of_buffers
-from bregmat.margin.certificate import Certificate, Values, certify, rough_values
+from bregmat.margin.certificate import MarginCertificate, Values, certify, rough_values
 from bregmat.margin.finish import finish, nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rescaled import divided_record, divided_result, factor_of, multiplied
@@ -260,7 +260,7 @@ class _Run:
         if hulls.separable:
             return self.judge(state, ExitReason.TIME if self.late() else ExitReason.STALLED)
         values = rough_values(problem, state.x, state.cache)
-        proof = Certificate(np.inf, np.inf, np.inf, 0.0, *np.zeros((2, problem.n), dtype=bool))
+        proof = MarginCertificate(np.inf, np.inf, np.inf, 0.0, *np.zeros((2, problem.n), dtype=bool))
         result = self.result(state, proof, values, Status.INFEASIBLE, ExitReason.CERTIFICATE)
         result.margin_bound = hulls.margin
         return result
@@ -313,18 +313,18 @@ class _Run:
         """The result without a proof."""
         problem, alpha = self.problem, np.abs(state.x)
         dual = float(alpha.sum()) - 0.5 * float(state.x @ state.f) - 0.5 * float(problem.ridge @ alpha**2)
-        proof = Certificate(dual, np.inf, np.inf, state.shift, ~problem.counts, np.zeros(problem.n, dtype=bool))
+        proof = MarginCertificate(np.inf, dual, np.inf, state.shift, ~problem.counts, np.zeros(problem.n, dtype=bool))
         values = Values(state.f, np.zeros(0)) if values is None else values
         status = Status.UNKNOWN if reason is ExitReason.NONFINITE else Status.FEASIBLE
         return self.result(state, proof, values, status, reason)
 
     def result(
-        self, state: Support, proof: Certificate, values: Values, status: Status, reason: ExitReason
+        self, state: Support, proof: MarginCertificate, values: Values, status: Status, reason: ExitReason
     ) -> MarginResult:
         seconds = time.perf_counter() - self.begun
         intercept = proof.intercept * proof.scale
         self.history.append(
-            Record(state.rounds + 1, seconds, proof.bound, proof.objective, proof.gap, float(state.violation))
+            Record(state.rounds + 1, seconds, proof.objective, proof.dual_bound, proof.gap, float(state.violation))
         )
         return MarginResult(
             status=status,
@@ -333,7 +333,7 @@ class _Run:
             intercept=intercept,
             decision=values.f + intercept,
             objective=proof.objective,
-            bound=proof.bound,
+            dual_bound=proof.dual_bound,
             gap=proof.gap,
             certified=proof.certified,
             certified_support=proof.support,

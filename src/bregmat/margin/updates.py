@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.kernels.sources import Subset
-from bregmat.margin.certificate import Certificate, Values, certify
+from bregmat.margin.certificate import MarginCertificate, Values, certify
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
@@ -45,7 +45,7 @@ def train_by_updates(
     else:
         split = margin_split(part.kernel.block(whole, whole), y, ridge=ridge)
 
-    def proof_of(alpha: np.ndarray, slope: np.ndarray) -> tuple[Certificate, np.ndarray, np.ndarray]:
+    def proof_of(alpha: np.ndarray, slope: np.ndarray) -> tuple[MarginCertificate, np.ndarray, np.ndarray]:
         """Certificate of weights whose ``A alpha`` (with ridge) is ``slope``; they are scaled where no bound forbids."""
         x, f = y * alpha, y * (slope - ridge * alpha)
         return certify(part, x, Values(f, np.zeros(len(f))), 0.0), x, f
@@ -73,7 +73,7 @@ def train_by_updates(
         hulls = nearest_points(part, np.abs(x), y - f)
         if not hulls.separable:
             x, f = y * hulls.alpha, part.kernel.sums(whole, whole, y * hulls.alpha)
-            proof = replace(proof, objective=np.inf, intercept=0.0, certified=~part.counts)
+            proof = replace(proof, objective=np.inf, dual_bound=np.inf, intercept=0.0, certified=~part.counts)
     alpha, decision = np.zeros(problem.n), np.zeros(problem.n)
     certified, support = np.ones(problem.n, dtype=bool), np.zeros(problem.n, dtype=bool)
     alpha[rows], decision[rows] = np.abs(x) * proof.scale, f * proof.scale
@@ -93,7 +93,7 @@ def train_by_updates(
         intercept=proof.intercept * proof.scale,
         decision=decision + proof.intercept * proof.scale,
         objective=proof.objective,
-        bound=proof.bound,
+        dual_bound=proof.dual_bound,
         gap=proof.gap,
         certified=certified,
         certified_support=support,

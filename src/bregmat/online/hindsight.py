@@ -21,7 +21,7 @@ from bregmat.nearest import nearest_kernel
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.instances import Supported, is_complex
 from bregmat.online.losses import SquaredLoss
-from bregmat.result import Result
+from bregmat.result import MatrixResult
 
 
 class Tally:
@@ -131,7 +131,7 @@ class BestInHindsight:
         No matrix of that trace has a smaller total loss: the core's certificate.
     divergence : float
         ``Delta(U, W1)``.
-    result : Result
+    result : MatrixResult
         Of the nearness problem, in units of the trace: its matrices have the trace one.
     """
 
@@ -139,7 +139,7 @@ class BestInHindsight:
     loss: float
     lower_bound: float
     divergence: float
-    result: Result
+    result: MatrixResult
 
 
 def total_loss(U: np.ndarray, kind: Any, loss: Any, record: Tally | Kept) -> float:

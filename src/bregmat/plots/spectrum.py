@@ -101,7 +101,7 @@ def _descending(values: ArrayLike) -> NDArray[np.float64]:
 
 def _prior(result: Any) -> NDArray[np.float64]:
     """Eigenvalues of the prior in the coordinates of ``result.spectrum()``; 1 where these make it the identity."""
-    iterate = result.certificate.iterate
+    iterate = result.iterate
     if iterate.x is None:
         return np.ones(len(result.spectrum()))
     return iterate.divergence.inverse_link(result.coordinates.t0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import ExitReason, Result, Status
 
-_ARRAYS = ("x", "dual", "equality_dual")
-_NUMBERS = ("objective", "dual_bound", "gap", "kkt_residual", "max_violation", "bound_perturbation", "tol", "seconds")
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
     ExitReason.MAX_ITER: "Raise max_iter, or (a) scale the variables so that diag(A) is even, (b) loosen tol, (c) use another solver.",
@@ -21,8 +19,8 @@ _ADVICE = {
 }
 
 
-@dataclass(eq=False)
-class QPResult:
+@dataclass(eq=False, repr=False, kw_only=True)
+class QPResult(Result):
     """The minimiser of ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``, and its proof.
 
     Attributes
@@ -65,70 +63,16 @@ class QPResult:
         Name of the solver, or several joined by " + ".
     """
 
-    status: Status
-    exit_reason: ExitReason
     x: np.ndarray
     dual: np.ndarray
     equality_dual: np.ndarray
-    objective: float
-    dual_bound: float
-    gap: float
     kkt_residual: float
-    max_violation: float = 0.0
     bound_perturbation: float = 0.0
-    tol: float = np.nan
     direction: np.ndarray | None = None
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = ""
 
-    @property
-    def advice(self) -> str:
-        """What to change."""
-        return _ADVICE.get(self.exit_reason, self.exit_reason.advice)
+    shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "kkt_residual")
+    advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
 
-    @property
-    def conflict(self) -> np.ndarray | None:
-        """Rows of E that carry the proof of infeasibility; None unless INFEASIBLE."""
-        return np.flatnonzero(self.equality_dual) if self.status is Status.INFEASIBLE else None
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {name: float(getattr(self, name)) for name in _NUMBERS}
-        meta |= {"status": self.status.value, "exit_reason": self.exit_reason.value}
-        meta |= {"n_iter": int(self.n_iter), "solver": self.solver}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.direction is not None:
-            arrays["direction"] = self.direction
-        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> QPResult:
-        """Inverse of :meth:`to_state`."""
-        figures = {name: float(meta[name]) for name in _NUMBERS}
-        return cls(
-            Status(meta["status"]),
-            ExitReason(meta["exit_reason"]),
-            arrays["x"],
-            arrays["dual"],
-            arrays["equality_dual"],
-            **figures,
-            direction=arrays.get("direction"),
-            n_iter=int(meta["n_iter"]),
-            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
-            solver=meta["solver"],
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"QPResult(status={self.status}, exit_reason={self.exit_reason}, objective={self.objective:.8g}, "
-            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, kkt_residual={self.kkt_residual:.1e}, "
-            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        from bregmat._html import result_html
-
-        return result_html(self, noun="point")
+    def __post_init__(self) -> None:
+        if self.status is Status.INFEASIBLE and self.conflict is None:
+            self.conflict = np.flatnonzero(self.equality_dual)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from bregmat.constraints import Constraints
-    from bregmat.result import Result
+    from bregmat.result import MatrixResult
 
 #: a row of the summary table: what is measured, its value before learning, its value after
 SummaryRow = tuple[str, Any, Any]
@@ -26,7 +26,7 @@ class ReportData:
     ----------
     title : str
         Heading of the page, e.g. ``"Metric learned from wine.csv"``.
-    result : Result
+    result : MatrixResult
         What the solver returned.
     X : array, scipy.sparse or data frame of shape (n, d)
         The points as they were handed to the learner.
@@ -61,7 +61,7 @@ class ReportData:
     """
 
     title: str
-    result: Result
+    result: MatrixResult
     X: Any
     constraints: Constraints
     y: ArrayLike | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._html import STATUS_TEXT, certificate_rows, escape, name_of, number, proof, table
+from bregmat._html import STATUS_TEXT, certificate_rows, escape, name_of, number, table
 from bregmat.constraints import RELATIONS, SQ_DISTANCE
 from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
 from bregmat.report.data import ReportData
@@ -123,7 +123,7 @@ def _certificate(data: ReportData) -> Section:
     rows = [(escape(name), escape(value)) for name, value in certificate_rows(data.result, has_hard=data.has_hard)]
     html = (
         f'<p><span class="verdict {kind}">{escape(STATUS_TEXT.get(status, status))}</span></p>'
-        f"<p>{escape(proof(data.result))}</p>{table(('', ''), rows, name='certificate')}"
+        f"<p>{escape(data.result.proof_text())}</p>{table(('', ''), rows, name='certificate')}"
     )
     if status == "OPTIMAL" and np.max(data.result.violation, initial=0.0) > TOLERANCE:  # so these rows have slack
         html += (

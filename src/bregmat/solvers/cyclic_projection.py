@@ -12,17 +12,18 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.certificates import Certificate, clip_dual, dual_bound
+from bregmat.certificates import clip_dual, dual_bound
 from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.iterates import Iterate
+from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.row_projections import PROJECTED, Projected, row_bounds
 
 
 @dataclass(eq=False)
-class CyclicState(State):
+class CyclicState(MatrixState):
     """A matrix with its multipliers after a number of sweeps."""
 
     matrix: Projected
@@ -42,7 +43,7 @@ class CyclicState(State):
         """The matrix."""
         return self.matrix.iterate()
 
-    def violation(self, problem: NearestMatrix) -> float:
+    def violation(self, problem: Nearness) -> float:
         """The largest one that the last sweep met, each row at its turn."""
         return self.sweeps[-1]["violation"] if self.sweeps and problem.losses.has_hard else np.nan
 
@@ -124,11 +125,11 @@ class CyclicProjection:
                 f'{problem.divergence.name!r}. Use solver="dual_newton" or "auto".'
             )
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> CyclicState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""
         mu = np.zeros(problem.c)
         if start is not None:
-            value, warm = dual_bound(problem, clip_dual(problem, start.dual))
+            value, warm = dual_bound(problem, clip_dual(problem, start))
             if np.isfinite(value):
                 mu = warm.copy()
         kind = PROJECTED[problem.divergence.name]

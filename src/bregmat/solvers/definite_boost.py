@@ -10,20 +10,21 @@ import numpy as np
 
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.certificates import Certificate, clip_dual, dual_bound
+from bregmat.certificates import clip_dual, dual_bound
 from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.columns import rows_text
 from bregmat.iterates import Iterate
+from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.row_projections import VonNeumannProjected, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 
 
 @dataclass(eq=False)
-class BoostState(State):
+class BoostState(MatrixState):
     """A matrix with its multipliers after a number of steps; the multiplier of the trace follows from the others."""
 
     matrix: VonNeumannProjected  # lam without the level, whose largest entry is 0
@@ -48,7 +49,7 @@ class BoostState(State):
         t = it.lam - np.log(np.exp(it.lam).sum() / self.cone.total)
         return VonNeumannProjected(it.divergence, it.t0, t, it.Vt).iterate()
 
-    def violation(self, problem: NearestMatrix) -> float:
+    def violation(self, problem: Nearness) -> float:
         """The largest one that the last step met."""
         return self.worst
 
@@ -153,7 +154,7 @@ class DefiniteBoost:
         if missing:
             raise TypeError(f'definite_boost needs {", and ".join(missing)}. Use solver="cyclic_projection" or "auto".')
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> BoostState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> BoostState:
         """The prior scaled to the trace, or the matrix of the given dual weights."""
         assert problem.trace_row is not None
         at, kappa = problem.trace_row
@@ -161,7 +162,7 @@ class DefiniteBoost:
         total = float(bounds.bound[at] / kappa)
         mu = np.zeros(problem.c)
         if start is not None:
-            value, warm = dual_bound(problem, clip_dual(problem, start.dual))
+            value, warm = dual_bound(problem, clip_dual(problem, start))
             if np.isfinite(value):
                 mu = warm.copy()
         usable = rows.shift == 0.0

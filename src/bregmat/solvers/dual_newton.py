@@ -12,13 +12,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.certificates import Certificate, clip_dual, dual_bound
+from bregmat.certificates import clip_dual, dual_bound
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.losses import RowLosses
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
 from bregmat.solvers.exact_qp import flops, minimize_exactly
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
@@ -27,7 +27,7 @@ MODERATE = 30.0  # largest relative pull of the losses on the prior in the first
 
 
 @dataclass(frozen=True, eq=False)
-class _State(State):
+class _State(MatrixState):
     """A point of the dual and what the next step needs of the last."""
 
     iterate: Iterate
@@ -114,13 +114,13 @@ class DualNewton:
     def check(self, problem: NearestMatrix) -> None:
         """Every divergence and loss has a dual: nothing to refuse."""
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> _State:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _State:
         """The prior, or a warm start shrunk into the domain."""
         mu = np.zeros(problem.c)
         parallel = find_parallel_rows(problem)
         share = _first_share(problem) if self.continuation else 1.0
         if start is not None:
-            value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start.dual)))
+            value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start)))
             if np.isfinite(value):
                 mu, share = warm, 1.0
         iterate = _iterate_at(problem, mu)

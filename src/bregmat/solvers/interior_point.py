@@ -17,18 +17,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.certificates import Certificate, objective_value
+from bregmat.certificates import objective_value
 from bregmat.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.row_system import RowSystem
 
 
 @dataclass(frozen=True, eq=False)
-class InteriorPointState(State):
+class InteriorPointState(MatrixState):
     """One iterate: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
 
     iterate: Iterate
@@ -101,7 +101,7 @@ class InteriorPoint:
                 f"got {problem.divergence.name!r}."
             )
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> InteriorPointState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)

@@ -10,18 +10,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.certificates import Certificate
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh
 from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 from bregmat.solvers.newton_system import solve_newton_system
 
 
 @dataclass(frozen=True, eq=False)
-class MirrorNewtonState(State):
+class MirrorNewtonState(MatrixState):
     """One iterate: iterate, violated rows in its frame, values, losses' derivatives, objective and residual."""
 
     iterate: Iterate
@@ -70,9 +69,9 @@ class MirrorNewton:
                 'Use solver="dual_newton" or "auto".'
             )
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> MirrorNewtonState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> MirrorNewtonState:
         """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""
-        iterate = None if start is None else _from_dual(problem, start.dual)
+        iterate = None if start is None else _from_dual(problem, start)
         if iterate is None:
             iterate = _shrunk_prior(problem)
         framed = problem.operator.congruence(iterate.F)

@@ -98,7 +98,7 @@ def nearest_entries(
     outcome = run_within(problem, solver, limits)
     if "proof" in outcome.trace:
         y = outcome.trace["proof"]
-        proven = replace(outcome.certificate, dual=y, gap=np.inf)
+        proven = replace(outcome.certificate, dual=y, upper=np.inf)
         outcome = replace(
             outcome,
             certificate=proven,
@@ -175,9 +175,8 @@ def _near_null_space(
         if new > bound:
             bound, dual = new, y
     objective = 0.5 * float(((other.X - A) ** 2).sum())
-    gap = (objective - bound) / max(1.0, objective)
-    proof = replace(proof, dual=dual, dual_bound=bound, objective=objective, upper=objective, gap=gap, violation=0.0)
-    return Found(other.X, _with(outcome, proof, _status(gap, tol)))
+    proof = replace(proof, dual=dual, dual_bound=bound, objective=objective, upper=objective, violation=0.0)
+    return Found(other.X, _with(outcome, proof, proof.status(tol)))
 
 
 def _is_one(outcome: Any) -> bool:
@@ -188,10 +187,6 @@ def _is_one(outcome: Any) -> bool:
 def _is_stuck(outcome: Outcome) -> bool:
     """Whether the search ended with nothing, by itself."""
     return outcome.status is Status.UNKNOWN and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
-
-
-def _status(gap: float, tol: float) -> Status:
-    return Status.OPTIMAL if abs(gap) <= tol else Status.FEASIBLE
 
 
 def prescribed(A: np.ndarray, entries: Entries, diagonal: float = 1.0) -> np.ndarray:
@@ -239,7 +234,7 @@ def checked(found: Found, A: np.ndarray, entries: Entries, D: Divergence, min_ei
             new, X = _mixed(outcome, found.X, other.X, 1.1 * miss / room, A, limits.tol)
             if _lacks(X, min_eig) == 0.0:
                 return replace(found, X=X, outcome=new)
-    return replace(found, outcome=_with(outcome, replace(outcome.certificate, gap=np.inf), Status.UNKNOWN))
+    return replace(found, outcome=_with(outcome, replace(outcome.certificate, upper=np.inf), Status.UNKNOWN))
 
 
 def _mixed(
@@ -248,9 +243,8 @@ def _mixed(
     """X moved towards Z, which has the same prescribed entries, and what that costs in Frobenius distance to A."""
     X = np.where(X == Z, X, X + min(1.0, share) * (Z - X))
     objective = 0.5 * float(((X - A) ** 2).sum())
-    gap = (objective - outcome.certificate.dual_bound) / max(1.0, objective)
-    proof = replace(outcome.certificate, objective=objective, upper=objective, gap=gap)
-    return _with(outcome, proof, _status(gap, tol)), X
+    proof = replace(outcome.certificate, objective=objective, upper=objective)
+    return _with(outcome, proof, proof.status(tol)), X
 
 
 def _with(outcome: Any, proof: Any, status: Status) -> Outcome:
@@ -260,4 +254,4 @@ def _with(outcome: Any, proof: Any, status: Status) -> Outcome:
         reason = ExitReason.STALLED
     elif status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER):
         reason = ExitReason.TOLERANCE
-    return Outcome(proof, status, reason, outcome.n_iter, outcome.seconds, outcome.history, outcome.solver)
+    return Outcome(proof, status, reason, outcome.tol, outcome.n_iter, outcome.seconds, outcome.history, outcome.solver)

@@ -9,17 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.newton import EPS, DenseIterate
-from bregmat.certificates import Certificate
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 
 QUICK = 20  # steps after which the path, which always arrives, is taken: what ends sooner takes 3 to 10
 
 
 @dataclass(frozen=True, eq=False)
-class _LogDetState(State):
+class _LogDetState(MatrixState):
     """A point of the dual with ``X = (C^-1 + diag(mu))^-1``."""
 
     solver: LogDetNewton
@@ -100,7 +99,7 @@ class LogDetNewton:
         if not problem.divergence.is_congruence_invariant or problem.c != len(self.L):
             raise TypeError(f"logdet_newton cannot handle {problem.divergence.name} with {problem.c} rows.")
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> _LogDetState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _LogDetState:
         """The prior, or where its diagonal is far off what answers for a diagonal one, shrunk into the domain."""
         X = self.L @ self.L.T
         first = self._measured(problem, np.zeros(problem.c), X, -self.logdet)

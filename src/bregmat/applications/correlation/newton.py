@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.certificates import Certificate
 from bregmat.iterates import Spectral
 from bregmat.linalg import eigh
 from bregmat.numerics import armijo, conjugate_gradients
 from bregmat.problems import NearestMatrix
-from bregmat.solve import State
+from bregmat.solve import MatrixState
 
 EPS = float(np.finfo(float).eps)
 
@@ -136,7 +135,7 @@ class Curvature:
 
 
 @dataclass(frozen=True, eq=False)
-class _SpectralState(State):
+class _SpectralState(MatrixState):
     """A point of the dual in the eigenbasis of ``T0 - Y(mu)``."""
 
     solver: EntryNewton
@@ -249,7 +248,7 @@ class EntryNewton:
         if problem.divergence.is_congruence_invariant or problem.c != self.entries.n + len(self.entries.i):
             raise TypeError(f"entry_newton cannot handle {problem.divergence.name} with {problem.c} rows.")
 
-    def init(self, problem: NearestMatrix, tol: float, start: Certificate | None) -> _SpectralState:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _SpectralState:
         """The prior, or the answer for a diagonal prior, ``mu = link(C_ii) - link(b)``, where its diagonal is off."""
         D, n = problem.divergence, self.entries.n
         found = self._at(problem, np.zeros(problem.c), problem.t0, self.frame)

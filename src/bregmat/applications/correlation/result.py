@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat._html import STATUS_TEXT, certificate_rows, escape, number, table
+from bregmat._html import number
 from bregmat.linalg import eigvalsh
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import ExitReason, Result, Status
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Repair:
     floor: float
 
 
-@dataclass(eq=False)
-class CorrelationResult:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CorrelationResult(Result):
     """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
 
     Attributes
@@ -83,28 +83,18 @@ class CorrelationResult:
     """
 
     X: np.ndarray
-    status: Status
-    exit_reason: ExitReason
-    objective: float
-    dual_bound: float
-    gap: float
-    max_violation: float
     residual: float
     divergence: str
     rows: np.ndarray
     dual: np.ndarray
-    tol: float
     min_eig: float = 0.0
     rank: int | None = None
-    n_iter: int = 0
-    seconds: float = 0.0
-    solver: str = ""
     repaired: Repair | None = None
     factor: np.ndarray | None = None
-    conflict: np.ndarray | None = None
     null_space: np.ndarray | None = None
     labels: tuple[list[Any], list[Any]] | None = None
-    history: list[Record] = field(default_factory=list)
+
+    noun: ClassVar[str] = "correlation matrix"
 
     @property
     def matrix(self) -> Any:
@@ -116,7 +106,7 @@ class CorrelationResult:
             For INFEASIBLE and UNKNOWN, where X is none; the attribute X has the last iterate.
         """
         if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
-            raise ValueError(f"There is no correlation matrix in this {self.status} result. {self._proof()}")
+            raise ValueError(f"There is no correlation matrix in this {self.status} result. {self.proof_text()}")
         if self.labels is None:
             return self.X
         import pandas as pd
@@ -147,55 +137,49 @@ class CorrelationResult:
             )
         return "The fixed entries contradict each other: free one of result.conflict, or lower min_eig."
 
+    @property
+    def shown(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the repr shows."""
+        asked = tuple(name for name in ("rank", "repaired") if getattr(self, name) is not None)
+        return ("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", *asked)
+
+    @property
+    def n(self) -> int:
+        """Number of variables."""
+        return len(self.X)
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {"status": self.status.value, "exit_reason": self.exit_reason.value}
-        meta |= {name: _plain(getattr(self, name)) for name in _PLAIN}
+        meta, arrays = super().to_state()
         meta["repaired"] = None if self.repaired is None else list(astuple(self.repaired))
         meta["labels"] = None if self.labels is None else [[_label(x) for x in names] for names in self.labels]
-        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
-        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
         return meta, arrays
 
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> CorrelationResult:
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Inverse of :meth:`to_state`; labels that are neither numbers nor text have become text."""
-        plain: dict[str, Any] = {
-            name: float(x) if isinstance(x, str) and name in _NUMBERS else x for name, x in meta.items()
-        }
-        return cls(
-            status=Status(meta["status"]),
-            exit_reason=ExitReason(meta["exit_reason"]),
-            repaired=None if meta["repaired"] is None else Repair(*meta["repaired"]),
-            labels=None if meta["labels"] is None else (meta["labels"][0], meta["labels"][1]),
-            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
-            **{name: plain[name] for name in _PLAIN} | {name: arrays.get(name) for name in _ARRAYS},
-        )
+        repaired = None if meta["repaired"] is None else Repair(*meta["repaired"])
+        labels = None if meta["labels"] is None else (meta["labels"][0], meta["labels"][1])
+        return super().from_state(meta | {"repaired": repaired, "labels": labels}, arrays)
 
-    def __repr__(self) -> str:
-        more = f", rank={self.rank}" if self.rank is not None else ""
-        more += f", repaired={self.repaired}" if self.repaired is not None else ""
-        return (
-            f"CorrelationResult(n={len(self.X)}, divergence={self.divergence!r}, status={self.status}, "
-            f"exit_reason={self.exit_reason}, residual={self.residual:.8g}, objective={self.objective:.8g}, "
-            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, min_eig={self.min_eig:g}{more}, n_iter={self.n_iter}, "
-            f"seconds={self.seconds:.3g}, solver={self.solver!r})"
-        )
+    @classmethod
+    def _from_version_1(
+        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Version 1 wrote numbers that are not finite as text."""
+        numbers = ("objective", "dual_bound", "gap", "max_violation", "residual")
+        return meta | {name: float(meta[name]) for name in numbers}, arrays
 
-    def _repr_html_(self) -> str:
-        rows = certificate_rows(self, advice=self.advice)
+    def certificate_rows(self) -> list[tuple[str, str]]:
+        """(name, value) of every number of the certificate, as text."""
+        rows = super().certificate_rows()
         rows.insert(2, ("Frobenius distance to the input", number(self.residual, 7)))
         if self.repaired is not None:
             what = f"{self.repaired.n_eigenvalues} eigenvalues raised to {number(self.repaired.floor)}"
             rows.append(("repaired", f"{what}, a change of {number(self.repaired.size)} in Frobenius norm"))
-        cells = table(("", ""), [(escape(name), escape(value)) for name, value in rows])
-        return (
-            f'<div class="bregmat-result" style="max-width:46em"><strong>CorrelationResult: '
-            f"{escape(STATUS_TEXT[self.status.value])}</strong>"
-            f'{cells}<div style="opacity:.85">{escape(self._proof())}</div></div>'
-        )
+        return rows
 
-    def _proof(self) -> str:
+    def proof_text(self) -> str:
         """What is proven, as a plain sentence."""
         if self.status is Status.INFEASIBLE:
             pairs = [] if self.conflict is None else self.conflict.tolist()
@@ -216,19 +200,6 @@ class CorrelationResult:
 
     def _name(self, axis: int, k: int) -> str:
         return str(k if self.labels is None else self.labels[axis][k])
-
-
-_PLAIN = (
-    *("objective", "dual_bound", "gap", "max_violation", "residual", "divergence", "tol", "min_eig", "rank"),
-    *("n_iter", "seconds", "solver"),
-)
-_NUMBERS = ("objective", "dual_bound", "gap", "max_violation", "residual")
-_ARRAYS = ("X", "rows", "dual", "factor", "conflict", "null_space")
-
-
-def _plain(x: Any) -> Any:
-    """A number that JSON can hold: infinities and NaN as text."""
-    return str(x) if isinstance(x, float) and not np.isfinite(x) else x
 
 
 def _label(x: Any) -> Any:

@@ -226,12 +226,13 @@ class _Run:
         labels = (self.best.x != self.best.x[0]).astype(np.int64)[: self.graph.n]
         return CutResult(
             labels=labels,
-            cut=self.best.value,
             imbalance=abs(self.graph.n - 2 * int(labels.sum())),
-            lower_bound=self.lower,
             relaxation_bound=self.bound,
             gap=self.gap,
             dual=self.dual,
+            objective=self.best.value,
+            dual_bound=self.lower,
+            max_violation=0.0,  # a cut is balanced or it is not returned
             status=Status.OPTIMAL if self.is_proven else Status.FEASIBLE,
             exit_reason=reason,
             tol=self.tol,

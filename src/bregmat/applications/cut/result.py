@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._html import STATUS_TEXT, certificate_rows, escape, number, proof, table
-from bregmat.result import ExitReason, Record, Status
+from bregmat._html import number
+from bregmat.result import ExitReason, Result, Status
 
 
-@dataclass(eq=False)
-class CutResult:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CutResult(Result):
     """A balanced cut and a proven lower bound on all of them; ``ConvergenceDisplay.from_result`` draws its history.
 
     Attributes
@@ -49,19 +49,22 @@ class CutResult:
     """
 
     labels: np.ndarray
-    cut: float
     imbalance: int
-    lower_bound: float
     relaxation_bound: float
-    gap: float
     dual: np.ndarray
-    status: Status
-    exit_reason: ExitReason
-    tol: float
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = ""
+
+    noun: ClassVar[str] = "balanced cut"
+    shown: ClassVar[tuple[str, ...]] = ("cut", "lower_bound", "gap", "imbalance")
+
+    @property
+    def cut(self) -> float:
+        """Weight of the edges between the sides: the objective."""
+        return self.objective
+
+    @property
+    def lower_bound(self) -> float:
+        """Proven: no balanced cut weighs less."""
+        return self.dual_bound
 
     @property
     def is_optimal(self) -> bool:
@@ -69,69 +72,24 @@ class CutResult:
         return self.status is Status.OPTIMAL
 
     @property
-    def objective(self) -> float:
-        """``cut``: the name that results share."""
-        return self.cut
-
-    @property
-    def dual_bound(self) -> float:
-        """``lower_bound``: the name that results share."""
-        return self.lower_bound
-
-    max_violation = 0.0  # a cut is balanced or it is not returned
-    conflict = None
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {"status": self.status.value, "exit_reason": self.exit_reason.value}
-        meta |= {name: getattr(self, name) for name in _PLAIN}
-        arrays = {"labels": self.labels, "dual": self.dual}
-        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
-        return meta, arrays
+    def advice(self) -> str:
+        """What to change."""
+        if self.exit_reason is ExitReason.TOLERANCE and not self.is_optimal:
+            return "The relaxation is solved; what is left is its own gap, or a better cut that was not found."
+        return super().advice
 
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> CutResult:
-        """Inverse of :meth:`to_state`."""
-        return cls(
-            labels=arrays["labels"],
-            dual=arrays["dual"],
-            status=Status(meta["status"]),
-            exit_reason=ExitReason(meta["exit_reason"]),
-            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
-            **{name: meta[name] for name in _PLAIN},
-        )
+    def _from_version_1(
+        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Version 1 knew the objective and its bound by their names of old."""
+        moved = {"objective": meta["cut"], "dual_bound": meta["lower_bound"], "max_violation": 0.0, "version": 2}
+        return meta | moved, arrays
 
-    def __repr__(self) -> str:
-        return (
-            f"CutResult(status={self.status}, exit_reason={self.exit_reason}, cut={self.cut:.8g}, "
-            f"lower_bound={self.lower_bound:.8g}, gap={self.gap:.1e}, imbalance={self.imbalance}, n={len(self.labels)}, "
-            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        advice = None
-        if self.exit_reason is ExitReason.TOLERANCE and not self.is_optimal:
-            advice = "The relaxation is solved; what is left is its own gap, or a better cut that was not found."
-        rows = [pair for pair in certificate_rows(self, advice=advice) if "violation" not in pair[0]]
+    def certificate_rows(self) -> list[tuple[str, str]]:
+        """(name, value) of every number of the certificate, as text."""
+        rows = [pair for pair in super().certificate_rows() if "violation" not in pair[0]]
         rows.insert(3, ("bound before rounding up", number(self.relaxation_bound, 7)))
-        rows.insert(
-            5, ("sizes of the sides", " and ".join(number(int(k)) for k in np.bincount(self.labels, minlength=2)))
-        )
-        return (
-            f'<div class="bregmat-result" style="max-width:46em"><strong>CutResult: {STATUS_TEXT[self.status.name]}</strong>'
-            + table(("", ""), [(escape(name), escape(value)) for name, value in rows])
-            + f'<div style="opacity:.85">{escape(proof(self, "balanced cut"))}</div></div>'
-        )
-
-
-_PLAIN = (
-    "cut",
-    "imbalance",
-    "lower_bound",
-    "relaxation_bound",
-    "gap",
-    "tol",
-    "n_iter",
-    "seconds",
-    "solver",
-)
+        sizes = np.bincount(self.labels, minlength=2)
+        rows.insert(5, ("sizes of the sides", " and ".join(number(int(k)) for k in sizes)))
+        return rows

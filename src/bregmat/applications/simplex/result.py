@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from bregmat._html import result_html
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import Result
 
 
-@dataclass(eq=False)
-class DistributionResult:
+@dataclass(eq=False, repr=False, kw_only=True)
+class DistributionResult(Result):
     """The certified vector and its proof; ``ConvergenceDisplay.from_result`` draws it.
 
     Attributes
@@ -46,54 +45,5 @@ class DistributionResult:
     dual: np.ndarray
     values: np.ndarray
     violation: np.ndarray
-    objective: float
-    dual_bound: float
-    gap: float
-    max_violation: float
-    status: Status
-    exit_reason: ExitReason
-    tol: float
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = ""
-    conflict: np.ndarray | None = None
-    trace: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {"status": self.status.value, "exit_reason": self.exit_reason.value}
-        meta |= {name: getattr(self, name) for name in _PLAIN}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays["history"] = np.array([astuple(r) for r in self.history], dtype=float).reshape(-1, len(fields(Record)))
-        arrays |= {f"trace.{name}": column for name, column in self.trace.items()}
-        if self.conflict is not None:
-            arrays["conflict"] = self.conflict
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> DistributionResult:
-        """Inverse of :meth:`to_state`."""
-        plain: dict[str, Any] = {name: meta[name] for name in _PLAIN} | {name: arrays[name] for name in _ARRAYS}
-        return cls(
-            status=Status(meta["status"]),
-            exit_reason=ExitReason(meta["exit_reason"]),
-            history=[Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
-            conflict=arrays.get("conflict"),
-            trace={name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
-            **plain,
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"DistributionResult(status={self.status}, exit_reason={self.exit_reason}, objective={self.objective:.8g}, "
-            f"dual_bound={self.dual_bound:.8g}, gap={self.gap:.1e}, max_violation={self.max_violation:.1e}, "
-            f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        return result_html(self, noun="nonnegative vector")
-
-
-_PLAIN = ("objective", "dual_bound", "gap", "max_violation", "tol", "n_iter", "seconds", "solver")
-_ARRAYS = ("x", "dual", "values", "violation")
+    noun: ClassVar[str] = "nonnegative vector"

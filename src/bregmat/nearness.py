@@ -1,0 +1,84 @@
+"""The data of problem (P), the nearest matrix to a prior under weighted bounds, and what can be read off them.
+
+``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bregmat.divergences import Divergence
+from bregmat.losses import RowLosses
+from bregmat.operators import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """The problem in coordinates.
+
+    Attributes
+    ----------
+    divergence : Divergence
+    t0 : ndarray, shape (r,)
+        Mirror coordinates of the prior, which is diagonal.
+    operator : Operator
+        Constraints bound to the rows of the touched points.
+    losses : RowLosses
+        Bounds, senses, weights and scalar losses of the rows.
+    unit : ndarray, shape (c,)
+        Unit in which the violation of each row is measured.
+    offset : float
+        Constant of the objective, from directions that were eliminated.
+    """
+
+    divergence: Divergence
+    t0: np.ndarray
+    operator: Operator
+    losses: RowLosses
+    unit: np.ndarray
+    offset: float = 0.0
+
+    @property
+    def c(self) -> int:
+        """Number of rows."""
+        return self.operator.c
+
+    @property
+    def r(self) -> int:
+        """Order of M."""
+        return self.operator.r
+
+    @cached_property
+    def prior(self) -> np.ndarray:
+        """Diagonal of M0."""
+        return self.divergence.inverse_link(self.t0)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether every row has a finite loss."""
+        return not self.losses.has_hard
+
+    @cached_property
+    def trace_row(self) -> tuple[int, float] | None:
+        """A hard equality with ``A_i = kappa I``, which fixes the trace, and kappa."""
+        L = self.losses
+        rows = np.flatnonzero(L.hard & (L.sense == 0) & (L.bound > 0))
+        if not len(rows):
+            return None
+        some = self.operator.restrict(rows)
+        kappa = some.values_diagonal(None) / self.r
+        same = kappa > 0
+        for seed in range(2):  # a multiple of I has the same value at every matrix of one trace
+            X = np.random.default_rng(seed).normal(size=(self.r, self.r))
+            same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
+        found = np.flatnonzero(same)
+        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+
+    def violation(self, p: np.ndarray) -> np.ndarray:
+        """Relative violation of each row."""
+        L = self.losses
+        excess = L.sense * (p - L.bound)
+        return np.where(L.sense == 0, np.abs(p - L.bound), np.maximum(excess, 0.0)) / self.unit

@@ -1,0 +1,116 @@
+"""What every problem owes the loop: a certificate of each point that is asked for, and proofs that there is none."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bregmat.status import Status
+
+FEASIBLE = 1e-9  # relative violation below which a hard row counts as met: rounding of its value over its bound
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Certificate:
+    """What is proven about a point: its objective beside a lower bound that every point has.
+
+    A problem adds the point itself in a subclass.
+
+    Attributes
+    ----------
+    dual : ndarray
+        Weights that prove the bound.
+    objective, dual_bound : float
+        Primal value of the point and the proven lower bound, in units of the problem.
+    upper : float
+        The objective plus what hard rows missed by rounding are worth, so that no gap is negative; inf if they are missed by more.
+    violation : float
+        Largest relative violation of a hard row.
+    """
+
+    dual: np.ndarray
+    objective: float
+    dual_bound: float
+    upper: float
+    violation: float = 0.0
+
+    @property
+    def unit(self) -> float:
+        """What the gap is measured in."""
+        return max(1.0, abs(self.objective))
+
+    @property
+    def gap(self) -> float:
+        """``(upper - dual_bound) / max(1, |objective|)``; inf where nothing is proven."""
+        return (self.upper - self.dual_bound) / self.unit if self.is_feasible else np.inf
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether every hard row is met up to rounding."""
+        return bool(np.isfinite(self.upper))
+
+    def proves(self, tol: float) -> bool:
+        """Whether the point is optimal to the relative gap ``tol``; NaN, and a gap below -tol by rounding, prove nothing."""
+        return bool(np.isfinite(self.gap) and abs(self.gap) <= tol)
+
+    def status(self, tol: float) -> Status:
+        """What is proven, in a word."""
+        if self.proves(tol):
+            return Status.OPTIMAL
+        return Status.FEASIBLE if self.is_feasible else Status.UNKNOWN
+
+    def joined(self, new: Self) -> Self:
+        """The better point of two certificates of one problem with the higher of their dual bounds, which holds for both."""
+        keep = new if new.upper < self.upper or not self.is_feasible else self
+        top = self if self.dual_bound > new.dual_bound else new
+        return keep if keep is top else replace(keep, dual=top.dual, dual_bound=top.dual_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Weights that prove that there is nothing to find, and the rows that carry them."""
+
+    dual: np.ndarray
+    rows: np.ndarray
+    status: Status = Status.INFEASIBLE
+
+
+class Problem(ABC):
+    """What the loop asks of a problem. One that is always feasible has to certify; the rest has defaults."""
+
+    @property
+    def certifies_cheaply(self) -> bool:
+        """Whether every step may be certified when a callback looks on."""
+        return True
+
+    @property
+    def order(self) -> int:
+        """Order of its dense matrices, for the number of BLAS threads."""
+        return 0
+
+    @abstractmethod
+    def certify(self, state: Any) -> Certificate:
+        """What is proven about the point of a solver's state."""
+
+    def is_due(self, state: Any, tol: float) -> bool:
+        """Whether the state's own signal makes a certificate worth its price."""
+        return state.signal <= 10.0 * tol * max(1.0, abs(state.objective))
+
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
+        """Objective, dual bound and violation of a step that is not certified, nan where they are not known."""
+        return {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan, works_on: state.objective}
+
+    def proof_beforehand(self) -> Proof | None:
+        """A proof that needs no search."""
+        return None
+
+    def dual_size(self, state: Any) -> float:
+        """Size of the weights, which grow without end where rows contradict; a proof is looked for whenever it has doubled."""
+        return 0.0
+
+    def contradiction(self, state: Any) -> Proof | None:
+        """A proof from the weights of a state, if they carry one."""
+        return None

@@ -1,0 +1,68 @@
+"""The words of every result: what is proven, why a run stopped, and one line of its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What is proven about the returned point."""
+
+    OPTIMAL = "OPTIMAL"
+    FEASIBLE = "FEASIBLE"
+    INFEASIBLE = "INFEASIBLE"
+    UNBOUNDED = "UNBOUNDED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people."""
+        return _MEANING[self.value]
+
+
+class ExitReason(StrEnum):
+    """Why the run stopped."""
+
+    TOLERANCE = "TOLERANCE"
+    CERTIFICATE = "CERTIFICATE"
+    MAX_ITER = "MAX_ITER"
+    TIME = "TIME"
+    STALLED = "STALLED"
+    INTERRUPTED = "INTERRUPTED"
+    NONFINITE = "NONFINITE"
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        return _ADVICE[self.value]
+
+
+_MEANING = {
+    "OPTIMAL": "The result is optimal: its objective is within the tolerance of a proven lower bound.",
+    "FEASIBLE": "The result meets every hard constraint; how far it is from the optimum is the gap.",
+    "INFEASIBLE": "Nothing meets all hard constraints; result.conflict names rows that prove it.",
+    "UNBOUNDED": "The objective has no lower bound.",
+    "UNKNOWN": "Nothing is proven yet: hard constraints are still violated.",
+}
+_ADVICE = {
+    "TOLERANCE": "The tolerance was met.",
+    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a row of result.conflict, (b) use a finite slack_weight.",
+    "MAX_ITER": "Raise max_iter, or (a) standardise the features, (b) lower slack_weight, (c) loosen tol.",
+    "TIME": "Raise max_seconds, or continue with warm_start=result.",
+    "STALLED": "No step improves the point: (a) standardise the features, (b) lower slack_weight, (c) loosen tol, (d) try another solver.",
+    "INTERRUPTED": "Stopped on request; the best point so far is kept. Continue with warm_start=result.",
+    "NONFINITE": "A number overflowed: scale the data and the bounds towards 1.",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration: seconds since the start, objective and bound in the problem's units; nan where not computed."""
+
+    iteration: int
+    seconds: float
+    objective: float
+    dual_bound: float
+    gap: float
+    violation: float
