@@ -24,6 +24,7 @@ from bregmat._kernels.free_factor import (
 
 OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
 LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor
+FAR = 1e13  # times the largest variable: only rounding ends a step that is longer
 
 
 class Place(NamedTuple):
@@ -133,6 +134,7 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
 
     Returns OPTIMAL, FULL (no room to join), PAUSED (``most`` steps), UNBOUNDED (along ``direction``), DEFICIENT (E_F
     lacks full row rank) or INDEFINITE (negative curvature along ``direction``). ``counts``: steps taken.
+    Where ``direction`` comes in as 0, it keeps that of the first step so long that only rounding can have ended it.
     """
     x, g, multiplier, target = place
     m, n = problem.E.shape
@@ -189,12 +191,16 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
             while p >= 0 and m > 0 and abs(z[p]) <= 1e-11 * max(1.0, longest) and is_needed(W, S, free, p):
                 z[p] = 0.0
                 t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
-            if t == np.inf:
+            reach = 0.0
+            for i in range(n):
+                reach = max(reach, x[i])
+            if t == np.inf or (t * max(1.0, longest) > FAR * reach > 0.0 and not direction.any()):
                 direction[:] = 0.0
                 direction[j] = sign
                 for i in range(k):
                     direction[free.order[i]] = z[i]
-                return UNBOUNDED
+                if t == np.inf:
+                    return UNBOUNDED
             if t > 0.0:
                 move_inplace(x, z, t, free, problem.upper)
                 x[j] += sign * t

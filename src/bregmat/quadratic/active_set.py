@@ -278,7 +278,7 @@ class _Run:
 
     def exchange(self, most: int) -> None:
         """Single exchanges until no condition is violated."""
-        counts, direction = np.zeros(1, np.int64), np.empty(len(self.b))
+        counts, direction = np.zeros(1, np.int64), np.zeros(len(self.b))
         before = np.inf
         while counts[0] < most and not self.stopped(self.n_iter + int(counts[0])):
             if not self.ranked():
@@ -290,8 +290,9 @@ class _Run:
             code = exchange_inplace(
                 place, direction, counts, free=self.factor.state, problem=self.problem, tol=self.tol, most=CHUNK
             )
-            if code == UNBOUNDED:
+            if direction.any():  # for the caller to prove; where rounding ended the step, the run goes on
                 self.direction = direction
+            if code == UNBOUNDED:
                 break
             if code == INDEFINITE:
                 raise ValueError(_indefinite(self.A, direction))
