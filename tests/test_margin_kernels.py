@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat._kernels import kernel_rows, smo, violators
+from bregmat._kernels import kernel_rows, smo, vectors, violators
 from bregmat.margin import kernel_source
 from bregmat.margin.rows import Block, RowCache
 
@@ -115,12 +115,12 @@ def test_add_rows_and_mirror(rng, kind):
     K = rng.standard_normal((150, 5000)).astype(kind)
     rows, w, f = rng.permutation(150)[:131], rng.standard_normal(131).astype(kind), rng.standard_normal(5000)
     want = f + w.astype(float) @ K[rows].astype(float)
-    kernel_rows.add_rows_inplace(f, K, rows, w)
+    vectors.add_rows_inplace(f, K, rows, w)
     # four products are added in the dtype of K
     np.testing.assert_allclose(f, want, rtol=0, atol=131 * 8 * np.finfo(kind).eps * np.abs(w).max() * 5)
     S = rng.standard_normal((200, 200)).astype(kind)
     T = S.copy()
-    kernel_rows.mirror_inplace(T, 70, 191)
+    vectors.mirror_inplace(T, 70, 191)
     S[:70, 70:191] = S[70:191, :70].T
     assert (S == T).all()
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from bregmat._kernels import descent, exchange, free_factor
+from bregmat._kernels import descent, exchange, free_factor, vectors
 from bregmat._kernels.free_factor import FreeSet, Quadratic
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {
-    free_factor: "dot add_multiple_inplace add_rows_inplace gather_upper_inplace entry_column_inplace forward_inplace "
+    free_factor: "gather_upper_inplace entry_column_inplace forward_inplace "
     "backward_inplace solve_inplace squared_length join_inplace leave_inplace constrain_inplace small_cholesky_inplace "
     "is_needed small_solve_inplace constrained_solve_inplace clipped_sum onto_row",
     exchange: "reduced_gradient worst_outside first_blocked move_inplace centre_inplace exchange_inplace",
-    descent: "sweep_inplace greedy_inplace row_products_inplace gather_triangle_inplace gather_inplace inspect",
+    descent: "sweep_inplace greedy_inplace row_products_inplace gather_triangle_inplace inspect",
 }
 
 
@@ -70,14 +70,14 @@ def case(rng):
 
 def test_sums_and_rows(case):
     a, b = case.rng.standard_normal((2, 12))
-    assert free_factor.dot(a, b) == pytest.approx(a @ b, rel=1e-12)
-    assert np.isnan(free_factor.dot(a, np.where(b == b.max(), np.nan, b)))
+    assert vectors.dot(a, b) == pytest.approx(a @ b, rel=1e-12)
+    assert np.isnan(vectors.dot(a, np.where(b == b.max(), np.nan, b)))
     out = b.copy()
-    free_factor.add_multiple_inplace(out, a, 0.5)
+    vectors.add_multiple_inplace(out, a, 0.5)
     np.testing.assert_allclose(out, b + 0.5 * a, **TOLERANCE)
     weights = case.rng.standard_normal(7)
     out = b.copy()
-    free_factor.add_rows_inplace(out, case.A, case.free, weights)
+    vectors.add_rows_inplace(out, case.A, case.free, weights)
     np.testing.assert_allclose(out, b + weights @ case.A[case.free], **TOLERANCE)
     out = np.full(12, 7.0)
     descent.row_products_inplace(out, case.A, case.free, a)
@@ -96,7 +96,7 @@ def test_gathers(case):
         descent.gather_triangle_inplace(M, case.A, F)
         np.testing.assert_array_equal(M, np.triu(case.A[np.ix_(F, F)]).astype(dtype))
         M = np.zeros((7, 3), dtype)
-        descent.gather_inplace(M, case.A, F, np.array([1, 8, 3]))
+        vectors.gather_inplace(M, case.A, F, np.array([1, 8, 3]))
         np.testing.assert_array_equal(M, case.A[np.ix_(F, [1, 8, 3])].astype(dtype))
     column = np.full(7, 7.0)
     diagonal = free_factor.entry_column_inplace(column, case.problem, case.state.order, 7, 3)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from bregmat._kernels.free_factor import add_multiple_inplace, dot
+from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 TILE = 64
 FINE, NOT_FINITE, NOT_SYMMETRIC, NOT_DEFINITE = 0, 1, 2, 3
@@ -68,15 +68,6 @@ def gather_triangle_inplace(M, A, rows):
         source, out = A[rows[i]], M[i]
         for j in range(i, len(rows)):
             out[j] = source[rows[j]]
-
-
-@njit(cache=True)
-def gather_inplace(M, A, rows, columns):
-    """``A[rows][:, columns]`` in the precision of M."""
-    for i in range(len(rows)):
-        source, out = A[rows[i]], M[i]
-        for j in range(len(columns)):
-            out[j] = source[columns[j]]
 
 
 @njit(cache=True)

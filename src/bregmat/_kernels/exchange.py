@@ -11,16 +11,14 @@ import numpy as np
 from numba import njit
 
 from bregmat._kernels.free_factor import (
-    add_multiple_inplace,
-    add_rows_inplace,
     constrain_inplace,
     constrained_solve_inplace,
-    dot,
     entry_column_inplace,
     is_needed,
     join_inplace,
     leave_inplace,
 )
+from bregmat._kernels.vectors import add_multiple_inplace, add_rows_inplace, dot
 
 OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
 LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-REORDER = {"reassoc", "contract", "nsz"}  # sums in any order; NaN and infinities as they are
+from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 
 class FreeSet(NamedTuple):
@@ -30,30 +30,6 @@ class Quadratic(NamedTuple):
     E: np.ndarray  # (m, n)
     weight: np.ndarray  # (n,): 1 / sqrt(A_ii), the unit in which gradients are compared
     rho: float  # weight of E'E in the factor; E d = 0 for every step d, so that steps do not depend on it
-
-
-@njit(cache=True, fastmath=REORDER)
-def dot(a, b):
-    """``a . b``."""
-    total = 0.0
-    for t in range(len(a)):
-        total += a[t] * b[t]
-    return total
-
-
-@njit(cache=True)
-def add_multiple_inplace(out, row, c):
-    """``out += c row``."""
-    for t in range(len(out)):
-        out[t] += c * row[t]
-
-
-@njit(cache=True)
-def add_rows_inplace(out, A, rows, weights):
-    """``out += weights @ A[rows]`` without the copy ``A[rows]``."""
-    for i in range(len(rows)):
-        if weights[i] != 0.0:
-            add_multiple_inplace(out, A[rows[i]], weights[i])
 
 
 @njit(cache=True)

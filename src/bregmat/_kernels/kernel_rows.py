@@ -11,6 +11,8 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
+from bregmat._kernels.vectors import add_multiple_inplace, dot
+
 # No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
 EXP = {"nnan", "ninf", "nsz", "contract", "arcp"}
 SUM = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
@@ -226,22 +228,6 @@ def gaussian_block_parallel_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric)
         _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
 
 
-@njit(cache=True, fastmath=SUM)
-def _dot(a, b):
-    """``a . b``."""
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
-    return total
-
-
-@njit(cache=True, fastmath=SUM)
-def _add_multiple_inplace(out, row, c):
-    """``out += c row``."""
-    for j in range(len(out)):
-        out[j] += c * row[j]
-
-
 @njit(cache=True)
 def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, symmetric):
     """What rows start..stop of A contribute to :func:`gaussian_sums_inplace`."""
@@ -257,10 +243,10 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
                 continue
             values = row[: end - left]
             _exp_row64_inplace(values, S[i - start, : end - left], scale, hA[i], hB[left:end])
-            f[i] += _dot(values, weight[left:end])
+            f[i] += dot(values, weight[left:end])
             if symmetric:
                 last = i if end == i + 1 else end
-                _add_multiple_inplace(f[left:last], values[: last - left], weight[i])
+                add_multiple_inplace(f[left:last], values[: last - left], weight[i])
 
 
 @njit(cache=True)
@@ -286,52 +272,4 @@ def gaussian_sums_parallel_inplace(f, A, hA, B, hB, weight, scale, symmetric):
         start = chunk * step
         _gaussian_sum_chunk_inplace(parts[chunk], A, hA, B, hB, weight, scale, start, min(start + step, len(A)), True)
     for chunk in range(chunks):
-        _add_multiple_inplace(f, parts[chunk], 1.0)
-
-
-@njit(cache=True, fastmath=SUM)
-def add_rows_inplace(f, K, rows, weight):
-    """``f += sum_k weight_k K[rows_k]`` with f in float64: four rows are added in the dtype of K, their sum in float64."""
-    n, m = f.shape[0], len(rows)
-    for start in range(0, n, 2048):
-        stop = min(start + 2048, n)
-        target, k = f[start:stop], 0
-        while k + 4 <= m:
-            a, b = K[rows[k], start:stop], K[rows[k + 1], start:stop]
-            c, d = K[rows[k + 2], start:stop], K[rows[k + 3], start:stop]
-            wa, wb, wc, wd = weight[k], weight[k + 1], weight[k + 2], weight[k + 3]
-            for j in range(stop - start):
-                target[j] += wa * a[j] + wb * b[j] + wc * c[j] + wd * d[j]
-            k += 4
-        while k < m:
-            a, wa = K[rows[k], start:stop], weight[k]
-            for j in range(stop - start):
-                target[j] += wa * a[j]
-            k += 1
-
-
-@njit(cache=True)
-def gather_inplace(out, first, K, rows, columns):
-    """``out[first + i, j] = K[rows_i, columns_j]`` in the dtype of ``out``."""
-    for i in range(len(rows)):
-        target, source = out[first + i], K[rows[i]]
-        for j in range(len(columns)):
-            target[j] = source[columns[j]]
-
-
-@njit(cache=True)
-def mirror_inplace(K, old, new):
-    """``K[:old, old:new] = K[old:new, :old]'``, tile by tile through a buffer: columns of K share cache sets."""
-    tile = np.empty((64, 64), K.dtype)
-    for i0 in range(old, new, 64):
-        i1 = min(i0 + 64, new)
-        for j0 in range(0, old, 64):
-            j1 = min(j0 + 64, old)
-            for i in range(i0, i1):
-                source = K[i, j0:j1]
-                for j in range(j1 - j0):
-                    tile[j, i - i0] = source[j]
-            for j in range(j0, j1):
-                target, values = K[j, i0:i1], tile[j - j0]
-                for i in range(i1 - i0):
-                    target[i] = values[i]
+        add_multiple_inplace(f, parts[chunk], 1.0)

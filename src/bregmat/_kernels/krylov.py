@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
+from bregmat._kernels.vectors import add_multiple_inplace
+
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums of products in any order; never inherited by the QL iteration
 
 SHORTEST = 3  # Lanczos steps before the last one says anything
@@ -35,13 +37,6 @@ def _inner(u, v):
     for i in range(1, len(u)):
         s += u[i].conjugate() * v[i]
     return s
-
-
-@njit(cache=True, fastmath=FAST, error_model="numpy")
-def _subtract_inplace(y, x, c):
-    """``y -= c x``."""
-    for i in range(len(x)):
-        y[i] -= c * x[i]
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
@@ -170,7 +165,7 @@ def _lengthen_inplace(Q, T, H, m, target):
     for j in range(m, target):
         u = Q[j]
         for k in range(j - 1, -1, -1):
-            _subtract_inplace(u, Q[k], _inner(Q[k], u))
+            add_multiple_inplace(u, Q[k], -_inner(Q[k], u))
         beta = math.sqrt(real_dot(u, u))
         if not beta > BREAKDOWN:
             return j, True

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
+from bregmat._kernels.vectors import dot
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
@@ -31,15 +32,6 @@ def transposed_product_inplace(w, Bt, v):
             total2 += column2[i] * x
             total3 += column3[i] * x
         w[j], w[j + 1], w[j + 2], w[j + 3] = total0, total1, total2, total3
-
-
-@njit(cache=True, fastmath=FAST)
-def squared_length(w):
-    """``w' w``."""
-    total = 0.0
-    for j in range(len(w)):
-        total += w[j] * w[j]
-    return total
 
 
 @njit(cache=True, fastmath=FAST)
@@ -200,7 +192,7 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
             if ready != i:
                 load_inplace(v, rows, t)
                 transposed_product_inplace(w, Bt, v)
-            q = squared_length(w)
+            q = dot(w, w)
             p += rows.coef[t] * q
             size += abs(rows.coef[t]) * q
             definite = definite and rows.coef[t] > 0.0
@@ -248,7 +240,7 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
                 if k > 1:
                     load_inplace(v, rows, t)
                     transposed_product_inplace(w, Bt, v)
-                factor = 1.0 + e * squared_length(w)
+                factor = 1.0 + e * dot(w, w)
                 # M <- M + beta M v v' M with beta = -e / factor  (Kulis 2009, eq. 20-21)
                 w, x = x, w
                 chol_update_mult_inplace(Bt, w, -e / factor, x, ahead, h, g, s)

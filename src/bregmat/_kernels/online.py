@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from bregmat._kernels.eigen_update import rank_one_update_inplace
-from bregmat._kernels.logdet import chol_update_mult_inplace, squared_length, transposed_product_inplace
+from bregmat._kernels.logdet import chol_update_mult_inplace, transposed_product_inplace
+from bregmat._kernels.vectors import dot
 
 # positions in the totals of the metric learner; RATIO holds k_t, or k_t / eta_t with the automatic rate; from LABELS on, sums
 # of the labels of either sense, from COUNTS on how many they were, both by sense + 1; RATE and HIGHEST: of trials that moved
@@ -47,7 +48,7 @@ def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
         v[:d] = Z[t]
         # not taken over from the last update, which could do it on the way: calls of any length give the same bits
         transposed_product_inplace(w, Bt, v)
-        p = squared_length(w)
+        p = dot(w, w)
         eta, k = fixed, sense[t] + 1
         labels, count = totals[LABELS + k] + y[t], totals[COUNTS + k] + 1.0
         if fixed == 0.0 and p > 0.0:
@@ -82,7 +83,7 @@ def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
         while shrink > LARGEST_SHRINK and turns < 100:
             w, x = x, w
             chol_update_mult_inplace(Bt, w, (1.0 / LARGEST_SHRINK - 1.0) / p, x, v, h, g, sums)
-            p = squared_length(w)
+            p = dot(w, w)
             shrink = p / target
             alpha = (target - p) / (p * p)
             turns += 1

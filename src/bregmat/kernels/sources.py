@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import kernel_rows
+from bregmat._kernels.vectors import gather_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
@@ -202,14 +203,14 @@ class Precomputed(KernelSource):
             )
 
     def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        kernel_rows.gather_inplace(out, first, self.K, rows, np.arange(self.n) if columns is None else columns)
+        gather_inplace(out[first : first + len(rows)], self.K, rows, np.arange(self.n) if columns is None else columns)
 
     def diagonal(self) -> np.ndarray:
         return self.own
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
-        kernel_rows.gather_inplace(out, 0, self.K, rows, columns)
+        gather_inplace(out, self.K, rows, columns)
         bad = np.flatnonzero(~np.isfinite(out @ np.ones(len(columns), dtype)))
         if len(bad):
             raise ValueError(f"the precomputed kernel must be finite; row {rows[bad[0]]} is not.")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from bregmat._kernels.kernel_rows import add_rows_inplace, mirror_inplace
+from bregmat._kernels.vectors import add_rows_inplace, mirror_inplace
 from bregmat.kernels import KernelSource
 from bregmat.margin.buffers import borrow
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._kernels.kernel_rows import add_rows_inplace
 from bregmat._kernels.smo import greedy_descent_inplace, smo_inplace
+from bregmat._kernels.vectors import add_rows_inplace
 from bregmat._kernels.violators import FAR, slopes_inplace, violators_inplace
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.problem import MarginProblem

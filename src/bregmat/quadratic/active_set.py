@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
-from bregmat._kernels.free_factor import Quadratic, add_rows_inplace, onto_row, squared_length
+from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
+from bregmat._kernels.vectors import add_rows_inplace
 from bregmat.linalg import single_thread_blas
 from bregmat.quadratic.free_set import FEW, Factor
 from bregmat.quadratic.problem import conditions, weights_of

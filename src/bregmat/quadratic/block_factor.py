@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from bregmat._kernels.descent import gather_inplace, gather_triangle_inplace
+from bregmat._kernels.descent import gather_triangle_inplace
+from bregmat._kernels.vectors import gather_inplace
 
 SHARE = 0.12  # changed variables, relative to the free ones, up to which the old factor is used
 
