@@ -1,15 +1,17 @@
 # Every target installs what it needs by itself: `.venv` is made on first use and again when pyproject.toml changes.
 
 PYTHON ?= python3
+CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test lint format bench reproduce clean
+.PHONY: help demo test test-cores lint format bench reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
+	@echo "make test-cores  the numerical tests as on other processors (CORES=\"$(CORES)\")"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
@@ -25,6 +27,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-cores: $(STAMP)
+	@set -e; for core in $(CORES); do OPENBLAS_CORETYPE=$$core $(BIN)/python -m pytest -m numerical $(PYTEST_ARGS); done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

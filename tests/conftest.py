@@ -7,6 +7,44 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# Everything else is marked `numerical`: `make test-cores` runs it again with OpenBLAS written for other processors.
+NOT_NUMERICAL = {
+    *("test_architecture", "test_registry", "test_checks", "test_bad_input", "test_cut_input", "test_nnqp_input"),
+    *(
+        "test_margin_svc_input",
+        "test_datasets",
+        "test_io",
+        "test_io_tables",
+        "test_cli",
+        "test_report",
+        "test_report_browser",
+    ),
+    *("test_plots", "test_plots_coefficients", "test_plots_points", "test_online_plots", "test_reproduce"),
+}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-cores)")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem not in NOT_NUMERICAL:
+            item.add_marker("numerical")
+
+
+def pytest_report_header():
+    """For which processor the two copies of OpenBLAS compute: where it cannot run the type that was asked for, it falls back silently."""
+    import scipy.linalg  # noqa: F401 - loads its copy
+    from threadpoolctl import threadpool_info
+
+    found = sorted(
+        {(i["internal_api"], i.get("architecture", "?")) for i in threadpool_info() if i["user_api"] == "blas"}
+    )
+    asked = os.environ.get("OPENBLAS_CORETYPE")
+    wanted = f"; OPENBLAS_CORETYPE={asked}" if asked else ""
+    return f"BLAS: {', '.join(f'{api} for {architecture}' for api, architecture in found)}{wanted}"
+
 
 def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail the run if any test was skipped")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import bregmat
+from conftest import NOT_NUMERICAL
 
 ROOT = Path(bregmat.__file__).parent
 
@@ -222,3 +223,8 @@ def test_solving_is_light_too():
 
 def test_estimators_come_when_they_are_asked_for():
     assert "sklearn" in loaded_after("import bregmat; bregmat.MetricLearner")
+
+
+def test_what_is_not_numerical_is_a_test_file():
+    here = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+    assert here >= NOT_NUMERICAL
