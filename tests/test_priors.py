@@ -228,11 +228,15 @@ def test_tends_to_the_low_rank_optimum(rng):
         (lambda: widen_range(np.eye(3), "small"), TypeError, "eps must be a number; got 'small'"),
         (lambda: widen_range(np.eye(3), True), TypeError, "eps must be a number; got True"),
         (lambda: widen_range(np.diag([1e3, 0.0]), 1e-10), ValueError, "eps must be above 1e-12 times.*got 1e-10"),
-        (lambda: widen_range(np.ones((3, 2)), 0.1), ValueError, r"prior must be a square matrix; got shape \(3, 2\)"),
+        (lambda: widen_range(np.ones((3, 2)), 0.1), ValueError, r"prior must be square; got shape \(3, 2\)"),
         (lambda: widen_range(np.diag([1.0, -1.0]), 0.1), ValueError, "prior must be positive semidefinite"),
-        (lambda: widen_range(np.diag([1.0, np.nan]), 0.1), ValueError, "prior has NaN or infinite entries in row 1"),
+        (
+            lambda: widen_range(np.diag([1.0, np.nan]), 0.1),
+            ValueError,
+            "prior must be finite; got NaN or infinity in row 1",
+        ),
         (lambda: widen_range(np.zeros((2, 2)), 0.1), ValueError, "prior is zero"),
-        (lambda: widen_range(Factor(LINE * np.nan), 0.1), ValueError, "prior factor G0 has NaN"),
+        (lambda: widen_range(Factor(LINE * np.nan), 0.1), ValueError, "prior factor G0 must be finite; got NaN"),
         (lambda: widen_range(Factor(sp.csr_array(LINE)), 0.1), TypeError, "needs a dense factor"),
         (
             lambda: widen_range(Factor(LINE), 0.1, directions=np.eye(3)),
@@ -243,9 +247,13 @@ def test_tends_to_the_low_rank_optimum(rng):
         (
             lambda: widen_range(Factor(LINE), 0.1, directions=[[1.0], [0], [np.nan], [0]]),
             ValueError,
-            "directions has NaN or infinite entries in row 2",
+            "must be finite; got NaN or infinity in row 2",
         ),
-        (lambda: widen_range(Factor(LINE), 0.1, directions="all"), TypeError, "directions must be numeric or Constra"),
+        (
+            lambda: widen_range(Factor(LINE), 0.1, directions="all"),
+            TypeError,
+            r"directions \(a matrix or Constraints\) must be numeric",
+        ),
         (
             lambda: widen_range(Factor(LINE), 0.1, directions=Constraints.sq_distance(0, 7, 1.0, "<=")),
             ValueError,

@@ -16,6 +16,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.binding import bind
+from bregmat.checks import as_matrix, as_points, check_finite, check_psd
 from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
 from bregmat.divergences import Divergence
 from bregmat.iterates import Iterate
@@ -290,65 +291,27 @@ def _in_span(
 
 def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.ndarray]:
     """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
-    try:
-        A = np.asarray(A, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a numeric square matrix; got {type(A).__name__}.") from error
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise ValueError(f"{name} must be a square matrix; got shape {A.shape}.")
-    bad = np.flatnonzero(~np.isfinite(A).all(axis=1))
-    if len(bad):
-        raise ValueError(f"{name} has NaN or infinite entries in row {bad[0]}.")
-    if np.abs(A - A.T).max(initial=0.0) > 1e-8 * max(np.abs(A).max(initial=0.0), 1e-300):
-        raise ValueError(f"{name} must be symmetric; the largest asymmetry is {np.abs(A - A.T).max():.3g}.")
-    values, Q = eigh((A + A.T) / 2)
-    top = max(abs(values[-1]), abs(values[0]), 1e-300)
-    if values[0] < -1e-9 * top:
-        raise ValueError(f"{name} must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}.")
+    values, Q = eigh(as_matrix(name, A, symmetric=True))
+    check_psd(name, values)
     if divergence.keeps_range:
-        keep = values > RANK_TOL * top
+        keep = values > RANK_TOL * max(values[-1], 1e-300)
         values, Q = values[keep], Q[:, keep]
         if len(values) == 0:
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
     return np.maximum(values, 0.0), Q
 
 
-def check_points(name: str, X: Any, *, look: bool = True) -> Any:
-    """A 2-D float array, memmap or sparse matrix, finite; a memory-mapped one, and any with ``look=False``, is not read for that."""
-    if scipy.sparse.issparse(X):
-        X = scipy.sparse.csr_array(X, dtype=float)
-        if not np.isfinite(X.data).all():
-            raise ValueError(f"{name} has NaN or infinite entries.")
-        return X
-    if not isinstance(X, np.memmap):
-        try:
-            X = np.asarray(X, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must be numeric; got {type(X).__name__}.") from error
-    if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"{name} must be a 2-dimensional array with at least one row and column; got shape {X.shape}.")
-    if look and not isinstance(X, np.memmap):
-        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
-        if len(bad):
-            raise ValueError(
-                f"{name} has NaN or infinite entries in row {bad[0]}"
-                + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else ".")
-            )
-    return X
-
-
 def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
     """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
     if isinstance(prior, Factor):
-        G0 = check_points(
-            "prior factor G0", prior.G0, look=False
-        )  # touched rows are looked at when constraints are bound
+        # touched rows are looked at when constraints are bound
+        G0 = as_points("prior factor G0", prior.G0, look=False)
         if divergence.is_congruence_invariant:
             return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
         gram = G0.T @ G0
         gram = gram.toarray() if scipy.sparse.issparse(gram) else np.asarray(gram)
         if not np.isfinite(gram).all():
-            check_points("prior factor G0", G0 if scipy.sparse.issparse(G0) else np.asarray(G0))  # names the rows
+            check_finite("prior factor G0", G0)  # names the rows
         values, Q = _eigen("prior G0'G0", gram, divergence)
         keep = values > RANK_TOL * values[-1]
         values, Q = values[keep], Q[:, keep]
@@ -361,12 +324,12 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
 
 def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinates:
     """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
-    X = check_points("X", X)
+    X = as_points("X", X)
     d = X.shape[1]
     if prior is None:
         return Coordinates(X, divergence.link(np.ones(d)), identity=True)
     if isinstance(prior, Factor):
-        P = check_points("prior factor G0", prior.G0)
+        P = as_points("prior factor G0", prior.G0)
         if len(P) != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import check_positive
+from bregmat.checks import as_matrix, check_positive
 from bregmat.constraints import LINEAR, TRACE, Constraints, among
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
@@ -107,15 +107,9 @@ def _vectors(directions: Any, n: int) -> np.ndarray | None:
             return None
         touched = np.unique(directions.index[directions.index >= 0])
         return np.eye(n)[:, touched]
-    try:
-        V = np.asarray(directions, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"directions must be numeric or Constraints; got {type(directions).__name__}.") from error
-    if V.ndim != 2 or len(V) != n:
+    V = as_matrix("directions (a matrix or Constraints)", directions)
+    if len(V) != n:
         raise ValueError(f"directions must have shape (n, k) with n = {n} rows, as the prior has; got shape {V.shape}.")
-    bad = np.flatnonzero(~np.isfinite(V).all(axis=1))
-    if len(bad):
-        raise ValueError(f"directions has NaN or infinite entries in row {bad[0]}.")
     return V
 
 
