@@ -43,8 +43,8 @@ binding
 compound_operators
 operators
 constraints losses kernels sampling
-divergences
-columns
+terms divergences
+relations columns
 registry checks status numerics _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
@@ -53,7 +53,7 @@ LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.spl
 PUBLIC = {
     "constraints": {"Constraints", "constraints_from_labels"},
     "divergences": {"LogDet", "VonNeumann", "Frobenius", "SpectralDivergence"},
-    "terms of your own": {"register"},
+    "terms of your own": {"register", "Relation"},
     "losses": {"Squared", "SquaredHinge", "RelativeSlack"},
     "nearness problems": {"nearest_kernel", "nearest_metric", "Factor", "widen_range"},
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
@@ -69,7 +69,7 @@ RESULT = (
     "status exit_reason factor write_factor B kernel dual objective dual_bound gap max_violation conflict n_iter seconds "
     "history _repr_html_ transform spectrum values"
 )
-CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear"
+CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear of"
 
 
 def module_name(path):

@@ -13,6 +13,7 @@ from bregmat.losses import RelativeSlack, Squared, SquaredHinge
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.priors import widen_range
 from bregmat.registry import register
+from bregmat.relations import Relation
 from bregmat.result import ExitReason, MatrixResult, Record, Result, SolverError, Status, check
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
@@ -69,6 +70,7 @@ __all__ = [
     "OnlinePCA",
     "QPResult",
     "Record",
+    "Relation",
     "RelativeSlack",
     "Result",
     "SolverError",

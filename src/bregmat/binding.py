@@ -9,8 +9,9 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat.columns import LowRankMatrix
 from bregmat.compound_operators import SignedSums, Stacked
-from bregmat.constraints import LINEAR, TRACE, Constraints, Terms, among
+from bregmat.constraints import Constraints
 from bregmat.operators import MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.terms import Terms
 
 VANISHING = 1e-13  # size of a row, relative to those of its terms, below which it is 0: rounding of what cancels
 SAME = 1e-26  # squared distance, relative to the squared norms, below which two points are one
@@ -99,18 +100,16 @@ def bind(
             assert Z is not None
             plain = _terms_operator(t, Z, rows, sizes)
         base: Operator = plain
-        if (t.coef == 1.0).all():  # signed sums have other coefficients
-            which = t.row  # one plain term a row
-        else:
+        which = t.row
+        if (t.coef != 1.0).any() or (which[1:] == which[:-1]).any():  # more than one plain term a row
             which = np.unique(t.row)
-        if which is not t.row:
             slot = np.searchsorted(which, t.row)
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
             base = _signed_sums(plain, P)
         parts.append((which, base))
     dense, names, factors, weights, owners = [], [], [], [], []
-    for row in np.flatnonzero(among(constraints.relation, (TRACE, LINEAR))):
-        C = None if constraints.relation[row] == TRACE else constraints.matrices[constraints.index[row, 0]]
+    for row in np.flatnonzero(constraints.where("is_whole")):
+        C = constraints.matrix(row)
         assert Z is not None
         if isinstance(C, LowRankMatrix):
             V = C.vectors if rows is None else C.vectors[rows]

@@ -118,10 +118,26 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
     return index, ids
 
 
-def must_differ(index: np.ndarray, first: int, second: int, names: str) -> None:
-    bad = np.flatnonzero(index[:, first] == index[:, second])
-    if len(bad):
-        raise ValueError(f"{names} must be different samples; they are equal in {rows_text(bad)}.")
+def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Place of each key among the names, which must be unique; -2 where it is not among them."""
+    if names.ndim != 1:
+        raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
+    order = np.argsort(names, kind="stable")
+    ordered = names[order]
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(repeated):
+        raise ValueError(f"sample_id must be unique; {ordered[repeated[0]]!r} occurs more than once.")
+    kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
+    theirs, ours = (kinds.get(a.dtype.kind, "names") for a in (names, keys))
+    if len(keys) and len(names) and ours != theirs:
+        raise TypeError(
+            f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} "
+            f"such as {keys[0]!s}; use one kind."
+        )
+    if not len(names):
+        return np.full(len(keys), -2)
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where(ordered[place] == keys, order[place], -2)
 
 
 def symmetric_matrix(m: Any, row: int) -> Any:

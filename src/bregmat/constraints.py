@@ -1,74 +1,57 @@
 """What is wanted of the learned kernel: indices, bound, sense and weight of each row.
 
-Every relation is a signed sum of entries of the kernel ``K``. The sparse ones are written as signed sums of
-squared norms of ``z_a + s z_b`` with ``s`` in {-1, 0, +1} (:meth:`Constraints.terms`), so that every operator
-built from them has one form.
+What a row says is a matter of its relation (:mod:`bregmat.relations`): a signed sum of squared norms of ``z_a + s z_b`` with
+``s`` in {-1, 0, +1} (:meth:`Constraints.terms`), so that every operator built from them has one form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
+from bregmat.checks import rows_text
 from bregmat.columns import (
     SENSES,
-    LowRankMatrix,
     finite_column,
     float_column,
     index_table,
-    must_differ,
+    positions,
     positive_weights,
-    rows_text,
     sense_codes,
     symmetric_matrix,
 )
-
-RELATIONS = (
-    "sq_distance",
-    "similarity",
-    "comparison",
-    "similarity_comparison",
-    "diagonal",
-    "trace",
-    "linear",
+from bregmat.relations import (
+    BUILT_IN,
+    COMPARISON,
+    DIAGONAL,
+    LINEAR,
+    RELATIONS,
+    SAMPLES,
+    SIMILARITY,
+    SIMILARITY_COMPARISON,
+    SQ_DISTANCE,
+    TRACE,
+    Relation,
 )
-SQ_DISTANCE, SIMILARITY, COMPARISON, SIMILARITY_COMPARISON, DIAGONAL, TRACE, LINEAR = range(len(RELATIONS))
+from bregmat.terms import Terms, whole_value
+
 _SYMBOL = {code: symbol for symbol, code in SENSES.items()}
-_NONNEGATIVE = (SQ_DISTANCE, DIAGONAL, TRACE)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""
-
-    row: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    sign: np.ndarray
-    coef: np.ndarray
-
-
-def among(relation: np.ndarray, codes: Sequence[int]) -> np.ndarray:
-    """Mask of the rows whose relation is one of the codes."""
-    table = np.zeros(len(RELATIONS), dtype=bool)
-    table[list(codes)] = True
-    return table[relation]
 
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
     """Rows ``<A_i, K> <sense> bound`` on a kernel ``K``; immutable.
 
-    Use the constructors (:meth:`sq_distance`, :meth:`similarity`, ...), join with ``+``, pick with :meth:`select`.
+    Use the constructors (:meth:`sq_distance`, :meth:`similarity`, ..., :meth:`of` for a relation of your own), join with ``+``,
+    pick with :meth:`select`.
 
     Attributes
     ----------
     relation : ndarray of int8, shape (c,)
-        Position of each row's relation in ``RELATIONS``.
+        Position of each row's relation in ``relations``.
     index : ndarray of int64, shape (c, 4)
         Samples i, j, k, l of each row, -1 where unused: numbers as given, or positions in ``ids``.
     bound : ndarray, shape (c,)
@@ -81,6 +64,8 @@ class Constraints:
         Table of sample names when samples were not named by numbers.
     matrices : tuple
         Matrices of the "linear" rows; ``index[:, 0]`` is the position in it.
+    relations : tuple of Relation
+        Those of the library, and the others that occur.
     """
 
     relation: np.ndarray
@@ -90,18 +75,17 @@ class Constraints:
     weight: np.ndarray
     ids: np.ndarray | None = None
     matrices: tuple = field(default=())
+    relations: tuple[Relation, ...] = BUILT_IN
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.bound))
         if len(bad):
             raise ValueError(f"bound must be finite; got {self.bound[bad[0]]} in {rows_text(bad)}.")
-        negative = among(self.relation, _NONNEGATIVE) & (self.bound < 0)
-        bad = np.flatnonzero(negative)
+        bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
         if len(bad):
-            relation = RELATIONS[self.relation[bad[0]]]
             raise ValueError(
-                f"bound of a {relation} must be at least 0, since no positive semidefinite matrix has a negative one; "
-                f"got {self.bound[bad[0]]} in {rows_text(bad)}."
+                f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
+                f"negative one; got {self.bound[bad[0]]} in {rows_text(bad)}."
             )
         for array in (self.relation, self.index, self.bound, self.sense, self.weight):
             array.setflags(write=False)
@@ -109,20 +93,64 @@ class Constraints:
     # ------------------------------------------------------------------ constructors
     @classmethod
     def _build(
-        cls, relation: int, index: np.ndarray, ids: Any, bound: Any, sense: Any, weight: Any, matrices: tuple = ()
+        cls, relation: Relation, index: np.ndarray, ids: Any, bound: Any, sense: Any, weight: Any, matrices: tuple = ()
     ) -> Constraints:
         c = len(index)
         if c == 0:
             raise ValueError("constraints are empty; give at least one row.")
+        bound = relation.bound if bound is None else bound
+        sense = relation.sense if sense is None else sense
+        relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
         return cls(
-            np.full(c, relation, dtype=np.int8),
+            np.full(c, relations.index(relation), dtype=np.int8),
             index,
             float_column("bound", bound, c),
             sense_codes(sense, c),
             positive_weights(weight, c),
             ids,
             matrices,
+            relations,
         )
+
+    @classmethod
+    def _named(
+        cls, relation: Relation, samples: dict[str, Any], bound: Any, sense: Any, weight: Any, is_margin: bool = False
+    ) -> Constraints:
+        """Rows of a relation between samples, under the names of the arguments that gave them; a margin is minus the bound."""
+        index, ids = index_table(samples)
+        for same, demand, _ in relation.clashes(index, list(samples)):
+            if same.any():
+                raise ValueError(f"{demand}; they are equal in {rows_text(np.flatnonzero(same))}.")
+        bound = -finite_column("margin", bound, len(index)) if is_margin else bound
+        return cls._build(relation, index, ids, bound, sense, weight)
+
+    @classmethod
+    def of(
+        cls, relation: str | Relation, *samples: Any, bound: Any = None, sense: Any = None, weight: Any = 1.0
+    ) -> Constraints:
+        """Rows of any relation, by its name or as a :class:`bregmat.Relation` of your own.
+
+        Parameters
+        ----------
+        relation : str or Relation
+            One that is registered, or an object.
+        *samples : array-like of int or sample ids, shape (c,)
+            The samples i, j, k, l of each row, as many as the relation names.
+        bound : float or array-like, shape (c,)
+            In the unit of the relation. None: the relation's own, if it has one.
+        sense : {"<=", ">=", "=="} or one per row
+            None: the relation's own, if it has one.
+        weight : float or array-like, shape (c,)
+            Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
+        """
+        kind: Relation = RELATIONS.resolve(relation)
+        if kind.takes_matrix:
+            raise TypeError(f"rows of the relation {kind.name!r} are given by matrices: use Constraints.linear.")
+        if len(samples) != kind.arity:
+            raise TypeError(f"{kind.name} names {kind.arity} samples a row; got {len(samples)}.")
+        if kind.is_whole:
+            return cls._build(kind, np.full((1, 4), -1, dtype=np.int64), None, bound, sense, weight)
+        return cls._named(kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
 
     @classmethod
     def sq_distance(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
@@ -138,49 +166,36 @@ class Constraints:
         weight : float or array-like, shape (c,)
             Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
         """
-        index, ids = index_table({"i": i, "j": j})
-        must_differ(index, 0, 1, "i and j")
-        return cls._build(SQ_DISTANCE, index, ids, bound, sense, weight)
+        return cls._named(SQ_DISTANCE, {"i": i, "j": j}, bound, sense, weight)
 
     @classmethod
     def similarity(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
         """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2). Parameters as in :meth:`sq_distance`; bounds may be negative."""
-        index, ids = index_table({"i": i, "j": j})
-        return cls._build(SIMILARITY, index, ids, bound, sense, weight)
+        return cls._named(SIMILARITY, {"i": i, "j": j}, bound, sense, weight)
 
     @classmethod
     def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:
         """``sq_dist(i, j) + margin <= sq_dist(k, l)``; margin in squared distance units (Kulis 2009, section 6.2.2)."""
-        index, ids = index_table({"i": i, "j": j, "k": k, "l": l})
-        must_differ(index, 0, 1, "i and j")
-        must_differ(index, 2, 3, "k and l")
-        bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
-        if len(bad):
-            raise ValueError(f"(i, j) and (k, l) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(COMPARISON, index, ids, -finite_column("margin", margin, len(index)), "<=", weight)
+        return cls._named(COMPARISON, {"i": i, "j": j, "k": k, "l": l}, margin, None, weight, is_margin=True)
 
     @classmethod
     def similarity_comparison(
         cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
     ) -> Constraints:
         """``K_jk + margin <= K_lm``; margin in kernel units (Kulis 2009, section 6.2.2)."""
-        index, ids = index_table({"j": j, "k": k, "l": l, "m": m})
-        bad = np.flatnonzero((np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1))
-        if len(bad):
-            raise ValueError(f"(j, k) and (l, m) must be different pairs; they are equal in {rows_text(bad)}.")
-        return cls._build(SIMILARITY_COMPARISON, index, ids, -finite_column("margin", margin, len(index)), "<=", weight)
+        return cls._named(SIMILARITY_COMPARISON, {"j": j, "k": k, "l": l, "m": m}, margin, None, weight, is_margin=True)
 
     @classmethod
     def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:
         """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
         values = np.atleast_1d(np.asarray(values, dtype=float))
-        positions, ids = index_table({"index": np.arange(len(values)) if index is None else index})
-        return cls._build(DIAGONAL, positions, ids, values, "==", weight)
+        index = np.arange(len(values)) if index is None else index
+        return cls._named(DIAGONAL, {"index": index}, values, None, weight)
 
     @classmethod
     def trace(cls, value: float, *, weight: float = 1.0) -> Constraints:
         """``tr K == value``, the sum over all rows of the data."""
-        return cls._build(TRACE, np.full((1, 4), -1, dtype=np.int64), None, value, "==", weight)
+        return cls.of(TRACE, bound=value, weight=weight)
 
     @classmethod
     def linear(cls, matrices: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
@@ -202,6 +217,35 @@ class Constraints:
         index[:, 0] = np.arange(len(parsed))
         return cls._build(LINEAR, index, None, bound, sense, weight, parsed)
 
+    # ------------------------------------------------------------------ facts
+    def where(self, fact: str) -> np.ndarray:
+        """Mask of the rows whose relation has a fact, an attribute of :class:`Relation` such as ``"is_whole"``."""
+        return np.array([bool(getattr(relation, fact)) for relation in self.relations])[self.relation]
+
+    def psd_rows(self) -> np.ndarray:
+        """Whether the matrix of each row is known to be positive semidefinite, from its relation and samples; boolean, shape (c,)."""
+        out = self.where("is_psd")
+        for code, relation in enumerate(self.relations):
+            if not relation.is_psd:
+                rows = np.flatnonzero(self.relation == code)
+                out[rows] = relation.is_psd_for(self.index[rows])
+        return out
+
+    def matrix(self, row: int | np.integer) -> Any:
+        """The matrix of a row that touches all points, as it was given; None stands for the identity."""
+        return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
+
+    def touched(self, n: int) -> np.ndarray | None:
+        """Ascending numbers of the samples that rows name, among ``n``; None if a row touches all of them."""
+        if self.where("is_whole").any():
+            return None
+        mark = np.zeros(n + 1, dtype=bool)
+        mark[self.index] = True  # -1 marks the last entry, which is no sample
+        return np.flatnonzero(mark[:n])
+
+    def _relation(self, row: int | np.integer) -> Relation:
+        return self.relations[self.relation[row]]
+
     # ------------------------------------------------------------------ algebra
     @property
     def n_constraints(self) -> int:
@@ -211,7 +255,7 @@ class Constraints:
     def __add__(self, other: Constraints) -> Constraints:
         if not isinstance(other, Constraints):
             return NotImplemented
-        named = [x for x in (self, other) if x._uses_samples()]
+        named = [x for x in (self, other) if not x.where("is_whole").all()]
         if len({x.ids is None for x in named}) > 1:
             raise TypeError(
                 "cannot join constraints that name samples by numbers with constraints that name them otherwise."
@@ -225,17 +269,21 @@ class Constraints:
                 if x.ids is not None:
                     table = inverse[start : start + len(x.ids)]
                     start += len(x.ids)
-                    used = (part >= 0) & ~among(x.relation, (TRACE, LINEAR))[:, None]
+                    used = (part >= 0) & ~x.where("is_whole")[:, None]
                     part[used] = table[part[used]]
                 parts.append(part)
             index = np.concatenate(parts)
-        linear = np.concatenate([np.zeros(self.n_constraints, bool), other.relation == LINEAR])
-        index[linear, 0] += len(self.matrices)
+        given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
+        index[given, 0] += len(self.matrices)
         join = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in ("relation", "bound", "sense", "weight")
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("bound", "sense", "weight")
         }
-        return Constraints(index=index, ids=ids, matrices=self.matrices + other.matrices, **join)
+        relations = (*self.relations, *(new for new in other.relations if new not in self.relations))
+        code = np.array([relations.index(relation) for relation in other.relations], dtype=np.int8)
+        relation = np.concatenate([self.relation, code[other.relation]])
+        return Constraints(
+            relation, index, ids=ids, matrices=self.matrices + other.matrices, relations=relations, **join
+        )
 
     def select(self, mask: Any) -> Constraints:
         """The rows picked by a boolean mask, slice or integer index, in that order."""
@@ -243,12 +291,11 @@ class Constraints:
         if len(rows) == 0:
             raise ValueError("select: no constraint is left.")
         index = self.index[rows].copy()
-        linear = self.relation[rows] == LINEAR
-        matrices = tuple(self.matrices[k] for k in index[linear, 0])
-        index[linear, 0] = np.arange(len(matrices))
-        return Constraints(
-            self.relation[rows], index, self.bound[rows], self.sense[rows], self.weight[rows], self.ids, matrices
-        )
+        given = self.where("takes_matrix")[rows]
+        matrices = tuple(self.matrices[k] for k in index[given, 0])
+        index[given, 0] = np.arange(len(matrices))
+        columns = {name: getattr(self, name)[rows] for name in ("relation", "bound", "sense", "weight")}
+        return replace(self, index=index, matrices=matrices, **columns)
 
     def locate(self, sample_id: Any = None, n: int | None = None) -> tuple[Constraints | None, np.ndarray]:
         """Translate sample names to row numbers of the data at hand.
@@ -266,7 +313,7 @@ class Constraints:
             The rows whose samples are all present (None if there are none), named by row numbers.
         kept : ndarray of bool, shape (c,)
         """
-        sparse = ~among(self.relation, (TRACE, LINEAR))
+        sparse = ~self.where("is_whole")
         if sample_id is None:
             if self.ids is not None:
                 raise ValueError(
@@ -275,34 +322,16 @@ class Constraints:
                 )
             self.check_range(n)
             return self, np.ones(self.n_constraints, bool)
-        names = np.asarray(sample_id)
-        if names.ndim != 1:
-            raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
-        order = np.argsort(names, kind="stable")
-        ordered = names[order]
-        repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
-        if len(repeated):
-            raise ValueError(f"sample_id must be unique; {ordered[repeated[0]]!r} occurs more than once.")
         index = self.index.copy()
         wanted = self.index[sparse]
         used = wanted >= 0
         keys = wanted[used] if self.ids is None else self.ids[wanted[used]]
-        kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
-        ours, theirs = (kinds.get(a.dtype.kind, "names") for a in (np.asarray(keys), names))
-        if len(keys) and len(names) and ours != theirs:
-            raise TypeError(
-                f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} "
-                f"such as {keys[0]!s}; use one kind."
-            )
-        place = np.searchsorted(ordered, keys)
-        place = np.minimum(place, max(len(ordered) - 1, 0))
-        found = ordered[place] == keys if len(ordered) else np.zeros(len(keys), bool)
-        wanted[used] = np.where(found, order[place] if len(ordered) else 0, -2)
+        wanted[used] = positions(np.asarray(sample_id), np.asarray(keys))
         index[sparse] = wanted
         kept = ~(index == -2).any(axis=1)
-        sizes = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
-        linear = self.relation == LINEAR
-        kept[linear] = sizes[self.index[linear, 0]]
+        sizes = np.array([m.shape[0] == len(sample_id) for m in self.matrices], dtype=bool)
+        given = self.where("takes_matrix")
+        kept[given] = sizes[self.index[given, 0]]
         moved = replace(self, index=index, ids=None)
         return (moved.select(kept) if kept.any() else None), kept
 
@@ -310,11 +339,11 @@ class Constraints:
         """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size."""
         if n is None:
             return
-        sparse = ~among(self.relation, (TRACE, LINEAR))
-        bad = np.flatnonzero((self.index >= n).any(axis=1) & sparse)
+        outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
+        bad = np.flatnonzero(outside)
         if len(bad):
             raise ValueError(
-                f"constraints name samples up to {self.index[sparse].max()} but the data has {n} rows (0 to {n - 1}): {rows_text(bad)}."
+                f"constraints name samples up to {self.index[outside].max()} but the data has {n} rows (0 to {n - 1}): {rows_text(bad)}."
             )
         for m in self.matrices:
             if m.shape[0] != n:
@@ -324,36 +353,8 @@ class Constraints:
 
     # ------------------------------------------------------------------ what the rows mean
     def terms(self) -> Terms:
-        """Rank-one terms of all rows but trace and linear (those have none here)."""
-        one, quarter = 1.0, 0.25
-        pieces = []
-
-        def add(code: int, first: int, second: int, sign: int, coef: float) -> None:
-            rows = np.flatnonzero(self.relation == code)
-            if len(rows):
-                a = self.index[rows, first]
-                b = self.index[rows, second]
-                pieces.append((rows, a, b, np.full(len(rows), sign, np.int8), np.full(len(rows), coef)))
-
-        add(SQ_DISTANCE, 0, 1, -1, one)
-        add(DIAGONAL, 0, 0, 0, one)
-        add(COMPARISON, 0, 1, -1, one)
-        add(COMPARISON, 2, 3, -1, -one)
-        for code, first, second, sign in (
-            (SIMILARITY, 0, 1, 1),
-            (SIMILARITY_COMPARISON, 0, 1, 1),
-            (SIMILARITY_COMPARISON, 2, 3, -1),
-        ):  # K_ab = (|z_a + z_b|^2 - |z_a - z_b|^2) / 4
-            add(code, first, second, 1, sign * quarter)
-            add(code, first, second, -1, -sign * quarter)
-        if not pieces:
-            empty = np.zeros(0, np.int64)
-            return Terms(empty, empty, empty, empty.astype(np.int8), np.zeros(0))
-        columns = [np.concatenate(x) for x in zip(*pieces, strict=True)]
-        if (np.diff(columns[0]) < 0).any():
-            order = np.argsort(columns[0], kind="stable")
-            columns = [x[order] for x in columns]
-        return Terms(*columns)
+        """Rank-one terms of all rows that name samples."""
+        return Terms.of(self.relations, self.relation, self.index)
 
     def values(self, G: Any) -> np.ndarray:
         """``<A_i, K>`` for ``K = G G'``.
@@ -377,25 +378,9 @@ class Constraints:
         if self.ids is not None:
             raise ValueError("constraints name samples by ids; translate them first: constraints.locate(sample_id)[0].")
         self.check_range(G.shape[0])
-        p, size = np.zeros(self.n_constraints), np.zeros(self.n_constraints)
-        t = self.terms()
-        lengths = _row_dot(G, G)
-        block = max(64, 2**22 // max(1, G.shape[1]))  # 32 MB of differences at a time
-        for start in range(0, len(t.row), block):
-            part = slice(start, start + block)
-            v = G[t.a[part]] + _scaled_rows(G[t.b[part]], t.sign[part])
-            np.add.at(p, t.row[part], t.coef[part] * _row_dot(v, v))
-        np.add.at(size, t.row, np.abs(t.coef) * (lengths[t.a] + np.where(t.sign == 0, 0.0, lengths[t.b])))
-        for row in np.flatnonzero(self.relation == TRACE):
-            p[row] = size[row] = float(lengths.sum())
-        for row in np.flatnonzero(self.relation == LINEAR):
-            C = self.matrices[self.index[row, 0]]
-            if isinstance(C, LowRankMatrix):
-                q = np.asarray(G.T @ C.vectors)
-                p[row] = float((q * q).sum(axis=0) @ C.weights)
-            else:
-                p[row] = float(_row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
-            size[row] = abs(p[row])
+        p, size = self.terms().values(G, self.n_constraints)
+        for row in np.flatnonzero(self.where("is_whole")):
+            p[row], size[row] = whole_value(self.matrix(row), G)
         return p, size
 
     def violation(self, G: Any) -> np.ndarray:
@@ -412,49 +397,15 @@ class Constraints:
         """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
         return self.violation(G) <= tol
 
-    def _uses_samples(self) -> bool:
-        return bool((~among(self.relation, (TRACE, LINEAR))).any())
-
     def describe(self, row: int) -> str:
         """One row in words, for reports and messages."""
-        relation, bound = int(self.relation[row]), self.bound[row]
-        named = self.ids is not None and relation not in (TRACE, LINEAR)
-        name = [self.ids[k] if named and self.ids is not None and k >= 0 else k for k in self.index[row]]
-        symbol = _SYMBOL[int(self.sense[row])]
-        if relation == COMPARISON:
-            return _comparison("sq_dist({}, {})", name, -bound)
-        if relation == SIMILARITY_COMPARISON:
-            return _comparison("K({}, {})", name, -bound)
-        left = {
-            SQ_DISTANCE: f"sq_dist({name[0]}, {name[1]})",
-            SIMILARITY: f"K({name[0]}, {name[1]})",
-            DIAGONAL: f"K({name[0]}, {name[0]})",
-            TRACE: "tr K",
-            LINEAR: f"tr(K C_{name[0]})",
-        }[relation]
-        return f"{left} {symbol} {bound:.6g}"
+        relation = self._relation(row)
+        named = self.ids is not None and not relation.is_whole
+        names = [self.ids[k] if named and self.ids is not None and k >= 0 else k for k in self.index[row]]
+        return relation.sentence(names, _SYMBOL[int(self.sense[row])], self.bound[row])
 
     def __repr__(self) -> str:
-        counts = np.bincount(self.relation, minlength=len(RELATIONS))
-        parts = ", ".join(f"{n} {RELATIONS[k]}" for k, n in enumerate(counts) if n)
+        counts = np.bincount(self.relation, minlength=len(self.relations))
+        parts = ", ".join(f"{n} {self.relations[k].name}" for k, n in enumerate(counts) if n)
         hard = int(np.isinf(self.weight).sum())
         return f"Constraints({parts}{f'; {hard} hard' if hard else ''})"
-
-
-def _comparison(form: str, name: list, margin: float) -> str:
-    """A comparison in words, with the margin on the side where it is positive."""
-    left, right = form.format(*name[:2]), form.format(*name[2:])
-    if margin > 0:
-        return f"{left} + {margin:.6g} <= {right}"
-    return f"{left} <= {right}" + (f" + {-margin:.6g}" if margin else "")
-
-
-def _row_dot(A: Any, B: Any) -> np.ndarray:
-    """Inner products of the rows of two matrices, dense or both sparse."""
-    if scipy.sparse.issparse(A):
-        return np.asarray(A.multiply(B).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", A, B)
-
-
-def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
-    return rows.multiply(sign[:, None].astype(float)).tocsr() if scipy.sparse.issparse(rows) else rows * sign[:, None]

@@ -17,7 +17,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat.binding import bind
 from bregmat.checks import as_matrix, as_points, check_finite, check_psd
-from bregmat.constraints import COMPARISON, LINEAR, SQ_DISTANCE, TRACE, Constraints, among
+from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence
 from bregmat.iterates import Iterate
 from bregmat.linalg import cholesky, eigh, triangular_inverse
@@ -164,12 +164,11 @@ class Coordinates:
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
         """Bind constraints to the touched rows, in their span where that is smaller (and ``in_span`` allows it)."""
         n = self.base.shape[0]
-        everywhere = among(constraints.relation, (TRACE, LINEAR)).any()
-        rows = None if everywhere else _touched(constraints.index, n)
+        rows = constraints.touched(n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
         _check_touched(touched, rows)
         Z = self._map(touched)
-        invariant = bool(among(constraints.relation, (SQ_DISTANCE, COMPARISON)).all())
+        invariant = bool(constraints.where("is_difference").all())
         if self.identity and in_span and rows is not None:
             reduced = _in_span(Z, constraints, rows, invariant)
             if reduced is not None:
@@ -218,13 +217,6 @@ def eliminate(
     offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
     moved = replace(coordinates, t0=t0, R=R, identity=False)
     return Elimination(moved, operator.congruence(N), offset)
-
-
-def _touched(index: np.ndarray, n: int) -> np.ndarray:
-    """Ascending row numbers that occur in an index with -1 for unused."""
-    mark = np.zeros(n + 1, dtype=bool)
-    mark[index] = True  # -1 marks the last entry, which is no row
-    return np.flatnonzero(mark[:n])
 
 
 def _check_touched(touched: Any, rows: np.ndarray | None) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.checks import as_matrix, check_positive
-from bregmat.constraints import LINEAR, TRACE, Constraints, among
+from bregmat.constraints import Constraints
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
 
@@ -103,10 +103,8 @@ def _vectors(directions: Any, n: int) -> np.ndarray | None:
         return None
     if isinstance(directions, Constraints):
         directions.locate(None, n=n)  # raises for names and for numbers out of range
-        if among(directions.relation, (TRACE, LINEAR)).any():
-            return None
-        touched = np.unique(directions.index[directions.index >= 0])
-        return np.eye(n)[:, touched]
+        touched = directions.touched(n)
+        return None if touched is None else np.eye(n)[:, touched]
     V = as_matrix("directions (a matrix or Constraints)", directions)
     if len(V) != n:
         raise ValueError(f"directions must have shape (n, k) with n = {n} rows, as the prior has; got shape {V.shape}.")

@@ -11,16 +11,7 @@ import numpy as np
 
 from bregmat.certificates import MatrixCertificate, certify
 from bregmat.columns import rows_text
-from bregmat.constraints import (
-    COMPARISON,
-    DIAGONAL,
-    LINEAR,
-    SIMILARITY,
-    SIMILARITY_COMPARISON,
-    SQ_DISTANCE,
-    Constraints,
-    among,
-)
+from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence
 from bregmat.infeasibility import infeasibility, singular_rows
 from bregmat.losses import FAMILIES, OWN_SLACK, RelativeSlack, RowLosses, SquaredHinge, as_loss
@@ -69,12 +60,10 @@ class NearestMatrix(Nearness, Problem):
 
 def _indefinite_rows(constraints: Constraints, soft: np.ndarray) -> np.ndarray:
     """Rows whose matrix A_i is not positive semidefinite (or not known to be); hard linear rows are not looked at."""
-    mixed = among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON))
-    similar = (constraints.relation == SIMILARITY) & (constraints.index[:, 0] != constraints.index[:, 1])
-    linear = (constraints.relation == LINEAR) & soft
-    for row in np.flatnonzero(linear):
-        linear[row] = not _is_psd(constraints.matrices[constraints.index[row, 0]])
-    return mixed | similar | linear
+    indefinite = ~constraints.psd_rows()
+    for row in np.flatnonzero(constraints.where("takes_matrix")):
+        indefinite[row] = soft[row] and not _is_psd(constraints.matrix(row))
+    return indefinite
 
 
 def _is_psd(C: Any) -> bool:
@@ -174,8 +163,10 @@ def build_problem(
 
 
 def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
-    """Hard rows that force a squared distance or a diagonal entry to 0."""
-    zero = among(constraints.relation, (SQ_DISTANCE, DIAGONAL)) & (constraints.bound == 0) & (constraints.sense >= 0)
+    """Hard rows that force a positive semidefinite form between samples to 0, such as a squared distance."""
+    zero = (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
+    if zero.any():
+        zero &= constraints.psd_rows()
     if not zero.any():
         return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(zero & np.isinf(_slack_weights(slack_weight, constraints)))
@@ -192,12 +183,14 @@ def _check_reachable(
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
-    psd = ~among(constraints.relation, (COMPARISON, SIMILARITY_COMPARISON, SIMILARITY, LINEAR))
-    stuck = psd & (size <= 0) & (bound > 0) & (sense <= 0)
-    costly = stuck & (family != "quadratic")
-    bad = np.flatnonzero(costly)
+    stuck = (size <= 0) & (bound > 0) & (sense <= 0) & (family != "quadratic")
+    if stuck.any():
+        stuck &= constraints.psd_rows()
+    bad = np.flatnonzero(stuck)
     if len(bad):
+        first = constraints.select(bad[:1])
+        why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
         raise ValueError(
-            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} can never hold, because the points are identical. "
-            "Drop these pairs, or use loss=SquaredHinge()."
+            f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why}. "
+            "Drop these rows, or use loss=SquaredHinge()."
         )

@@ -76,7 +76,8 @@ class Registry(Mapping[str, Any]):
         if isinstance(value, str):
             if value not in self._classes:
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}.")
-            return self._classes[value]()
+            found = self._classes[value]
+            return found() if isinstance(found, type) else found
         lacks = self.missing(value)
         if isinstance(value, type) or lacks:
             lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
@@ -101,13 +102,13 @@ def register(cls: T) -> T:
 
     Parameters
     ----------
-    cls : type
-        With a class attribute ``name`` in snake case; made without arguments where its name is given.
+    cls : type or Relation
+        With an attribute ``name`` in snake case; a class is made without arguments where its name is given.
 
     Returns
     -------
-    type
-        The class itself.
+    type or Relation
+        The same.
 
     Raises
     ------

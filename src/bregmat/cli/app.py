@@ -11,6 +11,7 @@ from bregmat._html import number
 from bregmat.cli import show
 from bregmat.cli.show import bad_input, fail, note
 from bregmat.io import Points, check_writable, load, read_manifest, read_points, write_points
+from bregmat.relations import RELATIONS
 
 __all__ = ["app"]
 
@@ -34,17 +35,11 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-_CONSTRAINTS_FILE = """
-The constraints file has one statement per row and the columns relation,i,j,k,l,bound,sense,weight.
+_RELATIONS_HELP = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+_CONSTRAINTS_FILE = f"""
+The constraints file has one statement per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
 
-sq_distance: samples i and j, the bound of their squared distance, sense <= (similar), >= (dissimilar) or ==.
-
-comparison: samples i, j, k, l; sq_dist(i, j) - sq_dist(k, l) <= bound, so a margin m is written as the bound -m
-(empty: 0); the sense may be left empty.
-
-similarity: i and j, their inner product. similarity_comparison: i, j, k, l; K(i, j) - K(k, l) <= bound.
-
-diagonal: i, the squared length of the point. trace: no sample.
+{_RELATIONS_HELP}
 
 weight is optional: what violating this row costs beside the others (default 1; inf: it must hold). Samples are values
 of the id column of POINTS, or row numbers from 0 where there is none.

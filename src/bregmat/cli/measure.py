@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 from bregmat.cli.show import SummaryRow
-from bregmat.constraints import SQ_DISTANCE, Constraints
+from bregmat.constraints import Constraints
 from bregmat.plots.pairs import share_ordered
 
 __all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order"]
@@ -32,7 +32,7 @@ def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray, *,
 
 def pairs_in_order(rows: Constraints, before: np.ndarray, after: np.ndarray) -> list[SummaryRow]:
     """How often a similar pair is closer than a dissimilar one; no row without both kinds."""
-    pairs = rows.relation == SQ_DISTANCE
+    pairs = rows.where("is_sq_distance")
     if not pairs.any():
         return []
     pair_rows = rows.select(pairs)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.columns import rows_text
-from bregmat.constraints import LINEAR, TRACE, Constraints, among
+from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence
 from bregmat.estimators.learned import FactorMap, LowRankMap, SpanMap
@@ -90,7 +90,8 @@ def learn_low_rank(X: Any, base: KernelFunction, draw: Draw, solve: Solve, *, ra
 def learn_in_span(X: Any, base: KernelFunction, draw: Draw, solve: Solve) -> Learned:
     """The prior stays as it is outside the span of the touched points."""
     rows = draw(partial(constraints_of_kernel, X, base))
-    touched = _touched(rows, X.shape[0])
+    named = rows.touched(X.shape[0])
+    touched = np.arange(X.shape[0]) if named is None else named
     K = base.block(X, touched, touched)
     pivots = pivots_of(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
     located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
@@ -129,10 +130,3 @@ def constraints_of_kernel(
     if not keep.any():
         raise ValueError("the kernel maps the two points of every pair drawn from y to one.")
     return Constraints.sq_distance(i[keep], j[keep], np.where(same, near, far)[keep], np.where(same, "<=", ">=")[keep])
-
-
-def _touched(rows: Constraints, n: int) -> np.ndarray:
-    """Ascending numbers of the points in constraints; all of them for trace and linear rows."""
-    if among(rows.relation, (TRACE, LINEAR)).any():
-        return np.arange(n)
-    return np.unique(rows.index[rows.index >= 0])

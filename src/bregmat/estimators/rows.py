@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.columns import rows_text
-from bregmat.constraints import LINEAR, TRACE, Constraints
+from bregmat.constraints import Constraints
 
 
 def sample_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
@@ -38,7 +38,7 @@ def rows_given(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Cons
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be a bregmat.Constraints object; got {type(constraints).__name__}.")
     if names is None:
-        named = ~np.isin(constraints.relation, (TRACE, LINEAR))
+        named = ~constraints.where("is_whole")
         outside = np.flatnonzero((constraints.index >= n).any(axis=1) & named)
         if constraints.ids is None and len(outside):
             raise ValueError(
@@ -73,6 +73,6 @@ def renamed(rows: Constraints, names: np.ndarray | None) -> Constraints:
     if names.dtype.kind not in "iu" or (names < 0).any():
         return replace(rows, ids=names)
     index = rows.index.copy()
-    used = (index >= 0) & ~np.isin(rows.relation, (TRACE, LINEAR))[:, None]
+    used = (index >= 0) & ~rows.where("is_whole")[:, None]
     index[used] = names[index[used]]
     return replace(rows, index=index)

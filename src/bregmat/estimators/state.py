@@ -9,6 +9,7 @@ import numpy as np
 
 from bregmat.constraints import Constraints
 from bregmat.nearest import SOLVERS
+from bregmat.relations import BUILT_IN, RELATIONS
 
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
@@ -45,11 +46,14 @@ def parameters_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
 
 
 def constraints_state(constraints: Constraints) -> dict[str, np.ndarray] | None:
-    """Columns as arrays; None for rows with matrices of their own or with names that are not plain."""
+    """Columns as arrays, and the names of relations beside those of the library; None for rows with matrices of their own or
+    with names that are not plain."""
     ids = constraints.ids
     if constraints.matrices or (ids is not None and ids.dtype.kind == "O"):
         return None
     arrays = {f"constraints.{name}": getattr(constraints, name) for name in _COLUMNS}
+    if len(constraints.relations) > len(BUILT_IN):
+        arrays["constraints.relations"] = np.array([r.name for r in constraints.relations[len(BUILT_IN) :]])
     return arrays if ids is None else {**arrays, "constraints.ids": ids}
 
 
@@ -58,7 +62,13 @@ def constraints_restored(arrays: dict[str, np.ndarray]) -> Constraints | None:
     if "constraints.relation" not in arrays:
         return None
     columns: dict[str, Any] = {name: arrays[f"constraints.{name}"] for name in _COLUMNS}
-    return Constraints(**columns, ids=arrays.get("constraints.ids"))
+    more = [str(name) for name in arrays.get("constraints.relations", ())]
+    if unknown := [name for name in more if name not in RELATIONS]:
+        raise ValueError(
+            f"the relation {unknown[0]!r} is not known; give it to bregmat.register before loading this file."
+        )
+    relations = (*BUILT_IN, *(RELATIONS[name] for name in more))
+    return Constraints(**columns, ids=arrays.get("constraints.ids"), relations=relations)
 
 
 def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -7,25 +7,14 @@ from typing import Any
 import numpy as np
 
 from bregmat.columns import SENSES
-from bregmat.constraints import RELATIONS, Constraints
+from bregmat.constraints import Constraints
 from bregmat.io.paths import atomic_write
 from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
+from bregmat.relations import BUILT_IN, RELATIONS, SAMPLES, Relation
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
 
 COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
-_SAMPLES = ("i", "j", "k", "l")
-_N_SAMPLES = {
-    "sq_distance": 2,
-    "similarity": 2,
-    "comparison": 4,
-    "similarity_comparison": 4,
-    "diagonal": 1,
-    "trace": 0,
-}
-_DEFAULT_SENSE = {"comparison": "<=", "similarity_comparison": "<=", "diagonal": "==", "trace": "=="}
-_DEFAULT_BOUND = ("comparison", "similarity_comparison")
-_NEVER_NEGATIVE = ("sq_distance", "diagonal", "trace")
 
 
 def parse_sample_ids(values: Any) -> np.ndarray:
@@ -50,7 +39,7 @@ def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) ->
     ----------
     path : path
         .csv with a header line, or .parquet. Columns: `relation` (sq_distance, similarity, comparison,
-        similarity_comparison, diagonal, trace), the samples `i`, `j`, `k`, `l` as far as the relation has them,
+        similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`, `k`, `l` as far as it has them,
         `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row hard). `bound` of a
         comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0). `sense` may
         be left empty for comparisons ("<="), diagonal and trace ("==").
@@ -98,7 +87,7 @@ def read_placed_constraints(
     n = len(table["relation"])
     rows = _Rows(path, lines, {name: table.get(name, np.full(n, "")) for name in COLUMNS})
     places = [f"line {line}" for line in lines] if lines is not None else [f"row {row}" for row in range(n)]
-    samples = zip(*(rows.table[name].tolist() for name in _SAMPLES))
+    samples = zip(*(rows.table[name].tolist() for name in SAMPLES))
     return rows.constraints(id_type), places, [tuple(word for word in row if word) for row in samples]
 
 
@@ -110,14 +99,15 @@ def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None
         raise ValueError(
             f"{path}: cannot write constraints to {suffix or 'a file without ending'}; use .csv or .parquet"
         )
-    relation = np.array(RELATIONS)[constraints.relation]
-    if (linear := np.flatnonzero(relation == "linear")).size:
+    relation = np.array([known.name for known in constraints.relations])[constraints.relation]
+    if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
+        name = str(relation[given[0]])
         raise ValueError(
-            f"constraints of the relation 'linear' have no column form; rows {linear[:5].tolist()} are linear"
+            f"constraints of the relation {name!r} have no column form; rows {given[:5].tolist()} are {name}"
         )
     symbols = {code: symbol for symbol, code in SENSES.items()}
     columns: dict[str, Any] = {"relation": relation.tolist()}
-    for k, name in enumerate(_SAMPLES):
+    for k, name in enumerate(SAMPLES):
         index = constraints.index[:, k]
         if constraints.ids is None:
             columns[name] = [str(i) if i >= 0 else "" for i in index.tolist()]
@@ -151,25 +141,27 @@ class _Rows:
 
     def constraints(self, id_type: type | None) -> Constraints:
         names, code = np.unique(self.table["relation"], return_inverse=True)
+        known = {name: relation for name, relation in RELATIONS.items() if not relation.takes_matrix}
         for k, name in enumerate(names):
-            if name not in _N_SAMPLES:
-                known = ", ".join(_N_SAMPLES)
-                extra = "; matrices cannot be given in a table" if name == "linear" else ""
-                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {known}{extra}")
-        n_samples = np.array([_N_SAMPLES[name] for name in names])[code]
-        index, ids = self._samples(n_samples, id_type)
-        never_negative = np.isin(names, _NEVER_NEGATIVE)[code]
-        bound = self._bound(np.isin(names, _DEFAULT_BOUND)[code])
+            if name not in known:
+                extra = "; matrices cannot be given in a table" if name in RELATIONS else ""
+                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {', '.join(known)}{extra}")
+        here = [known[str(name)] for name in names]
+        index, ids = self._samples(here, code, id_type)
+        bound = self._bound(np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
         self._wrong(
-            never_negative & (bound < 0), "bound {bound} is negative; no positive semidefinite matrix can meet it"
+            np.array([r.is_psd for r in here])[code] & (bound < 0),
+            "bound {bound} is negative; no positive semidefinite matrix can meet it",
         )
+        relations = (*BUILT_IN, *(r for r in here if r not in BUILT_IN))
         return Constraints(
-            relation=np.array([RELATIONS.index(name) for name in names], dtype=np.int8)[code],
+            relation=np.array([relations.index(r) for r in here], dtype=np.int8)[code],
             index=index,
             bound=bound,
-            sense=self._sense(np.array([_DEFAULT_SENSE.get(str(name), "") for name in names])[code]),
+            sense=self._sense(np.array([r.sense or "" for r in here])[code]),
             weight=self._weight(),
             ids=ids,
+            relations=relations,
         )
 
     def _wrong(self, bad: Any, message: str) -> None:
@@ -184,14 +176,16 @@ class _Rows:
             message = message.replace(f"{{{name}}}", repr(str(column[row])))
         raise ValueError(f"{self.path}, {where}: {message}{more}")
 
-    def _samples(self, n_samples: np.ndarray, id_type: type | None) -> tuple[np.ndarray, np.ndarray | None]:
+    def _samples(
+        self, here: list[Relation], code: np.ndarray, id_type: type | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         index = np.full((self.n, 4), -1, dtype=np.int64)
-        used = np.arange(4)[None, :] < n_samples[:, None]
-        for k, name in enumerate(_SAMPLES):
+        used = np.arange(4)[None, :] < np.array([relation.arity for relation in here])[code][:, None]
+        for k, name in enumerate(SAMPLES):
             empty = self.table[name] == ""
             self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {name!r}, which is empty")
             self._wrong(~used[:, k] & ~empty, f"{{relation}} takes no sample in column {name!r}, got {{{name}}}")
-        words = [self.table[name][used[:, k]] for k, name in enumerate(_SAMPLES)]
+        words = [self.table[name][used[:, k]] for k, name in enumerate(SAMPLES)]
         if not used.any():
             return index, None
         ids = np.concatenate(words)
@@ -206,17 +200,10 @@ class _Rows:
         else:
             table, codes = np.unique(ids, return_inverse=True)
         index.T[used.T] = codes
-        pairs = (
-            ("i", "j", 0, 1, 2, "sq_distance"),
-            ("i", "j", 0, 1, 4, "comparison"),
-            ("k", "l", 2, 3, 4, "comparison"),
-        )
-        for first, second, a, b, size, relation in pairs:
-            same = (n_samples == size) & (self.table["relation"] == relation) & (index[:, a] == index[:, b])
-            self._wrong(same, f"{first} and {second} must be different samples, both are {{{first}}}")
-        four = n_samples == 4
-        left, right = np.sort(index[:, :2], axis=1), np.sort(index[:, 2:], axis=1)
-        self._wrong(four & (left == right).all(axis=1), "(i, j) and (k, l) must be different pairs")
+        for k, relation in enumerate(here):
+            for same, demand, samples in relation.clashes(index):
+                both = f", both are {{{samples}}}" if samples in SAMPLES else ""
+                self._wrong((code == k) & same, f"{demand}{both}")
         return index, table
 
     def _cast(self, ids: np.ndarray, used: np.ndarray, id_type: type) -> np.ndarray:
@@ -237,8 +224,8 @@ class _Rows:
             self._wrong(np.array([not _is_float(cell) for cell in cells]), message)
             raise
 
-    def _bound(self, may_be_empty: np.ndarray) -> np.ndarray:
-        bound = self._float("bound", np.where(may_be_empty, "0", ""), "bound {bound} is not a number")
+    def _bound(self, default: np.ndarray) -> np.ndarray:
+        bound = self._float("bound", default, "bound {bound} is not a number")
         self._wrong(~np.isfinite(bound), "bound {bound} is not finite")
         return bound
 

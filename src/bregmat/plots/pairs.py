@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.constraints import SQ_DISTANCE
 from bregmat.plots._rows import constraints_among
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, short, tidy
 
@@ -112,7 +111,7 @@ class PairDistanceDisplay:
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
-        rows = constraints.relation == SQ_DISTANCE
+        rows = constraints.where("is_sq_distance")
         if not rows.any():
             raise ValueError("constraints hold no squared distances; there is nothing to draw.")
         pairs = constraints.select(rows)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bregmat._html import STATUS_TEXT, certificate_rows, escape, name_of, number, table
-from bregmat.constraints import RELATIONS, SQ_DISTANCE
 from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
 from bregmat.report.data import ReportData
 from bregmat.report.features import feature_table
@@ -18,24 +17,6 @@ Section = tuple[str, str, str]  # id, heading, HTML
 WORST = 20
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
-_RELATION_TEXT = {
-    "sq_distance": "squared distances between two points",
-    "similarity": "similarities (inner products) of two points",
-    "comparison": "comparisons: one pair closer than another",
-    "similarity_comparison": "comparisons: one pair more similar than another",
-    "diagonal": "squared lengths of points",
-    "trace": "trace of the kernel",
-    "linear": "general linear constraints on the kernel",
-}
-_ONE = {
-    "sq_distance": "squared distance between two points",
-    "similarity": "similarity (inner product) of two points",
-    "comparison": "comparison: one pair closer than another",
-    "similarity_comparison": "comparison: one pair more similar than another",
-    "diagonal": "squared length of a point",
-    "trace": "trace of the kernel",
-    "linear": "general linear constraint on the kernel",
-}
 _VIOLATION_HEADER = ("row", "constraint", "learned value", "violation before", "violation after")
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 
@@ -62,22 +43,16 @@ def sections(data: ReportData) -> list[Section]:
 def _learned(data: ReportData) -> Section:
     n, d = data.X.shape
     c = data.constraints
-    counts = np.bincount(c.relation, minlength=len(RELATIONS))
+    counts = np.bincount(c.relation, minlength=len(c.relations))
     kinds = []
-    for code, count in enumerate(counts):
+    for relation, count in zip(c.relations, counts):
         if not count:
             continue
-        text = f"{count:,} {(_ONE if count == 1 else _RELATION_TEXT)[RELATIONS[code]]}"
-        if code == SQ_DISTANCE:
-            senses = c.sense[c.relation == code]
+        text = f"{count:,} {relation.one if count == 1 else relation.many}"
+        if relation.is_sq_distance:
+            senses = c.sense[c.where("is_sq_distance")]
             parts = [
-                f"{int((senses == sense).sum()):,} {name}"
-                for sense, name in (
-                    (1, "“at most” (similar pairs)"),
-                    (-1, "“at least” (dissimilar pairs)"),
-                    (0, "“exactly”"),
-                )
-                if (senses == sense).any()
+                f"{int((senses == sense).sum()):,} {name}" for sense, name in _SENSE_TEXT if (senses == sense).any()
             ]
             text += f": {', '.join(parts)}"
         kinds.append(text)
@@ -149,7 +124,7 @@ def _embedding(data: ReportData, points: Any, after: Any) -> Section:
 
 
 def _distances(data: ReportData, points: Any, after: Any) -> list[Section]:
-    is_pair = data.constraints.relation == SQ_DISTANCE
+    is_pair = data.constraints.where("is_sq_distance")
     if not is_pair.any():
         return []
     svg, _ = picture(

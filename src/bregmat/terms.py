@@ -1,0 +1,80 @@
+"""Rank-one terms of constraint rows, and their values at given points: dense or sparse, never more than a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat.columns import LowRankMatrix
+from bregmat.relations import Relation
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""
+
+    row: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    sign: np.ndarray
+    coef: np.ndarray
+
+    @classmethod
+    def of(cls, relations: Sequence[Relation], code: np.ndarray, index: np.ndarray) -> Terms:
+        """Terms of rows with the relation ``relations[code]`` (c,) and the samples ``index`` (c, 4), by ascending row."""
+        pieces = []
+        for k, relation in enumerate(relations):
+            rows = np.flatnonzero(code == k)
+            if not len(rows):
+                continue
+            for term in relation.terms:
+                sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
+                pieces.append((rows, index[rows, term.first], index[rows, term.second], sign, coef))
+        if not pieces:
+            empty = np.zeros(0, np.int64)
+            return cls(empty, empty, empty, empty.astype(np.int8), np.zeros(0))
+        columns = [np.concatenate(x) for x in zip(*pieces, strict=True)]
+        if (np.diff(columns[0]) < 0).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [x[order] for x in columns]
+        return cls(*columns)
+
+    def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the c rows at points G (n, r), and as their natural sizes the squared norms of their points; 0 without terms."""
+        p, size = np.zeros(c), np.zeros(c)
+        lengths = _row_dot(G, G)
+        block = max(64, 2**22 // max(1, G.shape[1]))  # 32 MB of differences at a time
+        for start in range(0, len(self.row), block):
+            part = slice(start, start + block)
+            v = G[self.a[part]] + _scaled_rows(G[self.b[part]], self.sign[part])
+            np.add.at(p, self.row[part], self.coef[part] * _row_dot(v, v))
+        both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
+        np.add.at(size, self.row, np.abs(self.coef) * both)
+        return p, size
+
+
+def whole_value(C: Any, G: Any) -> tuple[float, float]:
+    """``tr(G' C G)`` and its absolute value; C dense, sparse, a LowRankMatrix, or None for the identity."""
+    if C is None:
+        value = float(_row_dot(G, G).sum())
+    elif isinstance(C, LowRankMatrix):
+        q = np.asarray(G.T @ C.vectors)
+        value = float((q * q).sum(axis=0) @ C.weights)
+    else:
+        value = float(_row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
+    return value, abs(value)
+
+
+def _row_dot(A: Any, B: Any) -> np.ndarray:
+    """Inner products of the rows of two matrices, dense or both sparse."""
+    if scipy.sparse.issparse(A):
+        return np.asarray(A.multiply(B).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", A, B)
+
+
+def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
+    return rows.multiply(sign[:, None].astype(float)).tocsr() if scipy.sparse.issparse(rows) else rows * sign[:, None]
