@@ -10,8 +10,8 @@ from scipy.special import logsumexp, xlogy
 from bregmat._kernels.simplex import balance, log_side
 from bregmat.applications import nearest_distribution
 from bregmat.applications.simplex.proofs import mended, proves
-from bregmat.applications.simplex.rows import build, newton_direction
-from bregmat.applications.simplex.steppers import step_to_row
+from bregmat.applications.simplex.rows import LinearRows, newton_direction
+from bregmat.applications.simplex.solvers import step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
 from bregmat.solvers.cyclic_projection import CyclicProjection
@@ -297,13 +297,15 @@ def test_proofs_are_mended(rng):
     A[3] = A[0] + A[1] + A[2]
     b = A @ rng.random(300)
     b[3] += 0.1 * abs(b[3])
-    problem, _ = build(np.ones(300), A, b, "==", None)
+    problem, _ = LinearRows.build(np.ones(300), A, b, "==", None)
     y = np.array([1.0, 1.0, 1.0, -1.0]) + 1e-9 * rng.normal(size=4) / problem.unit
     assert not proves(problem, y)
     better = mended(problem, y, problem.adjoint(y))
     assert proves(problem, better)
     assert_allclose(better, [1, 1, 1, -1], rtol=1e-6)
-    one_sided, _ = build(np.ones(300), A, b, ["==", "==", "==", "<="], None)  # whose weight must not be negative
+    one_sided, _ = LinearRows.build(
+        np.ones(300), A, b, ["==", "==", "==", "<="], None
+    )  # whose weight must not be negative
     assert not mended(one_sided, y, problem.adjoint(y)).any()
 
 
@@ -472,8 +474,8 @@ ROW = [[1.0, 2.0, 3.0]]
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"x0": [0.2, -0.1, 0.9]}, ValueError, "x0 must be finite and not negative; got -0.1 in row 1"),
-        ({"x0": [0.2, nan, nan]}, ValueError, "x0 must be finite and not negative; got nan in rows 1, 2"),
+        ({"x0": [0.2, -0.1, 0.9]}, ValueError, "x0 must be finite and at least 0; got -0.1 in row 1"),
+        ({"x0": [0.2, nan, nan]}, ValueError, "x0 must be finite and at least 0; got nan in rows 1, 2"),
         ({"x0": [0.2, inf, 0.1]}, ValueError, "got inf in row 1"),
         ({"x0": [0.0, 0.0, 0.0]}, ValueError, "x0 must have a positive entry; all 3 are 0"),
         ({"x0": [[0.2, 0.3, 0.5]]}, ValueError, r"x0 must be 1-dimensional; got shape \(1, 3\)"),
@@ -484,7 +486,7 @@ ROW = [[1.0, 2.0, 3.0]]
         ({"A": sp.csr_array([[0.0, inf, 2.0]])}, ValueError, "A must be finite; got NaN or infinity in row 0"),
         ({"A": sp.csr_array([[0.0, 2.0]])}, ValueError, "A must have one column per entry"),
         ({"b": nan}, ValueError, "b must be finite; got nan in row 0"),
-        ({"b": [1.0, 2.0]}, ValueError, r"b must be a scalar or have one entry per constraint \(1\); got shape \(2,\)"),
+        ({"b": [1.0, 2.0]}, ValueError, r"b must be a number or have one entry per row \(1\); got shape \(2,\)"),
         ({"b": "one"}, TypeError, "b must be numeric"),
         ({"sense": "<"}, ValueError, 'sense must be "<=", ">=" or "=="; got \'<\' in row 0'),
         ({"sense": ["<=", ">="]}, ValueError, r"sense must be one string or one per constraint \(1\); got 2"),
@@ -498,7 +500,7 @@ ROW = [[1.0, 2.0, 3.0]]
         ({"max_seconds": 0}, ValueError, "max_seconds must be positive"),
         ({"max_iter": -1}, ValueError, "max_iter must be at least 0; got -1"),
         ({"max_iter": 2.5}, TypeError, "max_iter must be an integer or None; got 2.5"),
-        ({"solver": "simplex"}, ValueError, "solver must be 'auto' or one of dual_newton, .*got 'simplex'"),
+        ({"solver": "simplex"}, ValueError, "solver must be one of .auto., .dual_newton., .*got .simplex."),
         ({"solver": 3}, TypeError, "solver must be a string or one of the objects DualNewton, .*got 3"),
     ],
 )

@@ -217,11 +217,12 @@ def as_matrix(
     sparse: str | None = None,
     booleans: bool = False,
     complex_too: bool = False,
+    empty: bool = False,
     labels: Labels = None,
     hint: str = "",
     copy: bool = False,
 ) -> Any:
-    """A two-dimensional array of float64 with at least one row and column.
+    """A two-dimensional array of float64 with at least one row and column (unless ``empty``).
 
     Parameters
     ----------
@@ -242,6 +243,8 @@ def as_matrix(
         Whether truth values count as 0 and 1.
     complex_too : bool
         Whether complex numbers are welcome.
+    empty : bool
+        Whether there may be no rows.
     labels : pair of lists, optional
         Names of rows and columns, for messages.
     hint : str
@@ -258,7 +261,7 @@ def as_matrix(
     square = square or symmetric or psd or order is not None
     if square and A.shape[0] != A.shape[1]:
         raise ValueError(f"{name} must be square; got shape {A.shape}.")
-    if 0 in A.shape:
+    if 0 in A.shape[empty:]:
         raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
     if order is not None and A.shape[0] != order:
         raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")

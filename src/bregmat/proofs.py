@@ -99,6 +99,10 @@ class Problem(ABC):
         """Whether the state's own signal makes a certificate worth its price."""
         return state.signal <= 10.0 * tol * max(1.0, abs(state.objective))
 
+    def retry_below(self, certificate: Certificate, state: Any) -> float:
+        """Signal below which the next certificate is worth its price, after one that did not end the run."""
+        return np.inf if certificate.is_feasible else state.signal / 4.0
+
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """Objective, dual bound and violation of a step that is not certified, nan where they are not known."""
         return {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan, works_on: state.objective}

@@ -202,7 +202,7 @@ class _Run:
         due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
         if due or last or (self.callback is not None and problem.certifies_cheaply):
             new = self.certify(state)
-            self._retry_below = np.inf if new.is_feasible else state.signal / 4.0
+            self._retry_below = problem.retry_below(new, state)
             row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
         else:
             row = Record(iteration, self.seconds(), gap=np.nan, **problem.estimate(state, self.solver.works_on))

@@ -35,7 +35,7 @@ SAVABLE = {
     "BoostResult": "bregmat.applications.simplex.boosting",
     "CorrelationResult": "bregmat.applications.correlation.result",
     "CutResult": "bregmat.applications.cut.result",
-    "DistributionResult": "bregmat.applications.simplex.result",
+    "DistributionResult": "bregmat.applications.simplex.nearest",
     "KernelKMeans": "bregmat.estimators.cluster",
     "KernelLearner": "bregmat.estimators.kernel",
     "MarginResult": "bregmat.margin.result",

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.rows import build, floats
-from bregmat.applications.simplex.steppers import Booster
-from bregmat.columns import rows_text
+from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
+from bregmat.applications.simplex.proofs import DistributionCertificate
+from bregmat.applications.simplex.solvers import VectorBoost
+from bregmat.checks import as_column, as_matrix, check_integer, check_limits, rows_text
+from bregmat.result import ExitReason, Record, Result
+from bregmat.solve import solve
 from bregmat.solvers.definite_boost import DefiniteBoost
 
+TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left
 
-def boost_hypotheses(H: Any, y: Any, *, n_steps: int = 100, sample_weight: Any = None) -> BoostResult:
+
+def boost_hypotheses(
+    H: Any,
+    y: Any,
+    *,
+    n_steps: int = 100,
+    sample_weight: Any = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> BoostResult:
     """AdaBoost over given weak hypotheses that predict with confidence (Tsuda 2004, 4.3).
 
     Each step takes the hypothesis of largest edge ``r = sum_i w_i y_i H_ij`` with the weight
@@ -30,6 +44,10 @@ def boost_hypotheses(H: Any, y: Any, *, n_steps: int = 100, sample_weight: Any =
         Steps; fewer where no hypothesis has a positive edge any more.
     sample_weight : array-like, shape (d,), optional
         First example weights, > 0 somewhere; normalised. None is ``1 / d``.
+    max_seconds : float, optional
+        Limit on wall time.
+    callback : callable, optional
+        Called once per step with a Record, whose objective is the exponential loss; returning True stops.
 
     Returns
     -------
@@ -47,45 +65,72 @@ def boost_hypotheses(H: Any, y: Any, *, n_steps: int = 100, sample_weight: Any =
     perfect hypothesis (r = 1) has a finite weight of about 17. For learning weak hypotheses too: scikit-learn's
     ``AdaBoostClassifier``. A step costs d n operations.
     """
-    y = floats("y", y, 1)
+    y = as_column("y", y)
     bad = np.flatnonzero(np.abs(y) != 1)
     if len(bad):
         raise ValueError(f"y must be -1 or 1; got {y[bad[0]]} in {rows_text(bad)}.")
     H = _predictions(H)
     if H.shape[0] != len(y):
         raise ValueError(f"H must have one row per label ({len(y)}); got shape {H.shape}.")
-    if isinstance(n_steps, bool) or not (isinstance(n_steps, int | np.integer) and n_steps >= 0):
-        raise ValueError(f"n_steps must be an integer of at least 0; got {n_steps!r}.")
-    w = np.ones(len(y)) if sample_weight is None else floats("sample_weight", sample_weight, 1)
-    if len(w) != len(y):
-        raise ValueError(f"sample_weight must have one entry per label ({len(y)}); got {len(w)}.")
-    bad = np.flatnonzero(~((w >= 0) & (w < np.inf)))
-    if len(bad) or not w.any():
-        what = f"got {w[bad[0]]} in {rows_text(bad)}" if len(bad) else "all are 0"
-        raise ValueError(f"sample_weight must be finite, not negative and somewhere positive; {what}.")
-    problem, support = build(w / w.sum(), (H * y[:, None]).T, 0.0, "<=", 1.0)
+    check_integer("n_steps", n_steps, 0, optional=False)
+    check_limits(tol=1.0, max_seconds=max_seconds, callback=callback)
+    w = np.ones(len(y))
+    if sample_weight is not None:
+        w = as_column("sample_weight", sample_weight, len(y), per="label", lowest=0.0)
+        if not w.any():
+            raise ValueError("sample_weight must be somewhere positive; all are 0.")
+    problem, support = _Boosting.build(w / w.sum(), (H * y[:, None]).T, 0.0, "<=", 1.0)
     settings = DefiniteBoost(projection="approximate", corrected=False, spectrum=(-1.0, 1.0), violation_tol=1e-300)
-    step = Booster(settings, problem)
-    at = problem.point(np.zeros(H.shape[1]))
-    while len(step.trace["row"]) < n_steps and not at.done:
-        at = step(at)
-    weights = np.zeros(len(y))
-    weights[support] = at.x
-    trace = {name: np.array(column) for name, column in step.trace.items()}
+    limits: dict[str, Any] = {"max_iter": int(n_steps), "max_seconds": max_seconds, "callback": callback}
+    outcome = solve(problem, VectorBoost(settings), tol=TOL, **limits)
+    weights, trace = np.zeros(len(y)), outcome.trace
+    weights[support] = np.exp(outcome.certificate.logx)
     return BoostResult(
-        at.mu,
-        weights,
-        trace["row"].astype(int),
-        trace["step"],
-        np.exp(trace["log_dual_objective"]),
-        np.exp(trace["log_bound"]),
+        **outcome.shared() | {"trace": {}, "n_iter": len(trace["row"])},
+        weights=outcome.certificate.dual,
+        sample_weight=weights,
+        rows=trace["row"],
+        steps=trace["step"],
+        loss=np.exp(trace["log_dual_objective"]),
+        bound=np.exp(trace["log_bound"]),
     )
+
+
+class _Boosting(NearestDistribution):
+    """AdaBoost's problem: the exponential loss, bounded below by 0; it goes on whatever is proven of the rows."""
+
+    def certify(self, state: DistributionState) -> DistributionCertificate:
+        """The loss is what the weights of the hypotheses have reached."""
+        return DistributionCertificate(
+            logx=state.logx,
+            missed=np.zeros(0),
+            values=state.p,
+            dual=state.mu,
+            dual_bound=0.0,
+            **dict.fromkeys(("objective", "upper"), self._loss(state)),
+        )
+
+    def is_due(self, state: DistributionState, tol: float) -> bool:
+        """At the end only."""
+        return False
+
+    def estimate(self, state: DistributionState, works_on: str) -> dict[str, float]:
+        """The loss of every step."""
+        return {"objective": self._loss(state), "dual_bound": 0.0, "violation": 0.0}
+
+    def contradiction(self, state: DistributionState) -> None:
+        """Where a combination separates the sample no distribution meets the rows: what AdaBoost looks for."""
+        return
+
+    def _loss(self, state: DistributionState) -> float:
+        """``sum_i w1_i exp(-y_i f(x_i))``: the normaliser that the dual objective is minus the logarithm of."""
+        return float(np.exp(-state.objective))
 
 
 def _predictions(H: Any) -> Any:
     """A matrix of numbers in [-1, 1], dense or sparse."""
     sparse = scipy.sparse.issparse(H)
-    H = scipy.sparse.csr_array(H, dtype=float) if sparse else floats("H", H, 2)
+    H = scipy.sparse.csr_array(H, dtype=float) if sparse else as_matrix("H", H)
     at = np.flatnonzero(~(np.abs(H.data if sparse else H.ravel()) <= 1))
     if len(at):
         rows = np.searchsorted(H.indptr, at, side="right") - 1 if sparse else at // H.shape[1]
@@ -94,9 +139,11 @@ def _predictions(H: Any) -> Any:
     return H
 
 
-@dataclass(frozen=True, eq=False)
-class BoostResult:
-    """What AdaBoost found.
+@dataclass(eq=False, repr=False, kw_only=True)
+class BoostResult(Result):
+    """What AdaBoost found; ``objective`` is the exponential loss, which nothing but 0 is known to bound from below.
+
+    Beside what all results have (:class:`bregmat.Result`):
 
     Attributes
     ----------
@@ -121,6 +168,19 @@ class BoostResult:
     loss: np.ndarray
     bound: np.ndarray
 
+    noun: ClassVar[str] = "combination of hypotheses"
+    shown: ClassVar[tuple[str, ...]] = ("objective", "n_hypotheses")
+    advice_for: ClassVar[dict[ExitReason, str]] = {
+        ExitReason.TOLERANCE: "No hypothesis has a positive edge any more.",
+        ExitReason.MAX_ITER: "Raise n_steps for a smaller loss.",
+        ExitReason.TIME: "Raise max_seconds for a smaller loss.",
+    }
+
+    @property
+    def n_hypotheses(self) -> int:
+        """Number of hypotheses with a weight."""
+        return int(np.count_nonzero(self.weights))
+
     def decision_function(self, H: Any) -> np.ndarray:
         """Weighted votes ``H @ weights``, shape (d,), from predictions (d, n) on any examples."""
         H = _predictions(H)
@@ -132,17 +192,17 @@ class BoostResult:
         """Labels -1 or 1, shape (d,); a tied vote is 1."""
         return np.where(self.decision_function(H) >= 0, 1, -1)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        return {}, {f.name: getattr(self, f.name) for f in fields(self)}
-
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> BoostResult:
-        """Inverse of :meth:`to_state`."""
-        return cls(**{f.name: arrays[f.name] for f in fields(cls)})
-
-    def __repr__(self) -> str:
-        loss = f"{self.loss[-1]:.3g}" if len(self.loss) else "1"
-        return (
-            f"BoostResult({len(self.rows)} steps, {np.count_nonzero(self.weights)} hypotheses, exponential loss {loss})"
-        )
+    def _from_version_1(
+        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Version 1 had no story of the run."""
+        loss = float(arrays["loss"][-1]) if len(arrays["loss"]) else 1.0
+        story = {
+            "status": "FEASIBLE",
+            "exit_reason": "MAX_ITER",
+            "n_iter": len(arrays["loss"]),
+            "solver": "definite_boost",
+        }
+        numbers = {"objective": loss, "dual_bound": 0.0, "gap": loss / max(1.0, loss), "max_violation": 0.0}
+        return story | numbers, arrays | {"history": np.zeros((0, 6))}

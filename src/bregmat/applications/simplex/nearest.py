@@ -9,19 +9,50 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.simplex.proofs import Certificate, certify, proves, separation
-from bregmat.applications.simplex.result import DistributionResult
-from bregmat.applications.simplex.rows import Point, Rows, build
-from bregmat.applications.simplex.steppers import STEPPERS
-from bregmat.checks import check_integer, check_positive
-from bregmat.result import ExitReason, Record, Status
+from bregmat.applications.simplex.problem import NearestDistribution
+from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
+from bregmat.checks import as_choice, check_limits, check_positive
+from bregmat.result import Record, Result
+from bregmat.solve import solve
 
-SOLVERS: dict[str, Any] = {cls.name: cls for cls in STEPPERS}
+SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DistributionResult(Result):
+    """The certified vector and its proof; ``ConvergenceDisplay.from_result`` draws it.
+
+    Beside what all results have (:class:`bregmat.Result`):
+
+    Attributes
+    ----------
+    x : ndarray, shape (n,)
+    dual, values, violation : ndarray, shape (c,)
+        Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation (over ``|b|``; over the
+        size of the row at the prior where b = 0) of each row. For INFEASIBLE, ``dual`` is the proof.
+    objective, dual_bound : float
+        KL(x, x0) and its proven lower bound.
+    max_violation : float
+        Largest relative violation.
+    status, exit_reason
+        What is proven, and why the run stopped; DefiniteBoost and cyclic projection without corrections end FEASIBLE.
+    trace : dict of ndarray
+        DefiniteBoost, per step: ``row``, ``step`` (change of its dual weight) and, where the total is fixed,
+        ``log_dual_objective`` (logarithm of ``sum (x0 / |x0|) exp(-sum gamma_j C_j)``; Tsuda 2004, eq. 9) and ``log_bound``
+        (that of its bound, Theorem 4.1). Empty for other solvers.
+    """
+
+    x: np.ndarray
+    dual: np.ndarray
+    values: np.ndarray
+    violation: np.ndarray
+
+    noun: ClassVar[str] = "nonnegative vector"
 
 
 def nearest_distribution(
@@ -82,138 +113,23 @@ def nearest_distribution(
     """
     clock = time.perf_counter()
     if isinstance(solver, str):
-        if solver != "auto" and solver not in SOLVERS:
-            raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
-        solver = SOLVERS["dual_newton" if solver == "auto" else solver]()
+        solver = SOLVERS["dual_newton" if as_choice("solver", solver, ["auto", *SOLVERS]) == "auto" else solver]()
     elif not isinstance(solver, tuple(SOLVERS.values())):
         names = ", ".join(cls.__name__ for cls in SOLVERS.values())
         raise TypeError(f"solver must be a string or one of the objects {names}; got {solver!r}.")
-    for name, value in {"tol": tol, "total": total, "max_seconds": max_seconds}.items():
-        if value is not None or name == "tol":
-            check_positive(name, value, finite=True)
-    check_integer("max_iter", max_iter, 0)
-    problem, support = build(x0, A, b, sense, total)
-    step = STEPPERS[type(solver)](solver, problem)
-    with np.errstate(all="ignore"):  # overflow far from the solution is part of the search
-        result = _iterate(
-            problem, step, tol, step.max_iter if max_iter is None else max_iter, max_seconds, callback, clock
-        )
-    result.x, found = np.zeros(len(support)), result.x
-    result.x[support] = found
-    result.solver = solver.name
-    return result
-
-
-def _iterate(
-    problem: Rows,
-    step: Any,
-    tol: float,
-    limit: int,
-    max_seconds: float | None,
-    callback: Callable[[Record], Any] | None,
-    clock: float,
-) -> DistributionResult:
-    """Step until the certificate closes or a limit is reached; the best point is kept."""
-    run = _Run(problem, tol, callback, clock)
-    at, iteration = problem.point(np.zeros(len(problem.b))), 0
-    try:
-        while True:
-            last = at.stalled or at.done or iteration >= limit
-            if run.record(iteration, at, last):
-                reason = ExitReason.INTERRUPTED
-            elif run.best is not None and abs(run.best.gap) <= tol:
-                reason = ExitReason.TOLERANCE
-            elif run.contradiction(iteration, at, last):
-                reason = ExitReason.CERTIFICATE
-            elif at.done:
-                reason = ExitReason.TOLERANCE
-            elif at.stalled:
-                reason = ExitReason.STALLED
-            elif iteration >= limit:
-                reason = ExitReason.MAX_ITER
-            elif max_seconds is not None and run.seconds() > max_seconds:
-                reason = ExitReason.TIME
-            else:
-                following = step(at)
-                iteration += 1
-                if np.isfinite(following.p).all() and np.isfinite(following.mu).all():
-                    at = following
-                    continue
-                reason = ExitReason.NONFINITE
-            break
-    except KeyboardInterrupt:
-        reason = ExitReason.INTERRUPTED
-    if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-        run.certify(at)
-    return run.outcome(reason, iteration, step.trace)
-
-
-class _Run:
-    """Bookkeeping of one run: clock, history, best certificate, proof of infeasibility. The twin of the one in solve.py."""
-
-    def __init__(self, problem: Rows, tol: float, callback: Callable[[Record], Any] | None, clock: float) -> None:
-        self.problem, self.tol, self.callback, self.clock = problem, tol, callback, clock
-        self.history: list[Record] = []
-        self.best: Certificate | None = None
-        self.proof: np.ndarray | None = None
-        self._largest_dual = 0.0
-        self._retry_below = np.inf
-
-    def seconds(self) -> float:
-        """Wall time since the start."""
-        return time.perf_counter() - self.clock
-
-    def certify(self, at: Point) -> Certificate:
-        """The certificate of a point; the best of all is kept."""
-        new = certify(self.problem, at)
-        self.best = new if self.best is None else self.best.joined(new)
-        return new
-
-    def record(self, iteration: int, at: Point, last: bool) -> bool:
-        """Certify where it is worth it, write the history, call back; whether the callback asks to stop."""
-        worst = float(self.problem.violation(at.p).max(initial=0.0))
-        signal = max(worst, abs(float(at.mu @ (at.p - self.problem.b))) / max(1.0, abs(at.bound)))
-        known = (np.nan, at.bound, np.nan, worst)
-        if last or (signal <= 10.0 * np.sqrt(self.tol) and signal <= self._retry_below):
-            self._retry_below = 0.25 * signal
-            new = self.certify(at)
-            known = (new.objective, new.bound, new.gap, new.violation)
-        self.history.append(Record(iteration, self.seconds(), *known))
-        return self.callback is not None and bool(self.callback(self.history[-1]))
-
-    def contradiction(self, iteration: int, at: Point, last: bool) -> bool:
-        """Look for a proof of infeasibility when the weights have doubled or prove it themselves, and once more at the end."""
-        if self.best is None or not self.best.is_feasible:
-            size = float(np.abs(at.mu * self.problem.unit).max(initial=0.0))
-            if last or (iteration >= 3 and size > 2.0 * self._largest_dual) or proves(self.problem, at.mu, at.v):
-                self._largest_dual = size
-                self.proof = separation(self.problem, at)
-        return self.proof is not None
-
-    def outcome(self, reason: ExitReason, iteration: int, trace: dict[str, list]) -> DistributionResult:
-        """The certified end of the run; its x is on the support of the prior."""
-        best, gap, status, conflict = self.best, np.inf, Status.UNKNOWN, None
-        assert best is not None
-        if self.proof is not None:
-            status, best, conflict = Status.INFEASIBLE, replace(best, mu=self.proof), np.flatnonzero(self.proof)
-        elif best.is_feasible:
-            gap = best.gap
-            status = Status.OPTIMAL if abs(gap) <= self.tol else Status.FEASIBLE
-        return DistributionResult(
-            x=np.exp(best.logx),
-            dual=best.mu,
-            values=best.p,
-            violation=self.problem.violation(best.p),
-            objective=best.objective,
-            dual_bound=best.bound,
-            gap=gap,
-            max_violation=best.violation,
-            status=status,
-            exit_reason=reason,
-            tol=self.tol,
-            n_iter=iteration,
-            seconds=self.seconds(),
-            history=self.history,
-            conflict=conflict,
-            trace={name: np.array(column, dtype=int if name == "row" else float) for name, column in trace.items()},
-        )
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    if total is not None:
+        check_positive("total", total, finite=True)
+    problem, support = NearestDistribution.build(x0, A, b, sense, total)
+    method = VECTOR_SOLVERS[type(solver)](solver)
+    outcome = solve(problem, method, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    proof = outcome.certificate
+    x = np.zeros(len(support))
+    x[support] = np.exp(proof.logx)
+    return DistributionResult(
+        **outcome.shared() | {"seconds": time.perf_counter() - clock},
+        x=x,
+        dual=proof.dual,
+        values=proof.values,
+        violation=problem.violation(proof.values),
+    )

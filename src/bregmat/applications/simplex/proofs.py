@@ -1,4 +1,4 @@
-"""What a vector and dual weights prove: gap, restoration to feasibility, infeasibility. The vector twin of certificates.py."""
+"""What a vector and dual weights prove: gap, restoration to feasibility, infeasibility. The vector case of certificates.py."""
 
 from __future__ import annotations
 
@@ -7,64 +7,67 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.rows import Point, Rows, newton_direction
-from bregmat.certificates import FEASIBLE
+from bregmat.applications.simplex.rows import LinearRows, newton_direction
 from bregmat.infeasibility import CLEAR
+from bregmat.proofs import FEASIBLE, Certificate
 
 EPS = float(np.finfo(float).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """A vector and dual weights with what they prove; ``missed`` is by how much each row is violated, in its own units."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DistributionCertificate(Certificate):
+    """A vector, by its logarithm, its rows' values and signed dual weights, and what they prove together."""
 
     logx: np.ndarray
-    p: np.ndarray
-    missed: np.ndarray
-    violation: float
-    objective: float
-    mu: np.ndarray
-    bound: float
+    values: np.ndarray
+    missed: np.ndarray  # by how much each row is violated, in its own units
 
-    @property
-    def is_feasible(self) -> bool:
-        """Whether the rows hold up to rounding."""
-        return self.violation <= FEASIBLE
+    def joined(self, new: DistributionCertificate) -> DistributionCertificate:
+        """Of two certificates of one problem the vector and the weights that prove most together.
 
-    @property
-    def gap(self) -> float:
-        """Relative gap, with what a miss by rounding is worth counted; inf if a row is missed by more."""
-        upper = self.objective + float(np.abs(self.mu) @ self.missed)
-        gap = (upper - self.bound) / max(1.0, abs(self.objective))
-        return gap if self.is_feasible and np.isfinite(gap) else np.inf
-
-    def joined(self, new: Certificate) -> Certificate:
-        """Of two certificates of one problem the vector and the weights that prove most together."""
-        pairs = [new, self, replace(new, mu=self.mu, bound=self.bound), replace(self, mu=new.mu, bound=new.bound)]
+        Weights grow without end towards a vertex, and with them what rounding is worth: the last pair need not be the best one.
+        """
+        pairs = [new, self, new._with_dual(self), self._with_dual(new)]
         best = min(pairs, key=lambda pair: pair.gap)
-        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.bound, pair.violation))
+        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+
+    def _with_dual(self, other: DistributionCertificate) -> DistributionCertificate:
+        """This vector with the weights of another certificate."""
+        upper = self.objective + float(np.abs(other.dual) @ self.missed) if self.is_feasible else np.inf
+        return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=upper)
 
 
-def certify(problem: Rows, at: Point) -> Certificate:
-    """The certificate of a point, moved to feasibility first if it can be."""
-    logx, p = at.logx, at.p
+def certify(problem: LinearRows, logx: np.ndarray, p: np.ndarray, mu: np.ndarray) -> DistributionCertificate:
+    """The certificate of a vector with values p and of dual weights; the vector is moved to feasibility first if it can be."""
     if FEASIBLE < problem.violation(p).max(initial=0.0) < 0.5:
-        logx, p = restored(problem, at) or (logx, p)
+        logx, p = restored(problem, logx, p, mu) or (logx, p)
     violation = problem.violation(p)
     worst = float(violation.max(initial=0.0))
-    bound = problem.bound(at.mu, problem.adjoint(at.mu))  # not from a sum of steps
-    return Certificate(logx, p, violation * problem.unit, worst, problem.divergence(logx), at.mu, bound)
+    objective = problem.divergence(logx)
+    missed = violation * problem.unit
+    return DistributionCertificate(
+        logx=logx,
+        values=p,
+        dual=mu,
+        objective=objective,
+        dual_bound=problem.bound(mu, problem.adjoint(mu)),  # not from a sum of steps
+        missed=missed,
+        upper=objective + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
+        violation=worst,
+    )
 
 
-def restored(problem: Rows, at: Point) -> tuple[np.ndarray, np.ndarray] | None:
+def restored(
+    problem: LinearRows, logx: np.ndarray, p: np.ndarray, mu: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Multiplicative steps ``x <- x exp(-A'd)`` of Newton's method onto the violated rows, or None.
 
     Rows with weight that hold by no more than others are violated are kept tight, if that is not in the way.
     """
-    logx, x, p, sign, equal = at.logx, at.x, at.p, problem.sign, problem.sense == 0
+    x, sign, equal = np.exp(logx), problem.sign, problem.sense == 0
     worst = float(problem.violation(p).max())
     near = np.abs(problem.excess(p)) <= 10.0 * worst * problem.unit
-    y = np.where(near, sign * at.mu, 0.0)
+    y = np.where(near, sign * mu, 0.0)
     for _ in range(8):
         margin = np.where(equal, 0.0, 1e-6 * worst + 1e-13) * problem.unit
         q = -(problem.excess(p) + margin)
@@ -74,7 +77,7 @@ def restored(problem: Rows, at: Point) -> tuple[np.ndarray, np.ndarray] | None:
         d = np.zeros_like(p)
         d[rows] = newton_direction(H, q[rows], y[rows], ~equal[rows])
         y = y + d
-        logx = problem.normalized(logx - problem.adjoint(sign * d))
+        logx = problem.log_point(logx - problem.adjoint(sign * d))
         x = np.exp(logx)
         p = problem.A @ x
         last, worst = worst, float(problem.violation(p).max())
@@ -83,7 +86,7 @@ def restored(problem: Rows, at: Point) -> tuple[np.ndarray, np.ndarray] | None:
     return (logx, p) if worst <= FEASIBLE else None
 
 
-def proves(problem: Rows, y: np.ndarray, v: np.ndarray | None = None) -> bool:
+def proves(problem: LinearRows, y: np.ndarray, v: np.ndarray | None = None) -> bool:
     """Whether sign-feasible y shows that no vector meets the rows, in spite of rounding.
 
     Every x that meets them has ``y . b >= y . A x >= total * min(A'y)``; with a free sum, ``A'y >= 0`` and ``y . b < 0``.
@@ -100,9 +103,10 @@ def proves(problem: Rows, y: np.ndarray, v: np.ndarray | None = None) -> bool:
     return problem.total * float((v[low] - noise).min()) - value > clear
 
 
-def separation(problem: Rows, at: Point) -> np.ndarray | None:
+def separation(problem: LinearRows, mu: np.ndarray, v: np.ndarray) -> np.ndarray | None:
     """Weights that prove infeasibility, on few rows, or None: a linear program over the columns that matter.
 
+    mu, with ``v = A'mu``, tells which columns matter first, and may be a proof itself.
     ``max total * s - b . y`` over ``A'y >= s`` (s = 0 with a free sum) and ``sum |y| unit <= 1``. It starts from a few columns
     and doubles them by those where ``A'y`` is too small: all would take a minute where A is large and dense.
     """
@@ -112,7 +116,7 @@ def separation(problem: Rows, at: Point) -> np.ndarray | None:
     w, fixed = sign / problem.unit[rows], problem.total is not None
     cost = np.append(w * problem.b[rows], -(problem.total or 0.0))
     bounds = [(0, None)] * len(w) + [(None, None) if fixed else (0, 0)]
-    columns = np.argsort(at.v)[:64]
+    columns = np.argsort(v)[:64]
     while True:
         slack = scipy.sparse.csr_array(np.full((len(columns), 1), float(fixed)))
         table = scipy.sparse.block_array(
@@ -124,20 +128,20 @@ def separation(problem: Rows, at: Point) -> np.ndarray | None:
         y, s = np.zeros_like(problem.b), float(found.x[-1])
         np.add.at(y, rows, w * found.x[:-1])
         y[np.abs(y) * problem.unit <= 1e-9] = 0.0
-        v = problem.adjoint(y)
-        if proves(problem, y, v):
+        at = problem.adjoint(y)
+        if proves(problem, y, at):
             return y
-        short = np.setdiff1d(np.flatnonzero(v < s - 1e-9 * np.abs(v).max()), columns)
+        short = np.setdiff1d(np.flatnonzero(at < s - 1e-9 * np.abs(at).max()), columns)
         if len(short) == 0:
-            y = mended(problem, y, v)
+            y = mended(problem, y, at)
             if proves(problem, y):
                 return y
             break
-        columns = np.append(columns, short[np.argsort(v[short])[: len(columns)]])
-    return at.mu if proves(problem, at.mu) else None
+        columns = np.append(columns, short[np.argsort(at[short])[: len(columns)]])
+    return mu if proves(problem, mu) else None
 
 
-def mended(problem: Rows, y: np.ndarray, v: np.ndarray) -> np.ndarray:
+def mended(problem: LinearRows, y: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Weights whose ``A'y`` is zero, not nearly zero, where the linear program left a residual; 0 where signs would change."""
     on = np.flatnonzero(y)
     unit, size = problem.unit[on], np.abs(y[on]) @ abs(problem.A[on])

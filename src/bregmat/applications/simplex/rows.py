@@ -1,63 +1,33 @@
-"""The vector case of (P) on the support of its prior: linear rows, the point of a dual vector, the dual's quadratic model."""
+"""The data of the vector case of (P): linear rows on the support of the prior, and the quadratic model of the dual."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy
 
-from bregmat.columns import finite_column, rows_text, sense_codes
+from bregmat.checks import as_column, as_matrix
+from bregmat.columns import sense_codes
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.numerics import Exchanges, pivot_in_box
 
 
-def build(x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Rows, np.ndarray]:
-    """Checked rows on the support of x0, and the support."""
-    x0 = floats("x0", x0, 1)
-    bad = np.flatnonzero(~((x0 >= 0) & (x0 < np.inf)))
-    if len(bad):
-        raise ValueError(f"x0 must be finite and not negative; got {x0[bad[0]]} in {rows_text(bad, most=5)}.")
-    support = x0 > 0
-    if not support.any():
-        raise ValueError(f"x0 must have a positive entry; all {len(x0)} are 0.")
-    sparse = scipy.sparse.issparse(A)
-    A = scipy.sparse.csr_array(A, dtype=float) if sparse else np.ascontiguousarray(floats("A", A, 2))
-    if A.shape[1] != len(x0):
-        raise ValueError(f"A must have one column per entry of x0 ({len(x0)}); got shape {A.shape}.")
-    c = A.shape[0]
-    if sparse:
-        bad = np.unique(np.repeat(np.arange(c), np.diff(A.indptr))[~np.isfinite(A.data)])
-    else:
-        bad = np.array([j for j in range(c) if not np.isfinite(A[j]).all()], dtype=int)
-    if len(bad):
-        raise ValueError(f"A must be finite; got NaN or infinity in {rows_text(bad)}.")
-    b, sense = finite_column("b", b, c), sense_codes(sense, c).astype(float)
-    if not support.all():
-        A, x0 = A[:, support], x0[support]
-    mass = 1.0 if total is None else total / x0.sum()
-    unit = np.abs(b)
-    if (unit == 0).any():
-        size = mass * np.array([np.abs(A[[j]]) @ x0 for j in np.flatnonzero(unit == 0)])[:, 0]
-        unit[unit == 0] = np.where(size > 0, size, 1.0)
-    return Rows(A, b, sense, unit, x0, np.log(x0), None if total is None else float(total)), support
-
-
-def floats(name: str, values: Any, ndim: int) -> np.ndarray:
-    """A float array of that many dimensions."""
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {type(values).__name__}.") from error
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must be {ndim}-dimensional; got shape {array.shape}.")
-    return array
-
-
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """The problem on the support of the prior: rows ``A x <sense> b``; ``unit`` is what a violation is measured in."""
+class LinearRows:
+    """The data of the problem on the support of its prior.
+
+    Attributes
+    ----------
+    A : ndarray or csr_array, shape (c, n)
+    b, sense, unit : ndarray, shape (c,)
+        Right-hand sides; 1 for "<=", -1 for ">=", 0 for "=="; what a violation is measured in.
+    x0, log0 : ndarray, shape (n,)
+        The prior, positive, and its logarithm.
+    total : float or None
+        What x sums to.
+    """
 
     A: Any
     b: np.ndarray
@@ -66,6 +36,29 @@ class Rows:
     x0: np.ndarray
     log0: np.ndarray
     total: float | None
+
+    @classmethod
+    def build(cls, x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Self, np.ndarray]:
+        """Checked rows on the support of x0, and the support; parameters as of :func:`nearest_distribution`."""
+        x0 = as_column("x0", x0, per="column of A", lowest=0.0)
+        support = x0 > 0
+        if not support.any():
+            raise ValueError(f"x0 must have a positive entry; all {len(x0)} are 0.")
+        A = as_matrix("A", A, sparse="csr", empty=True)
+        if A.shape[1] != len(x0):
+            raise ValueError(f"A must have one column per entry of x0 ({len(x0)}); got shape {A.shape}.")
+        if isinstance(A, np.ndarray):
+            A = np.ascontiguousarray(A)
+        c = A.shape[0]
+        b, sense = as_column("b", b, c, scalar=True), sense_codes(sense, c).astype(float)
+        if not support.all():
+            A, x0 = A[:, support], x0[support]
+        mass = 1.0 if total is None else total / x0.sum()
+        unit = np.abs(b)
+        if (unit == 0).any():
+            size = mass * np.array([np.abs(A[[j]]) @ x0 for j in np.flatnonzero(unit == 0)])[:, 0]
+            unit[unit == 0] = np.where(size > 0, size, 1.0)
+        return cls(A, b, sense, unit, x0, np.log(x0), None if total is None else float(total)), support
 
     @property
     def sign(self) -> np.ndarray:
@@ -92,8 +85,8 @@ class Rows:
             return mu[on] @ self.A[on] if len(on) else np.zeros(len(self.x0))
         return mu @ self.A
 
-    def normalized(self, T: np.ndarray) -> np.ndarray:
-        """log x of ``x ~ exp(T)``."""
+    def log_point(self, T: np.ndarray) -> np.ndarray:
+        """log x of ``x ~ exp(T)``, with the total that is asked for."""
         return T if self.total is None else T - log_sum(T) + np.log(self.total)
 
     def bound(self, mu: np.ndarray, v: np.ndarray) -> float:
@@ -129,27 +122,6 @@ class Rows:
             part = self.A[rows]
             H = ((part * x[None, :]) @ part.T).toarray() - np.outer(p[rows], mean)
         return H * np.multiply.outer(self.sign[rows], self.sign[rows])
-
-    def point(self, mu: np.ndarray, v: np.ndarray | None = None) -> Point:
-        """All that is known at mu."""
-        v = self.adjoint(mu) if v is None else v
-        logx = self.normalized(self.log0 - v)
-        x = np.exp(logx)
-        return Point(mu, v, logx, x, self.A @ x, self.bound(mu, v))
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """``x(mu)`` with ``v = A'mu``, values p and dual bound; ``done``: the solver's own rule to stop is met."""
-
-    mu: np.ndarray
-    v: np.ndarray
-    logx: np.ndarray
-    x: np.ndarray
-    p: np.ndarray
-    bound: float
-    stalled: bool = False
-    done: bool = False
 
 
 def log_sum(T: np.ndarray) -> float:
