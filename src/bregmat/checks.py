@@ -106,7 +106,7 @@ def as_numbers(
     Finite-ness and shape are questions of :func:`as_column`, :func:`as_matrix` and :func:`as_points`.
     """
     if scipy.sparse.issparse(values):
-        raise TypeError(f"{name} must be dense; got a sparse {_given(values)}: pass {name}.toarray().")
+        raise TypeError(f"{name} must be dense; got a sparse {type(values).__name__}: pass its .toarray().")
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from bregmat.checks import as_column, as_matrix
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.quadratic.equality import unreduced
 from bregmat.quadratic.nnqp import as_settings, as_start, solve_nonnegative
-from bregmat.quadratic.problem import NonnegativeQP, as_equality, as_numbers, as_upper, conditions
+from bregmat.quadratic.problem import NonnegativeQP, as_equality, as_upper, conditions
 from bregmat.quadratic.proof import judge, relative_gap, residual_of, shifts
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.scale import data_exponents, finite_or_said, scaled_record
@@ -70,10 +71,9 @@ def nonnegative_least_squares(
     matrix, and a solution of :func:`bregmat.nnqp` whose later rounds start at the end of the first.
     """
     started = time.perf_counter()
-    X = _data(X)
-    y = as_numbers("y", y, 1)
-    if len(y) != X.shape[0]:
-        raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}.")
+    X = as_matrix("X", X, sparse="csc", booleans=True)
+    X = X if sparse.issparse(X) else np.ascontiguousarray(X)
+    y = np.ascontiguousarray(as_column("y", y, X.shape[0], per="row of X"))
     n = X.shape[1]
     bounds = None if upper is None else as_upper(upper, n)
     rows = None if equality is None else as_equality(equality, n)
@@ -370,21 +370,3 @@ def _growing(
         history=history,
         solver=f"{result.solver} on {len(columns)} of {n} columns",
     )
-
-
-def _data(X: Any) -> Any:
-    """X as float64: CSC where it is sparse, else an array."""
-    if sparse.issparse(X) and np.iscomplexobj(X):
-        raise TypeError("X must be a matrix of real numbers; got complex ones.")
-    if not sparse.issparse(X):
-        X = as_numbers("X", X, 2)
-        if 0 in X.shape:
-            raise ValueError(f"X must have rows and columns; got shape {X.shape}.")
-        return X
-    X = sparse.csc_array(X, dtype=np.float64)
-    if 0 in X.shape:
-        raise ValueError(f"X must have rows and columns; got shape {X.shape}.")
-    if not np.isfinite(X.data).all():
-        row = int(X.tocoo().row[~np.isfinite(X.tocoo().data)][0])
-        raise ValueError(f"X must be finite; row {row} holds NaN or infinity.")
-    return X

@@ -10,14 +10,14 @@ import numpy as np
 
 from bregmat._kernels.descent import greedy_inplace
 from bregmat._kernels.free_factor import onto_row
-from bregmat.checks import check_integer, check_positive
+from bregmat.checks import as_column, check_limits
 from bregmat.kernels.definite import check_definite
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.quadratic.active_set import EXCHANGES, active_set
 from bregmat.quadratic.equality import Rows, reduce_rows, toward_rows
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import first_sides, pivot
-from bregmat.quadratic.problem import NonnegativeQP, check_unmasked
+from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.proof import judge, residual_of, shifts
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.scale import Units, gradient_unit
@@ -119,12 +119,7 @@ def as_settings(
 ) -> tuple[str, MultiplicativeUpdates | None]:
     """Check what is not data; name of the solver and, for the updates, settings."""
     name, settings = as_solver(solver)
-    check_positive("tol", tol)
-    check_integer("max_iter", max_iter, 1)
-    if max_seconds is not None:
-        check_positive("max_seconds", max_seconds)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable; got {type(callback).__name__}.")
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     E = problem.rows[0]
     E = E[np.abs(E).max(axis=1) > 0.0]
     if settings is not None and len(E):
@@ -331,15 +326,7 @@ def as_solver(solver: Any) -> tuple[str, MultiplicativeUpdates | None]:
 
 def as_start(x0: Any, upper: np.ndarray) -> np.ndarray:
     """A start inside the box, copied."""
-    check_unmasked("x0", x0)
-    try:
-        x = np.array(x0, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"x0 must be an array of numbers; {error}.") from error
-    if x.shape != upper.shape:
-        raise ValueError(f"x0 must have shape {upper.shape}; got shape {x.shape}.")
-    if not np.isfinite(x).all():
-        raise ValueError(f"x0 must be finite; entry {int(np.flatnonzero(~np.isfinite(x))[0])} is not.")
+    x = as_column("x0", x0, len(upper), per="variable", copy=True)
     bad = np.flatnonzero((x < 0) | (x > upper))
     if len(bad):
         k = int(bad[0])

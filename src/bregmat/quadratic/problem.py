@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from bregmat._kernels.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
+from bregmat.checks import as_column, as_matrix, check_finite
 
-SYMMETRY = 1e-10  # largest difference of two mirrored entries, relative to the diagonal entries of their rows
+# Largest difference of two mirrored entries, relative to the diagonal entries of their rows: not the tolerance of checks.py,
+# because A is used as it is given, never copied or averaged, and its scale may differ from row to row.
+SYMMETRY = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +57,8 @@ class NonnegativeQP:
         TypeError
             What cannot be read as numbers, or ``equality`` that is no pair.
         """
-        A = as_numbers("A", A, 2, finite=False)
-        if A.shape[0] != A.shape[1] or len(A) == 0:
-            raise ValueError(f"A must be square, (n, n) with n >= 1; got shape {A.shape}.")
-        b = as_numbers("b", b, 1)
-        if len(b) != len(A):
-            raise ValueError(f"b must have one entry per row of A, {len(A)}; got shape {b.shape}.")
+        A = np.ascontiguousarray(as_matrix("A", A, square=True, finite=False))
+        b = np.ascontiguousarray(as_column("b", b, len(A), per="row of A"))
         _check_entries(A)
         bounds = None if upper is None else as_upper(upper, len(A))
         rows = None if equality is None else as_equality(equality, len(A))
@@ -108,47 +106,13 @@ def conditions(x: np.ndarray, h: np.ndarray, upper: np.ndarray) -> np.ndarray:
     return np.maximum(np.where(low & high, 0.0, np.where(low, -h, np.where(high, h, np.abs(h)))), 0.0)
 
 
-class MaskedError(ValueError):
-    """Masked entries have no value."""
-
-
-def check_unmasked(name: str, value: Any) -> None:
-    """Raise where entries of a masked array are masked."""
-    if np.ma.is_masked(value):
-        rows = np.unique(np.nonzero(np.ma.getmaskarray(value))[0])
-        raise MaskedError(f"{name} must have no masked entries; rows {_some(rows)} have.")
-
-
-def as_numbers(name: str, value: Any, dimensions: int, *, finite: bool = True) -> np.ndarray:
-    """A float64 array of so many dimensions, C-contiguous."""
-    if sparse.issparse(value):
-        raise TypeError(f"{name} must be a dense array; got a sparse one: pass {name}.toarray().")
-    try:
-        if np.iscomplexobj(value):
-            raise TypeError("got complex ones")
-        check_unmasked(name, value)
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, MaskedError):
-            raise
-        raise TypeError(f"{name} must be an array of real numbers; {error}.") from error
-    if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimension{'s' * (dimensions > 1)}; got shape {array.shape}.")
-    array = np.ascontiguousarray(array)
-    if finite and not np.isfinite(array).all():
-        rows = np.unique(np.nonzero(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite; rows {_some(rows)} hold NaN or infinity.")
-    return array
-
-
 def _check_entries(A: np.ndarray) -> None:
     """Finite, symmetric, and no 2 x 2 minor below zero, in one pass."""
     code, i, j = inspect(A, SYMMETRY, 1e-9)
     if code == NOT_FINITE:
-        rows = np.flatnonzero(~np.isfinite(A).all(axis=1))
-        raise ValueError(f"A must be finite; rows {_some(rows)} hold NaN or infinity.")
+        check_finite("A", A)
     if code == NOT_SYMMETRIC:
-        raise ValueError(f"A must be symmetric; A[{i}, {j}] = {A[i, j]:.17g} but A[{j}, {i}] = {A[j, i]:.17g}.")
+        raise ValueError(f"A must be symmetric; got {A[i, j]:.17g} at [{i}, {j}] but {A[j, i]:.17g} at [{j}, {i}].")
     if code == NOT_DEFINITE and i == j:
         raise ValueError(f"A is not positive semidefinite: A[{i}, {i}] = {A[i, i]:.6g} is negative.")
     if code == NOT_DEFINITE:
@@ -161,21 +125,9 @@ def _check_entries(A: np.ndarray) -> None:
 
 def as_upper(value: Any, n: int) -> np.ndarray:
     """Upper bounds, shape (n,)."""
-    check_unmasked("upper", value)
-    try:
-        bounds = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"upper must be a number or an array of numbers; {error}.") from error
-    if bounds.ndim == 0:
-        bounds = np.full(n, float(bounds))
-    if bounds.shape != (n,):
-        raise ValueError(f"upper must be a number or have shape ({n},); got shape {bounds.shape}.")
-    if np.isnan(bounds).any() or (bounds < 0).any():
-        rows = np.flatnonzero(~(bounds >= 0))
-        raise ValueError(
-            f"upper must be at least 0 (inf for no bound); entries {_some(rows)} are {bounds[rows[0]]:.6g}."
-        )
-    return bounds
+    return as_column(
+        "upper", value, n, per="variable", scalar=True, infinite=True, lowest=0, hint=" (inf for no bound)", copy=True
+    )
 
 
 def as_equality(value: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -183,23 +135,16 @@ def as_equality(value: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(f"equality must be a pair (E, e); got {type(value).__name__}.")
     E, e = value
-    E = as_numbers("equality[0] (E)", np.atleast_2d(E) if _dimensions(E) == 1 else E, 2)
-    e = as_numbers("equality[1] (e)", np.atleast_1d(e) if _dimensions(e) == 0 else e, 1)
+    E = as_matrix("equality[0] (E)", np.atleast_2d(E) if _is_flat(E) else E)
     if E.shape[1] != n:
         raise ValueError(f"equality[0] (E) must have {n} columns; got shape {E.shape}.")
-    if len(e) != len(E):
-        raise ValueError(f"equality[1] (e) must have {len(E)} entries, one per row of E; got shape {e.shape}.")
-    return E, e
+    e = as_column("equality[1] (e)", e, len(E), per="row of E", scalar=len(E) == 1)
+    return np.ascontiguousarray(E), np.ascontiguousarray(e)
 
 
-def _dimensions(value: Any) -> int:
-    """Number of dimensions; -1 where the rows differ in length."""
+def _is_flat(value: Any) -> bool:
+    """Whether this is a single row."""
     try:
-        return int(np.ndim(value))
-    except ValueError:
-        return -1
-
-
-def _some(rows: np.ndarray, most: int = 8) -> str:
-    shown = ", ".join(str(int(row)) for row in rows[:most])
-    return shown + (f" and {len(rows) - most} more" if len(rows) > most else "")
+        return np.ndim(value) == 1
+    except ValueError:  # rows that differ in length
+        return False
