@@ -110,10 +110,16 @@ WRONG = {
     "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
     "negative label": ("pairs", [(0, 1), (1, 2)], [0.1, -0.2], ValueError, "at least 0: .*; got -0.2 in row 1. Clip"),
     "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
-    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must hold real numbers"),
+    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must be real; got complex"),
     "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
     "short vector": ("vectors", [[1.0, 2.0]], [0.1], ValueError, "one vector of 4 numbers per row"),
-    "NaN vector": ("vectors", [[1.0, np.nan, 0, 0]], [0.1], ValueError, "X must be finite; it is not in row 0"),
+    "NaN vector": (
+        "vectors",
+        [[1.0, np.nan, 0, 0]],
+        [0.1],
+        ValueError,
+        "X must be finite; got NaN or infinity in row 0",
+    ),
     "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "one vector of numbers per row"),
     "not symmetric": ("matrices", [np.triu(np.ones((4, 4)))], [0.1], ValueError, r"X\[0\] must be symmetric"),
     "not Hermitian": ("matrices", [1j * np.ones((4, 4))], [0.1], ValueError, r"X\[0\] must be Hermitian"),
@@ -231,8 +237,8 @@ ARGUMENTS = [
     ({"trace": 0.0}, ValueError, "trace must be positive"),
     ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
     ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
-    ({"instances": "triples"}, ValueError, "instances must be one of pairs, vectors, matrices"),
-    ({"mode": "fast"}, ValueError, "mode must be one of auto, lanczos"),
+    ({"instances": "triples"}, ValueError, "instances must be one of 'pairs', 'vectors', 'matrices'; got"),
+    ({"mode": "fast"}, ValueError, "mode must be one of 'auto', 'lanczos'"),
     ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
     ({"normalized": "yes"}, TypeError, "normalized must be True or False; got 'yes'"),
     ({"keep_examples": None}, TypeError, "keep_examples must be True or False; got None"),
@@ -240,7 +246,7 @@ ARGUMENTS = [
     ({"prior": np.eye(4)}, ValueError, "prior must have the trace 1, the argument trace; got 4"),
     ({"prior": np.diag([1.0, 0.0, 0.0, 0.0])}, ValueError, "prior must be positive definite"),
     ({"prior": np.triu(np.ones((4, 4)))}, ValueError, "prior must be symmetric"),
-    ({"prior": "identity"}, TypeError, "prior must be a numeric square matrix"),
+    ({"prior": "identity"}, TypeError, "prior must be numeric; got 'identity'"),
 ]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import lanczos
+from bregmat.checks import check_positive
 from bregmat.online import bounds
 from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
-from bregmat.online.settings import Settings, number
+from bregmat.online.settings import Settings
 
 
 class LossAndBound:
@@ -85,7 +86,7 @@ class LossAndBound:
             # below that it is rounding, which a learning rate for a loss budget of 0 cannot afford
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
         else:
-            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
         U = None if U is None else self._comparison(U)
         self._started()
         if claimed and self.void_ is not None:
@@ -106,7 +107,7 @@ class LossAndBound:
         if loss_of_U is None:
             loss_of_U = self.best_in_hindsight().loss if U is None else self.loss_of(U)
         else:
-            loss_of_U = number("loss_of_U", loss_of_U, allow_zero=True)
+            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
         return self.cumulative_loss_ - loss_of_U
 
     def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
@@ -137,7 +138,8 @@ class LossAndBound:
         trace = self.settings.trace
         if weight is None:
             weight = max(1e-3 * self.cumulative_loss_ / trace, 1e-12 * trace)
-        return best_in_hindsight(self._kind, record, self.log_prior, trace, number("weight", weight), tol)
+        check_positive("weight", weight, finite=True)
+        return best_in_hindsight(self._kind, record, self.log_prior, trace, float(weight), tol)
 
     # ------------------------------------------------------------------ inside
     def _started(self) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import lanczos
+from bregmat.checks import as_column, check_integer, check_positive
 from bregmat.linalg import eigh
 from bregmat.online.comparison import LossAndBound
 from bregmat.online.hindsight import Kept, Tally
-from bregmat.online.instances import Vectors, point_numbers, real_column
+from bregmat.online.instances import Vectors, point_numbers
 from bregmat.online.reach import check_labels, check_steps, unavoidable, why_no_fit, why_spread
-from bregmat.online.settings import Settings, integer, number
+from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
 
 
@@ -125,7 +126,8 @@ class MatrixExponentiatedGradient(LossAndBound):
         }
         self._params = {"dim": dim, "prior": prior, **given}
         self.settings = Settings(**given)
-        self.dim: Any = None if dim is None else integer("dim", dim)
+        check_integer("dim", dim, 1)
+        self.dim: Any = None if dim is None else int(dim)
         self._void = self.settings.why_void()
         self._misfit = 0.0  # what any matrix loses
         self._no_fit: str | None = None  # why none is within the budget
@@ -173,7 +175,7 @@ class MatrixExponentiatedGradient(LossAndBound):
     def predict_then_learn(self, X: Any, y: Any) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
         block = self._kind.read(X, self.dim)
-        y = real_column("y", y, len(block))
+        y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
         check_labels(self.settings, y)
         if not len(y):
             return np.zeros(0)
@@ -225,7 +227,8 @@ class MatrixExponentiatedGradient(LossAndBound):
         -------
         ndarray, shape (n, d) or (n, n_components)
         """
-        G = self.factor()[:, : None if n_components is None else integer("n_components", n_components)]
+        check_integer("n_components", n_components, 1)
+        G = self.factor()[:, :n_components]
         if points is None:
             return G
         if self.settings.instances == "pairs":
@@ -234,7 +237,7 @@ class MatrixExponentiatedGradient(LossAndBound):
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
         """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
-        share = number("share", share)
+        check_positive("share", share, finite=True)
         if share > 1.0:
             raise ValueError(f"share must be in (0, 1]; got {share}.")
         prior, P = eigh(self.log_prior)

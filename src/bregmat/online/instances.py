@@ -20,48 +20,8 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.columns import rows_text
+from bregmat.checks import as_matrix, as_numbers, check_finite, rows_text
 from bregmat.linalg import eigh, eigvalsh
-
-HERMITIAN_TOL = 1e-10  # asymmetry, relative to the largest entry, that is taken for rounding
-
-
-def real_column(name: str, values: Any, count: int) -> np.ndarray:
-    """A column of ``count`` finite real numbers."""
-    try:
-        column = np.asarray(values)
-        if column.dtype.kind == "c":
-            raise TypeError("complex")
-        column = np.atleast_1d(column).astype(float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must hold real numbers; got {type(values).__name__}.") from error
-    if column.shape != (count,):
-        raise ValueError(f"{name} must have one entry per example ({count}); got shape {column.shape}.")
-    bad = np.flatnonzero(~np.isfinite(column))
-    if len(bad):
-        raise ValueError(f"{name} must be finite; got {column[bad[0]]} in {rows_text(bad)}.")
-    return column
-
-
-def hermitian(name: str, A: Any, dim: int | None = None) -> np.ndarray:
-    """A finite Hermitian matrix, float or complex, exactly Hermitian on return."""
-    try:
-        A = np.asarray(A.toarray() if scipy.sparse.issparse(A) else A)
-        A = A.astype(complex if A.dtype.kind == "c" else float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a numeric square matrix; got {type(A).__name__}.") from error
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise ValueError(f"{name} must be a square matrix; got shape {A.shape}.")
-    if dim is not None and len(A) != dim:
-        raise ValueError(f"{name} must have shape ({dim}, {dim}); got {A.shape}.")
-    bad = np.flatnonzero(~np.isfinite(A).all(axis=1))
-    if len(bad):
-        raise ValueError(f"{name} must be finite; it is not in {rows_text(bad)}.")
-    gap = np.abs(A - A.conj().T).max()
-    if gap > HERMITIAN_TOL * np.abs(A).max():
-        word = "Hermitian" if np.iscomplexobj(A) else "symmetric"
-        raise ValueError(f"{name} must be {word}; the largest asymmetry is {gap:.3g}.")
-    return 0.5 * (A + A.conj().T)
 
 
 def point_numbers(name: str, values: Any, dim: int) -> np.ndarray:
@@ -163,16 +123,11 @@ class Vectors:
 
     def read(self, X: Any, dim: int | None) -> np.ndarray:
         """Rows, shape (n, d), float or complex."""
-        try:
-            V = np.asarray(X.toarray() if scipy.sparse.issparse(X) else X)
-            V = np.ascontiguousarray(V, dtype=complex if V.dtype.kind == "c" else float)
-        except (TypeError, ValueError) as error:
-            raise TypeError("X must hold one vector of numbers per row.") from error
+        dense = X.toarray() if scipy.sparse.issparse(X) else X
+        V = np.ascontiguousarray(as_numbers("X", dense, booleans=True, complex_too=True))
         if V.ndim != 2 or V.shape[1] == 0 or (dim is not None and V.shape[1] != dim):
             raise ValueError(f"X must hold one vector of {dim or 'd'} numbers per row; got shape {V.shape}.")
-        bad = np.flatnonzero(~np.isfinite(V).all(axis=1))
-        if len(bad):
-            raise ValueError(f"X must be finite; it is not in {rows_text(bad)}.")
+        check_finite("X", V)
         return V
 
     def one(self, x: Any) -> Any:
@@ -253,14 +208,17 @@ class Matrices:
 
     def _read(self, name: str, x: Any, dim: int | None) -> Supported:
         if not scipy.sparse.issparse(x):
-            A = hermitian(name, x, dim)
+            A = as_matrix(name, x, order=dim, symmetric=True, complex_too=True, booleans=True, copy=True)
             index = np.flatnonzero(A.any(axis=1))
             return Supported(index, A if len(index) == len(A) else A[np.ix_(index, index)], len(A))
         if x.shape[0] != x.shape[1] or (dim is not None and x.shape[0] != dim):
             raise ValueError(f"{name} must have shape ({dim or 'd'}, {dim or 'd'}); got {x.shape}.")
         C = scipy.sparse.csr_array(x)
         index = np.union1d(np.flatnonzero(np.diff(C.indptr)), C.indices)
-        return Supported(index, hermitian(name, C[index][:, index]) if len(index) else np.zeros((0, 0)), C.shape[0])
+        if not len(index):
+            return Supported(index, np.zeros((0, 0)), C.shape[0])
+        block = as_matrix(name, C[index][:, index], symmetric=True, complex_too=True, sparse="dense")
+        return Supported(index, block, C.shape[0])
 
     def one(self, x: Any) -> Any:
         """A block of one."""

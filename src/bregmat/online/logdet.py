@@ -10,15 +10,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
-from bregmat.checks import check_integer, check_positive
-from bregmat.columns import rows_text, sense_codes
+from bregmat.checks import as_column, as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
 from bregmat.estimators.distance import MahalanobisDistance, pair_distances
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
-from bregmat.online.instances import hermitian, real_column
-from bregmat.online.point_pairs import check_labels, differences, finite_loss, real_rows
-from bregmat.online.settings import flag
+from bregmat.online.point_pairs import check_labels, differences, real_rows
 
 
 class OnlineLogDet(BaseEstimator):
@@ -229,7 +227,7 @@ class OnlineLogDet(BaseEstimator):
 
         ``loss_of_A`` spares the learner from keeping the stream.
         """
-        return self.cumulative_loss_ - (self.loss_of(A) if loss_of_A is None else finite_loss("loss_of_A", loss_of_A))
+        return self.cumulative_loss_ - self._loss_or_given(A, loss_of_A)
 
     def loss_bound(self, A: Any, loss_of_A: float | None = None) -> float:
         """``K (L_A + D_ld(A, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if A has the total loss L_A.
@@ -258,7 +256,7 @@ class OnlineLogDet(BaseEstimator):
         of ``max(p_t, y_t, ymean_t)^2`` there is a bound known before the run, ``1.21 (L_A + 10 D_ld(A, A_1))``.
         """
         check_is_fitted(self)
-        loss = self.loss_of(A) if loss_of_A is None else finite_loss("loss_of_A", loss_of_A)
+        loss = self._loss_or_given(A, loss_of_A)
         A = self._read_comparison(A)
         first = np.eye(len(A)) if self._first is None else self._first
         divergence = float(LogDet()(A, first, rtol=1e-14))
@@ -312,10 +310,7 @@ class OnlineLogDet(BaseEstimator):
         return self.dim if self.dim is not None or self.prior is None else len(self._prior(None))
 
     def _prior(self, d: int | None) -> np.ndarray:
-        P = hermitian("prior", self.prior, d)
-        if np.iscomplexobj(P):
-            raise TypeError("prior must be real; got a complex matrix.")
-        return P
+        return as_matrix("prior", self.prior, order=d, symmetric=True, sparse="dense", copy=True)
 
     def _factor(self, d: int) -> np.ndarray:
         """B' of the metric that predicts next, shape (d, d)."""
@@ -337,7 +332,7 @@ class OnlineLogDet(BaseEstimator):
     def _learn(self, X: Any, y: Any, sense: Any, *, fresh: bool = False) -> np.ndarray:
         fresh = fresh or not hasattr(self, "_Bt")
         Z = differences(X, self._dim(fresh=fresh), are_given=self.differences)
-        y = real_column("y", y, len(Z))
+        y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
         check_labels(Z, y, sense)
         if fresh and isinstance(self.eta, str) and self.eta != "auto":
@@ -355,7 +350,9 @@ class OnlineLogDet(BaseEstimator):
             where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
             advice = f"scale X and y, or lower eta={fixed:g}" if fixed else "scale X and y"
             raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-        keeps = flag("keep_examples", self.keep_examples) if fresh else self._keeps
+        if fresh:
+            check_flag("keep_examples", self.keep_examples)
+        keeps = bool(self.keep_examples) if fresh else self._keeps
         kept = [] if fresh else self._kept
         before, seen = dict(vars(self)), len(kept)
         try:
@@ -370,11 +367,11 @@ class OnlineLogDet(BaseEstimator):
             del kept[seen:]
             raise
 
+    def _loss_or_given(self, A: Any, loss_of_A: Any) -> float:
+        if loss_of_A is None:
+            return self.loss_of(A)
+        check_positive("loss_of_A", loss_of_A, finite=True, zero=True)
+        return float(loss_of_A)
+
     def _read_comparison(self, A: Any) -> np.ndarray:
-        A = hermitian("A", A, self._dim())
-        if np.iscomplexobj(A):
-            raise TypeError("A must be real; got a complex matrix.")
-        low = float(eigvalsh(A)[0])
-        if low < -1e-8 * np.abs(A).max():
-            raise ValueError(f"A must be positive semidefinite; its smallest eigenvalue is {low:.3g}.")
-        return A
+        return as_matrix("A", A, order=self._dim(), psd=True, sparse="dense")

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.eigen_update import eigen_work
-from bregmat.checks import check_integer, check_positive
-from bregmat.columns import rows_text
+from bregmat.checks import check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh
 from bregmat.online.corners import mixture_of_corners

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import rows_text
+from bregmat.checks import as_numbers, check_finite, rows_text
 
 
 def differences(X: Any, d: int | None, *, are_given: bool) -> np.ndarray:
@@ -19,20 +19,12 @@ def differences(X: Any, d: int | None, *, are_given: bool) -> np.ndarray:
 
 def real_rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     """Finite real numbers, (n, d) or (n, 2, d)."""
-    try:
-        A = np.asarray(X)
-        if A.dtype.kind == "c":
-            raise TypeError("complex")
-        A = A.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"X must hold real numbers, {shapes}; got {type(X).__name__}: {error}.") from error
+    A = as_numbers("X", X)
     if A.ndim != ndim or (A.ndim == 3 and A.shape[1] != 2) or A.shape[-1] == 0:
         raise ValueError(f"X must have shape {shapes}; got {A.shape}.")
     if d is not None and A.shape[-1] != d:
         raise ValueError(f"X must have {d} features; got {A.shape[-1]}.")
-    bad = np.flatnonzero(~np.isfinite(A).all(axis=tuple(range(1, A.ndim))))
-    if len(bad):
-        raise ValueError(f"X contains NaN or infinity in {rows_text(bad)}.")
+    check_finite("X", A)
     return np.ascontiguousarray(A)
 
 
@@ -46,12 +38,3 @@ def check_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
         raise ValueError(
             f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}."
         )
-
-
-def finite_loss(name: str, value: Any) -> float:
-    """A total loss: finite, not negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number; got {value!r}.")
-    if not 0.0 <= value < np.inf:
-        raise ValueError(f"{name} must be finite and at least 0; got {value!r}.")
-    return float(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import rows_text
+from bregmat.checks import rows_text
 from bregmat.online.settings import Settings
 
 LARGEST = 1e100  # steps in log W above it are no use and would overflow

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.checks import as_choice, as_matrix, check_flag, check_integer, check_positive, check_psd
 from bregmat.linalg import eigh
 from bregmat.online import bounds
-from bregmat.online.instances import INSTANCES, hermitian
+from bregmat.online.instances import INSTANCES
 from bregmat.online.losses import as_online_loss, loss_from_state, loss_state
 
 MODES = ("auto", "lanczos", "rank_one", "eigh", "minibatch")
@@ -34,21 +35,24 @@ class Settings:
     is_squared: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        checked = {
-            "eta": self.eta
-            if isinstance(self.eta, str) and self.eta == "bound"
-            else number("eta", self.eta, hint="'bound' or "),
-            "loss": as_online_loss(self.loss),
-            "trace": number("trace", self.trace),
-            "normalized": flag("normalized", self.normalized),
-            "spectral_spread": number("spectral_spread", self.spectral_spread),
-            "loss_budget": number("loss_budget", self.loss_budget, allow_zero=True),
-            "instances": _one_of("instances", self.instances, INSTANCES),
-            "mode": _one_of("mode", self.mode, MODES),
-            "batch_size": integer("batch_size", self.batch_size),
-            "keep_examples": flag("keep_examples", self.keep_examples),
+        is_derived = isinstance(self.eta, str) and self.eta == "bound"
+        if not is_derived:
+            check_positive("eta", self.eta, finite=True, hint="'bound' or ")
+        check_positive("trace", self.trace, finite=True)
+        check_flag("normalized", self.normalized)
+        check_positive("spectral_spread", self.spectral_spread, finite=True)
+        check_positive("loss_budget", self.loss_budget, finite=True, zero=True)
+        as_choice("mode", self.mode, MODES)
+        check_integer("batch_size", self.batch_size, 1, optional=False)
+        check_flag("keep_examples", self.keep_examples)
+        checked: dict[str, Any] = {
+            name: float(getattr(self, name)) for name in ("trace", "spectral_spread", "loss_budget")
         }
-        checked["kind"] = INSTANCES[self.instances]()
+        checked |= {name: bool(getattr(self, name)) for name in ("normalized", "keep_examples")}
+        checked["eta"] = "bound" if is_derived else float(self.eta)
+        checked["batch_size"] = int(self.batch_size)
+        checked["kind"] = INSTANCES[as_choice("instances", self.instances, INSTANCES)]()
+        checked["loss"] = as_online_loss(self.loss)
         checked["is_squared"] = getattr(checked["loss"], "name", None) == "squared"
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -116,9 +120,8 @@ class Settings:
     # ------------------------------------------------------------------ matrices that go with them
     def read_prior(self, prior: Any, dim: int | None) -> np.ndarray:
         """The logarithm of a prior, which is positive definite and of the promised trace."""
-        values, U = eigh(hermitian("prior", prior, dim))
-        if not values[0] > 1e-14 * abs(values[-1]):
-            raise ValueError(f"prior must be positive definite; its smallest eigenvalue is {values[0]:.3g}.")
+        values, U = eigh(as_matrix("prior", prior, order=dim, symmetric=True, complex_too=True, sparse="dense"))
+        check_psd("prior", values, tol=1e-14, definite=True)
         if abs(values.sum() - self.trace) > 1e-8 * self.trace:
             raise ValueError(f"prior must have the trace {self.trace:g}, the argument trace; got {values.sum():.8g}.")
         log_W = (U * np.log(values)) @ U.conj().T
@@ -126,10 +129,8 @@ class Settings:
 
     def read_comparison(self, U: Any, dim: int | None) -> np.ndarray:
         """A matrix to compare with: PSD and of the learner's trace."""
-        A = hermitian("U", U, dim)
-        low, total = float(eigh(A)[0][0]), float(np.trace(A).real)
-        if low < -1e-8 * max(total, 1e-300):
-            raise ValueError(f"U must be positive semidefinite; its smallest eigenvalue is {low:.3g}.")
+        A = as_matrix("U", U, order=dim, psd=True, complex_too=True, sparse="dense")
+        total = float(np.trace(A).real)
         if abs(total - self.trace) > 1e-6 * self.trace:
             raise ValueError(f"U must have the trace {self.trace:g}; got {total:.8g}.")
         return A
@@ -143,35 +144,3 @@ class Settings:
     def from_meta(meta: dict[str, Any]) -> dict[str, Any]:
         """Arguments from :meth:`to_meta`."""
         return {**meta, "loss": loss_from_state(meta["loss"])}
-
-
-def number(name: str, value: Any, *, allow_zero: bool = False, hint: str = "") -> float:
-    """A positive, finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be {hint}a number; got {value!r}.")
-    if not (value > 0 or (allow_zero and value == 0)) or not math.isfinite(value):
-        words = "finite and at least 0" if allow_zero else "positive and finite"
-        raise ValueError(f"{name} must be {hint}{words}; got {value!r}.")
-    return float(value)
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or False, and nothing that merely counts as one."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {value!r}.")
-    return bool(value)
-
-
-def integer(name: str, value: Any) -> int:
-    """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an integer; got {value!r}.")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1; got {value!r}.")
-    return int(value)
-
-
-def _one_of(name: str, value: Any, choices: Any) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
-    return value

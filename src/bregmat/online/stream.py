@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.checks import check_integer, check_positive
 from bregmat.online.blocks import Block, Form, StreamError, as_block, held_interrupts
 from bregmat.online.checksum import Checksum
-from bregmat.online.settings import integer, number
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
@@ -42,9 +42,10 @@ class FixedShare:
     every: int = 1000
 
     def __post_init__(self) -> None:
-        if not number("share", self.share) < 1.0:
+        check_positive("share", self.share, finite=True)
+        if not self.share < 1.0:
             raise ValueError(f"share must be in (0, 1); got {self.share!r}.")
-        integer("every", self.every)
+        check_integer("every", self.every, 1, optional=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +147,9 @@ def run_stream(
         raise TypeError(f"learner must have learn_one; got {learner!r}.")
     if not isinstance(stream, Iterable):
         raise TypeError(f"stream must be an iterable of examples or chunks; got {stream!r}.")
-    integer("every", every)
+    check_integer("every", every, 1, optional=False)
     if checkpoint_seconds != math.inf:  # at the end only
-        checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, allow_zero=True)
+        check_positive("checkpoint_seconds", checkpoint_seconds, finite=True, zero=True)
     if checkpoint is not None and not (hasattr(checkpoint, "load") and hasattr(checkpoint, "write")):
         raise TypeError(f"checkpoint must be a bregmat.io.Checkpoint(path); got {checkpoint!r}.")
     for name, value in (("callback", callback), ("bound", bound)):
