@@ -23,17 +23,17 @@ from bregmat import (
     nearest_kernel,
 )
 from bregmat.compound_operators import SignedSums, Stacked
-from bregmat.losses import ItakuraSaito, Quadratic, RelativeEntropy
+from bregmat.losses import ItakuraSaito, RelativeEntropy
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
 
-# scalar loss d(p, b), written out again, and the class that computes it
+# scalar loss d(p, b), written out again, and what computes it
 LOSSES = {
-    ItakuraSaito: lambda p, b, scale: p / b - np.log(p / b) - 1,
-    RelativeEntropy: lambda p, b, scale: p * np.log(p / b) - p + b,
-    Quadratic: lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
+    ItakuraSaito(): lambda p, b, scale: p / b - np.log(p / b) - 1,
+    RelativeEntropy(): lambda p, b, scale: p * np.log(p / b) - p + b,
+    SquaredHinge(): lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
 }
 
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
@@ -150,8 +150,7 @@ def _own_slack_optimum(D: Any, gamma: float, b: float) -> float:
 
 
 def _own_slack(D: Any, gamma: float, p: float, b: float) -> float:
-    family = {"logdet": ItakuraSaito, "vonneumann": RelativeEntropy, "frobenius": Quadratic}[D.name]
-    return gamma * float(LOSSES[family](p, b, 1.0))
+    return gamma * scalar(D, p, b)
 
 
 def _feasible(D: Any) -> list[Problem]:

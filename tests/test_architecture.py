@@ -43,6 +43,7 @@ binding
 compound_operators
 operators
 constraints losses kernels sampling
+row_losses
 terms divergences
 relations columns
 registry checks status numerics _html _interrupt linalg _kernels

@@ -255,7 +255,7 @@ TRACE = Constraints.trace(1.0)
 @pytest.mark.parametrize(
     ("rows", "given", "message"),
     [
-        (PAIR, {"solver": "cyclic_projection", "divergence": "frobenius"}, "for logdet, vonneumann; got.*'frobenius'.*dual"),
+        (PAIR, {"solver": "cyclic_projection", "divergence": "frobenius"}, "'logdet' and 'vonneumann' .got 'frobenius'.*dual"),
         (PAIR + TRACE, {"solver": "definite_boost", "divergence": "logdet"}, "needs.*'vonneumann' .got 'logdet'.*cyclic"),
         (PAIR + TRACE, {"solver": "definite_boost", "divergence": "frobenius"}, "needs.*'vonneumann' .got 'frobenius'"),
         (PAIR + TRACE, {"solver": "definite_boost", "slack_weight": 1.0}, "needs hard rows .2 rows have a finite.*and the trace.*cyclic"),

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.divergences import SpectralDivergence, VonNeumann, as_divergence
-from bregmat.losses import FAMILIES, Hard, RowLosses
+from bregmat.losses import Hard, OwnSlack, ScalarLoss, SquaredHinge, own_slack
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, smat, svec
+from bregmat.row_losses import RowLosses
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5
@@ -46,7 +47,7 @@ def slope(f, x):
 
 def test_registries_are_complete():
     assert {type(D) for D in DIVERGENCES} == set(NAMED.values())
-    assert {*LOSSES, Hard} == set(FAMILIES.values())
+    assert {type(own_slack(D)) for D in DIVERGENCES} <= {type(loss) for loss in LOSSES}
     assert set(SOLVERS) == set(SOLVER_CLASSES)
 
 
@@ -179,68 +180,125 @@ def test_only_logdet_may_claim_congruence_invariance():
 
 
 # ---------------------------------------------------------------- losses
-@pytest.mark.parametrize("family", LOSSES, ids=by_name)
+@pytest.mark.parametrize("loss", LOSSES, ids=by_name)
 class TestLoss:
     b, g, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
 
-    def one(self, family, k, p):
-        return family.value(np.array([p]), self.b[[k]], self.g[[k]], self.scale[[k]])
+    def one(self, loss, k, p):
+        return loss.value(np.array([p]), self.b[[k]], self.g[[k]], self.scale[[k]])
 
     @pytest.mark.parametrize("factor", [0.3, 0.9, 1.0, 1.2, 20.0])
-    def test_value_and_derivatives(self, family, factor):
+    def test_value_and_derivatives(self, loss, factor):
         p = factor * self.b
-        total = sum(self.g * LOSSES[family](p, self.b, self.scale))
-        assert family.value(p, self.b, self.g, self.scale) == pytest.approx(total, rel=1e-12, abs=1e-14)
-        first, second = family.derivatives(p, self.b, self.g, self.scale)
+        total = sum(self.g * LOSSES[loss](p, self.b, self.scale))
+        assert loss.value(p, self.b, self.g, self.scale) == pytest.approx(total, rel=1e-12, abs=1e-14)
+        first, second = loss.derivatives(p, self.b, self.g, self.scale)
         for k in range(3):
-            assert first[k] == pytest.approx(slope(lambda s, k=k: self.one(family, k, s), p[k]), rel=1e-6, abs=1e-8)
+            assert first[k] == pytest.approx(slope(lambda s, k=k: self.one(loss, k, s), p[k]), rel=1e-6, abs=1e-8)
             assert second[k] == pytest.approx(
                 slope(
-                    lambda s, k=k: family.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0],
+                    lambda s, k=k: loss.derivatives(np.array([s]), self.b[[k]], self.g[[k]], self.scale[[k]])[0][0],
                     p[k],
                 ),
                 rel=1e-6,
             )
 
     @pytest.mark.parametrize("share", [-2.0, -0.3, 0.0, 0.3, 0.9])
-    def test_conjugate_and_relaxed_bound(self, family, share):
+    def test_conjugate_and_relaxed_bound(self, loss, share):
         """xi(mu) is where the loss has slope mu, so the conjugate is mu xi - loss(xi) and its derivative is xi."""
-        mu = share * np.minimum(family.ceiling(self.b, self.g, self.scale), self.g)
-        xi, rate = family.relaxed(mu, self.b, self.g, self.scale)
-        assert np.allclose(family.derivatives(xi, self.b, self.g, self.scale)[0], mu, rtol=1e-10, atol=1e-12)
-        assert np.allclose(rate * family.derivatives(xi, self.b, self.g, self.scale)[1], 1.0, rtol=1e-10)
-        each = [self.one(family, k, xi[k]) for k in range(3)]
-        assert np.allclose(family.conjugate(mu, self.b, self.g, self.scale), mu * xi - each, rtol=1e-10, atol=1e-12)
+        mu = share * np.minimum(loss.slope_range(self.b, self.g, self.scale)[1], self.g)
+        xi, rate = loss.relaxed(mu, self.b, self.g, self.scale)
+        assert np.allclose(loss.derivatives(xi, self.b, self.g, self.scale)[0], mu, rtol=1e-10, atol=1e-12)
+        assert np.allclose(rate * loss.derivatives(xi, self.b, self.g, self.scale)[1], 1.0, rtol=1e-10)
+        each = [self.one(loss, k, xi[k]) for k in range(3)]
+        assert np.allclose(loss.conjugate(mu, self.b, self.g, self.scale), mu * xi - each, rtol=1e-10, atol=1e-12)
 
-    def test_ceiling_is_the_supremum_of_the_slope(self, family):
-        ceiling = family.ceiling(self.b, self.g, self.scale)
-        far = family.derivatives(1e9 * self.b, self.b, self.g, self.scale)[0]
+    def test_ceiling_is_the_supremum_of_the_slope(self, loss):
+        ceiling = loss.slope_range(self.b, self.g, self.scale)[1]
+        far = loss.derivatives(1e9 * self.b, self.b, self.g, self.scale)[0]
         assert np.allclose(far, ceiling, rtol=1e-8) if np.isfinite(ceiling).all() else (far > 10 * self.g).all()
         if np.isfinite(ceiling).all():
-            assert np.isinf(family.conjugate(ceiling, self.b, self.g, self.scale)).all()
+            assert np.isinf(loss.conjugate(ceiling, self.b, self.g, self.scale)).all()
+
+
+class OnlyThree(ScalarLoss):
+    """The square with nothing but its cost, its slope, and the inverse of that."""
+
+    name = "only_three"
+
+    def cost(self, q, c):
+        return 0.5 * (q - c) ** 2
+
+    def slope(self, q, c):
+        return q - c
+
+    def at_slope(self, m, c):
+        return c + m
+
+
+DERIVED = [(OwnSlack(D), own_slack(D)) for D in DIVERGENCES] + [(OnlyThree(), SquaredHinge())]
+
+
+@pytest.mark.parametrize(("derived", "written"), DERIVED, ids=lambda x: x.name)
+class TestDerivedLosses:
+    """What follows from the functions of a divergence or a loss equals the formulas written out."""
+
+    def test_row_functions(self, derived, written, rng):
+        b, g, tau = rng.uniform(0.5, 3.0, 12), 10.0 ** rng.uniform(-1, 1, 12), 10.0 ** rng.uniform(-6, 1, 12)
+        scale = np.ones(12) if derived.is_positive else rng.uniform(0.5, 3.0, 12)
+        p, mu = b * rng.uniform(0.2, 4.0, 12), rng.uniform(-0.9, 0.9, 12) * g * np.minimum(b, 1 / b)
+        assert derived.value(p, b, g, scale) == pytest.approx(written.value(p, b, g, scale), rel=1e-11)
+        for name, at in (("derivatives", p), ("relaxed", mu)):
+            for found, expected in zip(
+                getattr(derived, name)(at, b, g, scale), getattr(written, name)(at, b, g, scale)
+            ):
+                assert np.allclose(found, expected, rtol=1e-9, atol=1e-10)
+        assert np.allclose(
+            derived.conjugate(mu, b, g, scale), written.conjugate(mu, b, g, scale), rtol=1e-9, atol=1e-12
+        )
+        for found, expected in zip(derived.slope_range(b, g, scale), written.slope_range(b, g, scale)):
+            assert np.allclose(found, expected, rtol=1e-12)
+        if not derived.is_positive:
+            assert np.allclose(
+                derived.chord(p, mu, b, g, scale, tau), written.chord(p, mu, b, g, scale, tau), rtol=1e-7
+            )
+            return
+        path = derived.on_path(mu, b, g, scale, tau)
+        assert np.allclose(path, ScalarLoss.on_path(derived, mu, b, g, scale, tau), rtol=1e-9)
+        chord = derived.chord(p, mu, b, g, scale, tau)
+        assert np.allclose(chord * (derived.derivatives(p, b, g, scale)[0] - tau / p - mu), p - path, rtol=1e-7)
+        if written.is_positive:
+            assert np.allclose(path, written.on_path(mu, b, g, scale, tau), rtol=1e-9)
+            assert np.allclose(chord, written.chord(p, mu, b, g, scale, tau), rtol=1e-6)
+
+    def test_outside_the_domain_it_is_infinite(self, derived, written, rng):
+        b, g = rng.uniform(0.5, 3.0, 5), np.ones(5)
+        top = derived.slope_range(b, g, g)[1]
+        beyond = np.where(np.isfinite(top), 1.5 * top, np.inf)
+        assert np.isinf(derived.conjugate(beyond, b, g, g)).all()
 
 
 def test_hard_loss():
     b, g = np.array([2.0, 3.0]), np.ones(2)
     mu = np.array([0.5, -4.0])
-    assert (Hard.conjugate(mu, b, g, g) == mu * b).all()
-    assert (Hard.relaxed(mu, b, g, g)[0] == b).all()
-    assert (Hard.relaxed(mu, b, g, g)[1] == 0).all()
-    assert np.isinf(Hard.value(b + [0, 1e-6], b, g, g))
-    assert Hard.value(b, b, g, g) == 0
+    assert (Hard().conjugate(mu, b, g, g) == mu * b).all()
+    assert (Hard().relaxed(mu, b, g, g)[0] == b).all()
+    assert (Hard().relaxed(mu, b, g, g)[1] == 0).all()
+    assert np.isinf(Hard().value(b + [0, 1e-6], b, g, g))
+    assert Hard().value(b, b, g, g) == 0
     with pytest.raises(TypeError, match="hard row"):
-        Hard.derivatives(b, b, g, g)
+        Hard().derivatives(b, b, g, g)
 
 
 @pytest.mark.parametrize("mixed", [True, False])
 def test_losses_of_all_rows_count_violated_rows_only(rng, mixed):
     c = 60
-    names = [next(n for n, f in FAMILIES.items() if f is family) for family in LOSSES]
-    family = rng.choice(names, c) if mixed else np.full(c, names[0])
+    kinds = tuple(LOSSES)
+    kind = rng.integers(0, len(kinds), c).astype(np.int8) if mixed else np.zeros(c, np.int8)
     b, g, scale = rng.uniform(0.5, 2.0, (3, c))
     sense = rng.integers(-1, 2, c).astype(np.int8)
-    L, p = RowLosses(b, sense, g, scale, family), rng.uniform(0.1, 4.0, c)
-    each = np.array([g[k] * LOSSES[FAMILIES[family[k]]](p[k], b[k], scale[k]) for k in range(c)])
+    L, p = RowLosses(b, sense, g, scale, kinds, kind), rng.uniform(0.1, 4.0, c)
+    each = np.array([g[k] * LOSSES[kinds[kind[k]]](p[k], b[k], scale[k]) for k in range(c)])
     violated = np.where(sense == 0, True, sense * (p - b) > 0)
     assert (L.violated(p) == violated).all()
     met = b * (1 - 1e-12 * sense)  # at the bound, to rounding: costs nothing on its own side

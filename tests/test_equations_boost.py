@@ -9,9 +9,10 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
-from bregmat.losses import RowLosses
+from bregmat.losses import Hard
 from bregmat.operators import MatrixRows
 from bregmat.problems import NearestMatrix
+from bregmat.row_losses import RowLosses
 from bregmat.solve import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned
@@ -193,7 +194,7 @@ def tiny_problem(rng, relation, d=8, c=12):
     b = np.einsum("cij,ji->c", A, Q @ np.diag([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05]) @ Q.T)
     sense = np.where(relation == "==", 0, np.where(np.einsum("cii,i->c", A, np.exp(t0)) > b, 1, -1)).astype(np.int8)
     sense[-1] = 0
-    losses = RowLosses(b, sense, np.ones(c + 1), b, np.full(c + 1, "hard", dtype="U16"))
+    losses = RowLosses(b, sense, np.ones(c + 1), b, (Hard(),), np.zeros(c + 1, np.int8))
     return NearestMatrix(VonNeumann(), t0, MatrixRows(A), losses, b), A
 
 

@@ -11,7 +11,7 @@ from bregmat.losses import Squared, SquaredHinge
 from bregmat.problems import build_problem
 from bregmat.result import Status
 from bregmat.solve import solve
-from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_inverse, barrier_link
+from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_link
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.nesterov_todd import CongruenceScaling, SpectralScaling
 
@@ -126,7 +126,7 @@ def test_barrier_inverse(divergence, tau):
     D = as_divergence(divergence)
     x = np.logspace(-8, 2, 21)
     t = barrier_link(D, x, tau)
-    assert np.allclose(barrier_inverse(D, t, tau), x, rtol=1e-6)  # Frobenius: x - tau / x cancels
+    assert np.allclose(D.barrier_inverse(t, tau), x, rtol=1e-6)  # Frobenius: x - tau / x cancels
     step = 1e-5 * x
     slope = 2 * step / (barrier_link(D, x + step, tau) - barrier_link(D, x - step, tau))
     assert np.allclose(np.diag(barrier_divided(D, x, tau)), slope, rtol=1e-3)
@@ -135,7 +135,8 @@ def test_barrier_inverse(divergence, tau):
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
 def test_relaxed_bounds(divergence):
     X, C, _, _ = wine_pairs(True)
-    bounds = RelaxedBounds(problem_of(divergence, X, C, 10.0))
+    problem = problem_of(divergence, X, C, 10.0)
+    bounds = RelaxedBounds(problem.losses, problem.unit)
     rng = np.random.default_rng(0)
     xi, m = rng.uniform(0.1, 5.0, C.n_constraints), rng.uniform(-5.0, 5.0, C.n_constraints)
     tau = 0.3
@@ -159,6 +160,6 @@ def test_spectral_frame_is_an_exact_chord_when_psi_and_m_agree():
     rng = np.random.default_rng(2)
     A = rng.normal(size=(4, 4))
     t, V = np.linalg.eigh(A + A.T)
-    L = V * np.sqrt(barrier_inverse(D, t, 0.1))
+    L = V * np.sqrt(D.barrier_inverse(t, 0.1))
     frame = SpectralScaling.at(D, L, t, V, 0.1)
     assert np.allclose(frame.defect(0.1), 0.0, atol=1e-9)

@@ -10,8 +10,8 @@ from scipy.optimize import minimize_scalar
 
 from bregmat._kernels import boost, von_neumann
 from bregmat._kernels.eigen_update import eigen_work
-from bregmat._kernels.rows import FAMILY_CODES, HARD
-from flat_rows import EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
+from bregmat._kernels.rows import HARD
+from flat_rows import CODES, EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
 
 
 # ---------------------------------------------------------------- von Neumann
@@ -28,7 +28,7 @@ def test_row_residual(name, b, total, rng):
         return np.sum(A * E), np.trace(E)
 
     def call(delta, dp=0.0):
-        return von_neumann.row_residual(*at(delta), dp, total, FAMILY_CODES[name], b, gamma, scale, mu + delta)
+        return von_neumann.row_residual(*at(delta), dp, total, CODES[name], b, gamma, scale, mu + delta)
 
     h = 1e-5
     slope = (at(h)[0] - at(-h)[0]) / (2 * h)
@@ -67,7 +67,7 @@ def whole(lam, Vt):
 @pytest.mark.parametrize("total", [0.0, 1.0])
 @pytest.mark.parametrize("form", ["OUTER", "DENSE", "IDENTITY"])
 @pytest.mark.parametrize(
-    ("name", "factor"), [("hard", 0.4), ("hard", 1.3), ("relative_entropy", 0.4), ("quadratic", 0.4)]
+    ("name", "factor"), [("hard", 0.4), ("hard", 1.3), ("relative_entropy", 0.4), ("squared_hinge", 0.4)]
 )
 def test_project(form, name, factor, total, rng):
     """exp(H - delta A), scaled to a trace or not, with the row at xi(mu + delta): the matrix by SciPy, delta by its residual."""
@@ -93,7 +93,7 @@ def test_project(form, name, factor, total, rng):
         return total * E / np.trace(E) if total else E
 
     b = factor * np.sum(A * matrix(0.0))
-    row = (FAMILY_CODES[name], 1, b, gamma, 1.0, mu, 1.0)
+    row = (CODES[name], 1, b, gamma, 1.0, mu, 1.0)
     kind = getattr(von_neumann, form)
     delta, used = von_neumann.project_inplace(lam, Vt, eigen_work(n), w, X, kind, kappa, total, row, True, 1e-12)
     assert np.allclose(whole(lam, Vt), H - delta * A, rtol=0, atol=1e-12 * max(1, abs(delta)) * np.abs(A).max() * n)

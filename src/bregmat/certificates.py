@@ -25,9 +25,9 @@ class MatrixCertificate(Certificate):
 
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
-    """Nearest sign-feasible dual weights, inside the ceiling of the own slack."""
-    lower, upper = problem.losses.dual_box()
-    return np.minimum(np.maximum(mu, lower), np.where(np.isfinite(upper) & (upper > 0), upper * (1 - 1e-12), upper))
+    """Nearest sign-feasible dual weights, inside the open ends of the box."""
+    lower, upper = (np.where(np.isfinite(end), end * (1 - 1e-12), end) for end in problem.losses.dual_box())
+    return np.minimum(np.maximum(mu, lower), upper)
 
 
 def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
@@ -151,10 +151,7 @@ def _restored(
         values, U = _spectrum_of_factor(B)
         if values[0] <= 0:
             return None
-    if D.keeps_range:
-        T = (U * D.link(values)) @ U.T
-    else:
-        T = (U * np.maximum(values, 0.0)) @ U.T
+    T = (U * D.link(values if D.keeps_range else np.maximum(values, 0.0))) @ U.T
     restored = iterate_at_prior(D, problem.t0).at(T)
     if restored is None:
         return None

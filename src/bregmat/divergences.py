@@ -47,6 +47,8 @@ class SpectralDivergence(ABC):
 
     name: ClassVar[str]
     is_congruence_invariant: ClassVar[bool] = False
+    row_projections: ClassVar[str | None] = None  # the compiled projections onto one row, which know a few divergences
+    keeps_trace: ClassVar[bool] = False  # whether these can eliminate a trace that is fixed
 
     @abstractmethod
     def link(self, x: np.ndarray) -> np.ndarray:
@@ -64,7 +66,7 @@ class SpectralDivergence(ABC):
     @property
     def keeps_range(self) -> bool:
         """Whether the link is unbounded at 0."""
-        return _is_unbounded(lambda x: -self.link(1.0 / x))
+        return is_unbounded(lambda x: -self.link(1.0 / x))
 
     def in_domain(self, t: np.ndarray) -> bool:
         """Whether the inverse link takes every mirror eigenvalue to a finite number that is positive, or 0 where the range may change."""
@@ -116,13 +118,13 @@ class SpectralDivergence(ABC):
         rtol : float
             Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
         """
-        x, V, y, U = _spectra(self.name, X, Y)
+        x, V, y, U = _eigenpairs(self.name, X, Y)
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
         zeros = np.zeros(0)  # eigenvalues of X that count beside the positive ones
         if self.keeps_range:
             overlap = (V[:, px].T @ U[:, py]) ** 2
             one = np.ones(1)
-            both = _is_unbounded(lambda s: self.phi(1.0 / s) - self.phi(one) - self.link(one) * (1.0 / s - 1.0))
+            both = is_unbounded(lambda s: self.phi(1.0 / s) - self.phi(one) - self.link(one) * (1.0 / s - 1.0))
             if (both and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=both):
                 return np.inf
             x, y = x[px], y[py]
@@ -136,36 +138,59 @@ class SpectralDivergence(ABC):
 
     # ------------------------------------------------------------------ the central path
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
-        """The x > 0 with ``phi'(x) - tau / x = t``, for the interior point: Newton's method on log x between bounds."""
-        t, tau = np.broadcast_arrays(np.asarray(t, dtype=float), tau)
-        low, high = np.full(t.shape, -LARGEST), np.full(t.shape, LARGEST)
+        """The x > 0 with ``phi'(x) - tau / x = t``, for the interior point."""
         with np.errstate(all="ignore"):
-            z = np.log(np.nan_to_num(self.inverse_link(t), nan=0.0, posinf=1e300) + np.sqrt(tau))
-            z = np.clip(np.nan_to_num(z), low, high)
-            for k in range(200):
-                x = np.exp(z)
-                f = self.link(x) - tau / x - t
-                high, low = np.where(f >= 0, z, high), np.where(f <= 0, z, low)
-                new = z - f / (x * self.curvature(x) + tau / x)
-                # every fourth step halves the interval: Newton's are short where tau / x outweighs the rest
-                new = np.where((new > low) & (new < high) & (k % 4 != 3), new, 0.5 * (low + high))
-                moved, z = np.abs(new - z), np.where(low < high, new, z)
-                if (moved <= 1e-15 * (1.0 + np.abs(z)))[low < high].all():
-                    break
-        return np.exp(z)
+            start = self.inverse_link(np.asarray(t, dtype=float))
+        return barrier_root(self.link, self.curvature, start, t, tau)
 
 
 FAR = 1e300  # stands for infinity, and its inverse for 0, where a function has a limit there that it cannot compute
 
 
-def _is_unbounded(f: Callable[[np.ndarray], np.ndarray]) -> bool:
+def is_unbounded(f: Callable[[np.ndarray], np.ndarray]) -> bool:
     """Whether an increasing function of positive numbers has no limit: it does not slow down from one end of the numbers to the other."""
     with np.errstate(all="ignore"):
         start, middle, end = f(np.array([1.0, 1e150, FAR]))
         return not np.isfinite(end) or bool(end - middle >= 0.5 * (middle - start))
 
 
-def _spectra(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def barrier_root(
+    slope: Callable[[np.ndarray], np.ndarray],
+    curvature: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    t: np.ndarray,
+    tau: np.ndarray | float,
+) -> np.ndarray:
+    """The x > 0 with ``slope(x) - tau / x = t`` for an increasing slope: Newton's method on log x between bounds.
+
+    Parameters
+    ----------
+    slope, curvature : callable
+        An increasing function of positive numbers, elementwise, and its derivative.
+    start : ndarray
+        Where ``slope(x) = t``, as far as that exists; numbers that are not finite or not positive are put right.
+    t, tau : ndarray or float
+        Right hand sides, and the weight of the barrier, positive.
+    """
+    start, t, tau = np.broadcast_arrays(start, t, tau)
+    low, high = np.full(t.shape, -LARGEST), np.full(t.shape, LARGEST)
+    with np.errstate(all="ignore"):
+        z = np.log(np.maximum(np.nan_to_num(start, nan=0.0, posinf=FAR), 0.0) + np.sqrt(tau))
+        z = np.clip(np.nan_to_num(z), low, high)
+        for k in range(200):
+            x = np.exp(z)
+            f = slope(x) - tau / x - t
+            high, low = np.where(f >= 0, z, high), np.where(f <= 0, z, low)
+            new = z - f / (x * curvature(x) + tau / x)
+            # every fourth step halves the interval: Newton's are short where tau / x outweighs the rest
+            new = np.where((new > low) & (new < high) & (k % 4 != 3), new, 0.5 * (low + high))
+            moved, z = np.abs(new - z), np.where(low < high, new, z)
+            if (moved <= 1e-15 * (1.0 + np.abs(z)))[low < high].all():
+                break
+    return np.exp(z)
+
+
+def _eigenpairs(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Checked eigenpairs of the two arguments of a divergence."""
     out = []
     for label, A in (("X", X), ("Y", Y)):
@@ -207,6 +232,7 @@ class LogDet(SpectralDivergence):
     """
 
     name: ClassVar[str] = "logdet"
+    row_projections: ClassVar[str | None] = "logdet"
     is_congruence_invariant: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
 
@@ -251,6 +277,8 @@ class VonNeumann(SpectralDivergence):
     """
 
     name: ClassVar[str] = "vonneumann"
+    row_projections: ClassVar[str | None] = "vonneumann"
+    keeps_trace: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
@@ -352,7 +380,7 @@ class Frobenius(SpectralDivergence):
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Half the squared Frobenius distance of two symmetric matrices, which need not be semidefinite here."""
-        x, V, y, U = _spectra(self.name, X, Y)
+        x, V, y, U = _eigenpairs(self.name, X, Y)
         return 0.5 * float((((V * x) @ V.T - (U * y) @ U.T) ** 2).sum())
 
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a violated bound costs: scalar losses, their conjugates, and the vector of them over all rows.
+"""What a violated bound costs: scalar losses with their conjugates, each bound to rows by itself.
 
 Every loss is the partial minimum over a relaxed bound xi of ``d(xi, b)`` subject to ``s (p - xi) <= 0``: it vanishes
 where the row holds and equals ``d(p, b)`` where it is violated. The dual weight of a row is ``mu = d'(xi)``.
@@ -6,16 +6,205 @@ where the row holds and equals ``d(p, b)`` where it is violated. The dual weight
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.divergences import Frobenius, LogDet, VonNeumann
+from bregmat._kernels.rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
+from bregmat.divergences import FAR, STEP, Frobenius, LogDet, SpectralDivergence, VonNeumann, barrier_root, is_unbounded
+from bregmat.registry import Registry
+from bregmat.row_losses import RowLosses, WeightedBounds
+
+TINY = 1e-300  # stands for 0 where a value that is positive but for rounding enters a logarithm or a quotient
+
+
+class Loss(ABC):
+    """What the argument ``loss`` takes: something that gives every soft row a scalar loss."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """The losses of rows with these bounds."""
+
+
+class ScalarLoss(Loss):
+    """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if it has steepest ones.
+
+    All four are for value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` where b is 0) and weight 1, elementwise
+    on arrays; weights, scales, conjugates, senses and hard rows are seen to here. In a frozen dataclass, fields are settings;
+    :func:`bregmat.register` makes the name usable as a string and in files.
+
+    Attributes
+    ----------
+    name : str
+        In snake case.
+    is_two_sided : bool
+        Whether a row that is met is pulled back to its bound as well, whatever its sense.
+    is_positive : bool
+        Whether the loss is for positive values and bounds only; other rows get :class:`SquaredHinge`.
+
+    Notes
+    -----
+    The loss must be strictly convex in the value and smooth, 0 with slope 0 at the bound.
+    """
+
+    is_two_sided: ClassVar[bool] = False
+    is_positive: ClassVar[bool] = False
+    is_hard: ClassVar[bool] = False
+    is_smooth: ClassVar[bool] = True
+    projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
+    is_bilinear: ClassVar[bool] = False  # whether xi (top - mu) is the same along the central path
+
+    @abstractmethod
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Loss of the value q at the bound c."""
+
+    @abstractmethod
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Its derivative with respect to q."""
+
+    @abstractmethod
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The value q at which the slope is m."""
+
+    def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
+        """Infimum and supremum of the slopes; infinite unless the loss becomes linear far away."""
+        return -np.inf, np.inf
+
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Second derivative, by central differences of the slope; about ten digits, which Newton's method does not notice."""
+        h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
+        return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
+
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """This loss on every soft row that it is for."""
+        hard = rows.hard
+        able = rows.is_positive if self.is_positive else np.ones(len(hard), dtype=bool)
+        sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
+        return _bound(rows, sense, self, able, rows.unit.copy(), rows.gamma)
+
+    # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
+    def value(self, p, b, g, scale):
+        """Sum of the losses of violated rows."""
+        return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
+
+    def derivatives(self, p, b, g, scale):
+        """First and second derivative."""
+        q, c = self._inside(p / scale), b / scale
+        return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
+
+    def conjugate(self, mu, b, g, scale):
+        """Conjugate per row, ``inf`` outside its domain."""
+        m, c = mu * scale / g, b / scale
+        low, high = self.slopes(c)
+        with np.errstate(all="ignore"):
+            q = self.at_slope(m, c)
+            out = g * (m * q - self.cost(self._inside(q), c))
+        return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
+
+    def relaxed(self, mu, b, g, scale):
+        """Relaxed bound xi(mu) and its derivative."""
+        c = b / scale
+        q = self.at_slope(mu * scale / g, c)
+        return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
+
+    def slope_range(self, b, g, scale):
+        """Infimum and supremum of the dual weight."""
+        low, high = self.slopes(b / scale)
+        return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
+
+    def _inside(self, q):
+        """Values of positive rows, which rounding may have made 0 or less."""
+        return np.maximum(q, TINY) if self.is_positive else q
+
+    # ------------------------------------------------------------------ along the central path, for the interior point
+    def on_path(self, mu, b, g, scale, tau):
+        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier."""
+        if not self.is_positive:
+            return self.relaxed(mu, b, g, scale)[0]
+        c, m = b / scale, mu * scale / g
+        with np.errstate(all="ignore"):
+            start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
+        return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
+
+    def chord(self, xi, mu, b, g, scale, tau):
+        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds."""
+        y = self.on_path(mu, b, g, scale, tau)
+        first, _ = self.derivatives(xi, b, g, scale)
+        if self.is_positive:
+            first, middle, size = first - tau / xi, np.sqrt(xi * y), np.minimum(xi, y)
+        else:
+            middle = 0.5 * (xi + y)
+            size = np.abs(xi) + np.abs(y) + scale
+        near = np.abs(xi - y) <= 1e-4 * size
+        slope = self.derivatives(middle, b, g, scale)[1] + (tau / middle**2 if self.is_positive else 0.0)
+        return np.where(near, 1.0 / slope, (xi - y) / np.where(near, 1.0, first - mu))
+
+
+def _bound(
+    rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
+) -> RowLosses:
+    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others."""
+    hard = rows.hard
+    other = 1 if isinstance(loss, SquaredHinge) else 2
+    kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
+    return RowLosses(rows.bound, sense, np.where(hard, 1.0, gamma), scale, (Hard(), loss, SquaredHinge()), kind)
+
+
+# ---------------------------------------------------------------- squares
+@dataclass(frozen=True)
+class SquaredHinge(ScalarLoss):
+    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless."""
+
+    name: ClassVar[str] = "squared_hinge"
+    projection_code: ClassVar[int | None] = QUADRATIC
+
+    def cost(self, q, c):
+        """``(q - c)^2 / 2``."""
+        return 0.5 * (q - c) ** 2
+
+    def slope(self, q, c):
+        """``q - c``."""
+        return q - c
+
+    def at_slope(self, m, c):
+        """``c + m``."""
+        return c + m
+
+    def curvature(self, q, c):
+        """1."""
+        return np.ones_like(q)
+
+    # of rows, without the quotients that the general formulas need
+    def value(self, p, b, g, scale):
+        """Sum of the losses of violated rows."""
+        x = (p - b) / scale
+        return 0.5 * float((g * x * x).sum())
+
+    def derivatives(self, p, b, g, scale):
+        """First and second derivative."""
+        h = g / (scale * scale)
+        return h * (p - b), h
+
+    def conjugate(self, mu, b, g, scale):
+        """Conjugate per row."""
+        return mu * b + 0.5 * (mu * scale) ** 2 / g
+
+    def relaxed(self, mu, b, g, scale):
+        """Relaxed bound xi(mu) and its derivative."""
+        d = scale * scale / g
+        return b + mu * d, d
+
+    def chord(self, xi, mu, b, g, scale, tau):
+        """A constant: the slope is linear."""
+        return scale * scale / g
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(SquaredHinge):
     """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
 
     A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
@@ -23,17 +212,63 @@ class Squared:
     """
 
     name: ClassVar[str] = "squared"
+    is_two_sided: ClassVar[bool] = True
+
+
+# ---------------------------------------------------------------- a divergence's own slack
+class OwnSlack(ScalarLoss):
+    """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); what ``loss=None`` stands for.
+
+    For rows with a positive bound and a positive semidefinite matrix; others get the squared hinge. Derived from link, inverse
+    link and phi of any divergence; the library's own have formulas written out (:func:`own_slack`).
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    """
+
+    name: ClassVar[str] = "own_slack"
+    is_positive: ClassVar[bool] = True
+    degree: ClassVar[int | None] = None  # d(c p, c b) = c^degree d(p, b), where that is so
+
+    def __init__(self, divergence: SpectralDivergence) -> None:
+        self.divergence = divergence
+        end = divergence.link(np.array([FAR]))[0]
+        self._top = np.inf if is_unbounded(divergence.link) else float(end)
+
+    def cost(self, q, c):
+        """``phi(q) - phi(c) - phi'(c) (q - c)``."""
+        D = self.divergence
+        return D.phi(q) - D.phi(c) - D.link(c) * (q - c)
+
+    def slope(self, q, c):
+        """``phi'(q) - phi'(c)``."""
+        return self.divergence.link(q) - self.divergence.link(c)
+
+    def at_slope(self, m, c):
+        """``psi(phi'(c) + m)``."""
+        return self.divergence.inverse_link(self.divergence.link(c) + m)
+
+    def slopes(self, c):
+        """Up to ``phi'(inf) - phi'(c)``."""
+        return -np.inf, self._top - self.divergence.link(c)
+
+    def curvature(self, q, c):
+        """``phi''(q)``."""
+        return self.divergence.curvature(q)
+
+    def on_path(self, mu, b, g, scale, tau):
+        """The divergence's own inverse: ``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``."""
+        return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
+
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """The slack in units of the rows themselves."""
+        scale = np.where(rows.is_positive, 1.0, rows.unit)
+        return _bound(rows, rows.sense, own_slack(self.divergence), rows.is_positive, scale, rows.gamma)
 
 
 @dataclass(frozen=True)
-class SquaredHinge:
-    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless."""
-
-    name: ClassVar[str] = "squared_hinge"
-
-
-@dataclass(frozen=True)
-class RelativeSlack:
+class RelativeSlack(Loss):
     """The divergence's own slack of ``p / b`` against 1, ``gamma d(p / b, 1)`` (Kulis 2009, end of section 6.2.1).
 
     A bound of 1000 broken by half costs as much as a bound of 1 broken by half, whatever the divergence, so that the learned
@@ -42,249 +277,159 @@ class RelativeSlack:
 
     Notes
     -----
-    The divergences are homogeneous, ``d(c p, c b) = c^k d(p, b)``, so this is the own slack with weight ``gamma / b^k``: LogDet
-    k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix times c
-    if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``,
+    The library's divergences are homogeneous, ``d(c p, c b) = c^k d(p, b)``, so this is the own slack with weight ``gamma / b^k``:
+    LogDet k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix
+    times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``,
     indefinite ``A_i``) keep the relative square of loss=None.
     """
 
     name: ClassVar[str] = "relative_slack"
 
-
-LOSSES: dict[str, type] = {cls.name: cls for cls in (RelativeSlack, Squared, SquaredHinge)}
-
-
-def as_loss(loss: Any) -> Any:
-    """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
-    if loss is None or isinstance(loss, tuple(LOSSES.values())):
-        return loss
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise ValueError(f"loss must be None, {', '.join(map(repr, LOSSES))} or an object; got {loss!r}.")
-        return LOSSES[loss]()
-    raise TypeError(
-        "loss must be None (the divergence's own slack), RelativeSlack(), Squared() or SquaredHinge(), or the name of one; "
-        f"got {loss!r}."
-    )
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """The slack in units of the bounds: by the weight where the divergence is homogeneous, else by the scale."""
+        slack, on = own_slack(rows.divergence), rows.is_positive
+        scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
+        degree = getattr(slack, "degree", 2)  # of a square
+        if degree is None:
+            scale[on] = rows.bound[on]
+        else:
+            with np.errstate(over="ignore", divide="ignore"):
+                gamma[on] /= rows.bound[on] ** degree
+        return _bound(rows, rows.sense, slack, on, scale, gamma)
 
 
-class ItakuraSaito:
-    """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22)."""
+class ItakuraSaito(OwnSlack):
+    """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22); the weight is the only scale it has."""
 
-    degree: ClassVar[int] = 0  # d(c p, c b) = c^degree d(p, b)
+    name: ClassVar[str] = "itakura_saito"
+    projection_code: ClassVar[int | None] = ITAKURA_SAITO
+    degree: ClassVar[int | None] = 0
+    is_bilinear: ClassVar[bool] = True
 
-    @staticmethod
-    def value(p, b, g, scale):
-        """Sum of the losses of violated rows."""
+    def __init__(self) -> None:
+        super().__init__(LogDet())
+
+    def value(self, p, b, g, scale):
+        """Sum of the losses of violated rows, by the quotient: near 1 the general formula cancels."""
         q = p / b
         return float((g * (q - 1.0 - np.log(q))).sum())
 
-    @staticmethod
-    def derivatives(p, b, g, scale):
+    def derivatives(self, p, b, g, scale):
         """First and second derivative."""
         return g * (1.0 / b - 1.0 / p), g / (p * p)
 
-    @staticmethod
-    def conjugate(mu, b, g, scale):
-        """Conjugate per row, ``inf`` outside its domain ``mu < g / b``."""
+    def conjugate(self, mu, b, g, scale):
+        """Conjugate per row, ``inf`` outside its domain ``mu < g / b``; exact for small mu, where the general formula cancels."""
         x = mu * b / g
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(x < 1.0, -g * np.log1p(-np.minimum(x, 1.0)), np.inf)
 
-    @staticmethod
-    def relaxed(mu, b, g, scale):
+    def relaxed(self, mu, b, g, scale):
         """Relaxed bound xi(mu) and its derivative."""
         xi = b / (1.0 - mu * b / g)
         return xi, xi * xi / g
 
-    @staticmethod
-    def ceiling(b, g, scale):
-        """Supremum of the dual weight."""
-        return g / b
+    def slope_range(self, b, g, scale):
+        """Infimum and supremum of the dual weight."""
+        return np.full(len(b), -np.inf), g / b
+
+    def chord(self, xi, mu, b, g, scale, tau):
+        """In closed form: on the path ``xi (g / b - mu) = g + tau``."""
+        return xi / (g / b - mu)
 
 
-class RelativeEntropy:
+class RelativeEntropy(OwnSlack):
     """von Neumann's own slack, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
 
-    degree: ClassVar[int] = 1
+    name: ClassVar[str] = "relative_entropy"
+    projection_code: ClassVar[int | None] = RELATIVE_ENTROPY
+    degree: ClassVar[int | None] = 1
 
-    @staticmethod
-    def value(p, b, g, scale):
-        """Sum of the losses of violated rows."""
+    def __init__(self) -> None:
+        super().__init__(VonNeumann())
+
+    def value(self, p, b, g, scale):
+        """Sum of the losses of violated rows, by the quotient: near 1 the general formula cancels."""
         return float((g * (p * np.log(np.where(p > 0, p / b, 1.0)) - p + b)).sum())
 
-    @staticmethod
-    def derivatives(p, b, g, scale):
+    def derivatives(self, p, b, g, scale):
         """First and second derivative."""
-        q = np.maximum(p, 1e-300)
+        q = np.maximum(p, TINY)
         return g * np.log(q / b), g / q
 
-    @staticmethod
-    def conjugate(mu, b, g, scale):
-        """Conjugate per row."""
+    def conjugate(self, mu, b, g, scale):
+        """Conjugate per row; exact for small mu, where the general formula cancels."""
         return g * b * np.expm1(np.minimum(mu / g, 700.0))
 
-    @staticmethod
-    def relaxed(mu, b, g, scale):
+    def relaxed(self, mu, b, g, scale):
         """Relaxed bound xi(mu) and its derivative."""
         xi = b * np.exp(np.minimum(mu / g, 700.0))
         return xi, xi / g
 
-    @staticmethod
-    def ceiling(b, g, scale):
-        """Supremum of the dual weight."""
-        return np.full(len(b), np.inf)
+
+_WRITTEN_OUT: dict[type, type[ScalarLoss]] = {
+    LogDet: ItakuraSaito,
+    VonNeumann: RelativeEntropy,
+    Frobenius: SquaredHinge,  # with scale 1
+}
 
 
-class Quadratic:
-    """``gamma / 2 ((p - b) / scale)^2``; Frobenius' own slack where the scale is 1."""
-
-    degree: ClassVar[int] = 2
-
-    @staticmethod
-    def value(p, b, g, scale):
-        """Sum of the losses of violated rows."""
-        x = (p - b) / scale
-        return 0.5 * float((g * x * x).sum())
-
-    @staticmethod
-    def derivatives(p, b, g, scale):
-        """First and second derivative."""
-        h = g / (scale * scale)
-        return h * (p - b), h
-
-    @staticmethod
-    def conjugate(mu, b, g, scale):
-        """Conjugate per row."""
-        return mu * b + 0.5 * (mu * scale) ** 2 / g
-
-    @staticmethod
-    def relaxed(mu, b, g, scale):
-        """Relaxed bound xi(mu) and its derivative."""
-        d = scale * scale / g
-        return b + mu * d, d
-
-    @staticmethod
-    def ceiling(b, g, scale):
-        """Supremum of the dual weight."""
-        return np.full(len(b), np.inf)
+def own_slack(divergence: SpectralDivergence) -> ScalarLoss:
+    """The slack of a divergence, by formulas written out where there are any."""
+    special = _WRITTEN_OUT.get(type(divergence))
+    return OwnSlack(divergence) if special is None else special()
 
 
-class Hard:
+# ---------------------------------------------------------------- no slack
+class Hard(ScalarLoss):
     """0 where the row holds, infinite where it does not."""
 
-    @staticmethod
-    def value(p, b, g, scale):
-        """Infinite: called on violated rows only."""
-        return np.inf if (p != b).any() else 0.0
+    name: ClassVar[str] = "hard"
+    is_hard: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+    projection_code: ClassVar[int | None] = HARD
 
-    @staticmethod
-    def derivatives(p, b, g, scale):
+    def cost(self, q, c):
+        """Infinite off the bound."""
+        return np.where(q == c, 0.0, np.inf)
+
+    def slope(self, q, c):
         """No derivative: a solver that needs one does not take hard rows."""
         raise TypeError(
             "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
         )
 
-    @staticmethod
-    def conjugate(mu, b, g, scale):
+    def at_slope(self, m, c):
+        """The bound, whatever the slope."""
+        return c + 0.0 * m
+
+    # of rows, whose weights and scales mean nothing
+    def value(self, p, b, g, scale):
+        """Infinite: called on violated rows only."""
+        return np.inf if (p != b).any() else 0.0
+
+    def conjugate(self, mu, b, g, scale):
         """``mu b``."""
         return mu * b
 
-    @staticmethod
-    def relaxed(mu, b, g, scale):
+    def relaxed(self, mu, b, g, scale):
         """The bound itself, fixed."""
         return b.copy(), np.zeros(len(b))
 
-    @staticmethod
-    def ceiling(b, g, scale):
-        """Supremum of the dual weight."""
-        return np.full(len(b), np.inf)
+    def slope_range(self, b, g, scale):
+        """Any dual weight."""
+        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
+
+    def chord(self, xi, mu, b, g, scale, tau):
+        """Nothing moves it."""
+        return np.zeros(len(b))
 
 
-FAMILIES: dict[str, Any] = {
-    "itakura_saito": ItakuraSaito,
-    "relative_entropy": RelativeEntropy,
-    "quadratic": Quadratic,
-    "hard": Hard,
-}
+LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", none="the divergence's own slack")
+for _cls in (RelativeSlack, Squared, SquaredHinge):
+    LOSSES.add(_cls)
 
 
-OWN_SLACK = {LogDet: "itakura_saito", VonNeumann: "relative_entropy", Frobenius: "quadratic"}
-
-
-class RowLosses:
-    """The losses of all rows, grouped by scalar family.
-
-    Parameters
-    ----------
-    bound, gamma, scale : ndarray, shape (c,)
-        Bounds (units of p), slack weights (dimensionless, inf = hard), scales of quadratic rows (units of p).
-    sense : ndarray of int8, shape (c,)
-        +1, -1; 0 makes both sides count.
-    family : ndarray of str, shape (c,)
-        Key of ``FAMILIES`` for each row.
-    """
-
-    def __init__(
-        self, bound: np.ndarray, sense: np.ndarray, gamma: np.ndarray, scale: np.ndarray, family: np.ndarray
-    ) -> None:
-        self.bound, self.sense, self.gamma, self.scale, self.family = bound, sense, gamma, scale, family
-        self.hard = family == "hard"
-        self.has_hard = bool(self.hard.any())
-        self._s = sense.astype(float)
-        self._equality = sense == 0
-        self._has_equality = bool(self._equality.any())
-        names = (
-            family[:1] if (family == family[0]).all() else np.unique(family)
-        )  # sorting a million names takes a while
-        self._groups = [
-            (FAMILIES[str(name)], slice(None) if len(names) == 1 else np.flatnonzero(family == name)) for name in names
-        ]
-
-    def violated(self, p: np.ndarray) -> np.ndarray:
-        """Rows on the wrong side of their bound; equalities always count."""
-        hit = self._s * (p - self.bound) > 0
-        return hit | self._equality if self._has_equality else hit
-
-    def value(self, p: np.ndarray) -> float:
-        """Total loss; infinite if a hard row is violated."""
-        hit, total = self.violated(p), 0.0
-        for family, rows in self._groups:
-            on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
-            total += family.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
-        return total
-
-    def derivatives(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivative of each row's loss."""
-        hit = self.violated(p)
-        g, h = np.zeros_like(p), np.zeros_like(p)
-        for family, rows in self._groups:
-            on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
-            g[on], h[on] = family.derivatives(p[on], self.bound[on], self.gamma[on], self.scale[on])
-        return g, h
-
-    def conjugate(self, mu: np.ndarray) -> np.ndarray:
-        """Conjugate of each row's loss at a sign-feasible ``mu``."""
-        return self._per_row("conjugate", mu)
-
-    def relaxed(self, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``xi(mu)``, the relaxed bound whose price is mu, and its derivative; 0 derivative for hard rows."""
-        xi, slope = np.empty_like(mu), np.empty_like(mu)
-        for family, rows in self._groups:
-            xi[rows], slope[rows] = family.relaxed(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
-        return xi, slope
-
-    def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the dual weights; an own-slack ceiling is open."""
-        ceiling = np.empty_like(self.bound)
-        for family, rows in self._groups:
-            ceiling[rows] = family.ceiling(self.bound[rows], self.gamma[rows], self.scale[rows])
-        lower = np.where(self.sense > 0, 0.0, -np.inf)
-        upper = np.where(self.sense < 0, 0.0, ceiling)
-        return lower, upper
-
-    def _per_row(self, method: str, mu: np.ndarray) -> np.ndarray:
-        out = np.empty_like(mu)
-        for family, rows in self._groups:
-            out[rows] = getattr(family, method)(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
-        return out
+def as_loss(loss: Any) -> Loss | None:
+    """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
+    return None if loss is None else LOSSES.resolve(loss)

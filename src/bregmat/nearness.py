@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from bregmat.divergences import Divergence
-from bregmat.losses import RowLosses
 from bregmat.operators import Operator
+from bregmat.row_losses import RowLosses
 
 
 @dataclass(frozen=True, eq=False)

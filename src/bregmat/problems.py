@@ -14,10 +14,11 @@ from bregmat.columns import rows_text
 from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence
 from bregmat.infeasibility import infeasibility, singular_rows
-from bregmat.losses import FAMILIES, OWN_SLACK, RelativeSlack, RowLosses, SquaredHinge, as_loss
+from bregmat.losses import OwnSlack, as_loss
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.proofs import Problem, Proof
+from bregmat.row_losses import RowLosses, WeightedBounds
 
 
 class NearestMatrix(Nearness, Problem):
@@ -118,7 +119,7 @@ def build_problem(
     ValueError
         For slack weights that are not positive, and rows that no finite matrix can meet.
     TypeError
-        For a loss that is not None, RelativeSlack(), Squared() or SquaredHinge().
+        For a loss that is neither None nor a loss nor the name of one.
     """
     gamma = _slack_weights(slack_weight, constraints)
     if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all():
@@ -135,31 +136,16 @@ def build_problem(
     if len(zero):
         size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
-    loss, own = as_loss(loss), OWN_SLACK[type(divergence)]
-    family = np.full(len(bound), own, dtype="U16")
-    scale = unit.copy()
-    if loss is None or isinstance(loss, RelativeSlack):
-        awkward = (bound <= 0) | _indefinite_rows(constraints, ~hard)
-        family[awkward] = "quadratic"
-        if own == "quadratic":
-            scale[~awkward] = 1.0
-        if loss is not None:  # gamma d(p / b, 1) = gamma / b^degree d(p, b)
-            with np.errstate(over="ignore", divide="ignore"):
-                gamma[~awkward] /= bound[~awkward] ** FAMILIES[own].degree
-            bad = np.flatnonzero(np.isinf(gamma) & ~hard)
-            if len(bad):
-                raise ValueError(
-                    f"constraint {rows_text(bad)}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
-                    "data and the bounds."
-                )
-    elif isinstance(loss, SquaredHinge):
-        family[:] = "quadratic"
-    else:  # Squared
-        family[:], sense = "quadratic", np.where(hard, sense, 0).astype(np.int8)
-    family[hard] = "hard"
-    _check_reachable(operator, bound, sense, family, constraints)
-    gamma = np.where(hard, 1.0, gamma)
-    return NearestMatrix(divergence, t0, operator, RowLosses(bound, sense, gamma, scale, family), unit, offset)
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, lambda: ~_indefinite_rows(constraints, ~hard))
+    losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
+    bad = np.flatnonzero(~np.isfinite(losses.gamma))
+    if len(bad):
+        raise ValueError(
+            f"constraint {rows_text(bad)}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
+            "data and the bounds."
+        )
+    _check_reachable(operator, losses, constraints)
+    return NearestMatrix(divergence, t0, operator, losses, unit, offset)
 
 
 def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
@@ -172,9 +158,7 @@ def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
     return np.flatnonzero(zero & np.isinf(_slack_weights(slack_weight, constraints)))
 
 
-def _check_reachable(
-    operator: Operator, bound: np.ndarray, sense: np.ndarray, family: np.ndarray, constraints: Constraints
-) -> None:
+def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
     """Rows whose value is 0 for every matrix but must be positive."""
     size = np.abs(operator.values_diagonal(None))
     bad = np.flatnonzero(~((size < 1e150) & ((size > 1e-150) | (size == 0))))
@@ -183,7 +167,7 @@ def _check_reachable(
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
-    stuck = (size <= 0) & (bound > 0) & (sense <= 0) & (family != "quadratic")
+    stuck = (size <= 0) & (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
     if stuck.any():
         stuck &= constraints.psd_rows()
     bad = np.flatnonzero(stuck)

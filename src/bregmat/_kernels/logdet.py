@@ -70,13 +70,13 @@ def chol_update_mult_inplace(Bt, w, alpha, x, v, h, g, s):
 
 
 @njit(cache=True, error_model="numpy")
-def rank_one_step(family, b, gamma, scale, mu, p):
+def rank_one_step(loss, b, gamma, scale, mu, p):
     """The delta with ``p / (1 + delta p) = xi(mu + delta)``, in closed form (Kulis 2009, eq. 19 and section 6.2.1)."""
-    if family == HARD:
+    if loss == HARD:
         if not b > 0.0:  # no matrix meets it: shrink, until the multipliers prove that
             return 1e3 / p
         return 1.0 / b - 1.0 / p
-    if family == ITAKURA_SAITO:
+    if loss == ITAKURA_SAITO:
         return gamma / (gamma + 1.0) * (1.0 / b - mu / gamma - 1.0 / p)
     d = scale * scale / gamma  # the quadratic loss: a quadratic equation
     q = b + mu * d
@@ -98,7 +98,7 @@ def rank_two_step(d0, d1, b):
 
 
 @njit(cache=True, error_model="numpy")
-def spectral_step(d, k, family, b, gamma, scale, mu, tol):
+def spectral_step(d, k, loss, b, gamma, scale, mu, tol):
     """The delta with ``sum d / (1 + delta d) = xi(mu + delta)`` by safeguarded Newton; (delta, evaluations)."""
     lo, hi = -np.inf, np.inf
     size = 0.0
@@ -108,13 +108,13 @@ def spectral_step(d, k, family, b, gamma, scale, mu, tol):
             lo = max(lo, -1.0 / d[i])
         elif d[i] < 0.0:
             hi = min(hi, -1.0 / d[i])
-    if family == ITAKURA_SAITO:
+    if loss == ITAKURA_SAITO:
         hi = min(hi, gamma / b - mu)
     if size == 0.0:
         return 0.0, 0
     delta, evaluations = 0.0, 0
     while evaluations < 100:
-        xi, slope = relaxed(family, b, gamma, scale, mu + delta)
+        xi, slope = relaxed(loss, b, gamma, scale, mu + delta)
         f, df = -xi, -slope
         for i in range(k):
             x = d[i] / (1.0 + delta * d[i])
@@ -198,7 +198,7 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
             definite = definite and rows.coef[t] > 0.0
             if k > 1:
                 W[t - first] = w
-        b, gamma, scale, family = bounds.bound[i], bounds.gamma[i], bounds.scale[i], bounds.family[i]
+        b, gamma, scale, loss = bounds.bound[i], bounds.gamma[i], bounds.scale[i], bounds.loss[i]
         excess = abs(p - b) if sense == 0 else sense * (p - b)
         totals[3] = max(totals[3], excess / bounds.unit[i])
         if idle and sense != 0 and excess <= 0.0:
@@ -207,15 +207,15 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
                 limit[i] = totals[1 if sense > 0 else 2] + math.log(b / p)
             continue
         if size == 0.0:
-            delta = null_step(family, sense, b, gamma, scale, mu, bounds.unit[i])
+            delta = null_step(loss, sense, b, gamma, scale, mu, bounds.unit[i])
         elif k == 1 and definite:
-            delta = rank_one_step(family, b, gamma, scale, mu, p)
+            delta = rank_one_step(loss, b, gamma, scale, mu, p)
         else:
             d = spectrum_of_row(W, rows.coef, first, k) if k > 1 else np.array([p])
-            if k == 2 and family == HARD and (d[0] * d[1] < 0.0 or b * (d[0] + d[1]) > 0.0):  # there is a root
+            if k == 2 and loss == HARD and (d[0] * d[1] < 0.0 or b * (d[0] + d[1]) > 0.0):  # there is a root
                 delta = rank_two_step(d[0], d[1], b)
             else:
-                delta, used = spectral_step(d, k, family, b, gamma, scale, mu, tol)
+                delta, used = spectral_step(d, k, loss, b, gamma, scale, mu, tol)
                 counts[3] += used
         if corrected:
             delta = corrected_step(delta, mu, sense)

@@ -1,6 +1,6 @@
 """Rows ``A_i = shift_i I + sum_t coef_t v_t v_t'`` as flat arrays, and their scalar losses: what projections onto one row read.
 
-The scalar functions are the compiled twins of the families of :mod:`bregmat.losses`.
+The scalar functions are the compiled twins of those of :mod:`bregmat.losses`.
 """
 
 import math
@@ -9,13 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-HARD, ITAKURA_SAITO, RELATIVE_ENTROPY, QUADRATIC = 0, 1, 2, 3
-FAMILY_CODES = {
-    "hard": HARD,
-    "itakura_saito": ITAKURA_SAITO,
-    "relative_entropy": RELATIVE_ENTROPY,
-    "quadratic": QUADRATIC,
-}
+HARD, ITAKURA_SAITO, RELATIVE_ENTROPY, QUADRATIC = 0, 1, 2, 3  # ScalarLoss.projection_code
 
 
 class OuterRows(NamedTuple):
@@ -31,13 +25,13 @@ class OuterRows(NamedTuple):
 
 
 class RowBounds(NamedTuple):
-    """Bound, sense and loss of each row, as in :class:`bregmat.losses.RowLosses`."""
+    """Bound, sense and loss of each row, as in :class:`bregmat.row_losses.RowLosses`."""
 
     bound: np.ndarray
     sense: np.ndarray
     gamma: np.ndarray
     scale: np.ndarray
-    family: np.ndarray  # int8 codes
+    loss: np.ndarray  # int8 codes
     unit: np.ndarray  # in which a violation is measured
 
 
@@ -50,14 +44,14 @@ def load_inplace(v, rows, t):
 
 
 @njit(cache=True, error_model="numpy")
-def relaxed(family, b, gamma, scale, mu):
+def relaxed(loss, b, gamma, scale, mu):
     """Relaxed bound ``xi(mu)`` and its derivative (Kulis 2009, section 6.2.1: the bound that moves with its multiplier)."""
-    if family == HARD:
+    if loss == HARD:
         return b, 0.0
-    if family == ITAKURA_SAITO:
+    if loss == ITAKURA_SAITO:
         xi = b / (1.0 - mu * b / gamma)
         return xi, xi * xi / gamma
-    if family == RELATIVE_ENTROPY:
+    if loss == RELATIVE_ENTROPY:
         xi = b * math.exp(min(mu / gamma, 700.0))
         return xi, xi / gamma
     d = scale * scale / gamma
@@ -65,14 +59,14 @@ def relaxed(family, b, gamma, scale, mu):
 
 
 @njit(cache=True, error_model="numpy")
-def null_step(family, sense, b, gamma, scale, mu, unit):
+def null_step(loss, sense, b, gamma, scale, mu, unit):
     """The step for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
 
     A hard row that 0 does not meet grows without limit, which is the proof that nothing meets it.
     """
-    if family == QUADRATIC:
+    if loss == QUADRATIC:
         return -b * gamma / (scale * scale) - mu
-    if family == HARD and (sense * b < 0.0 or (sense == 0 and b != 0.0)):
+    if loss == HARD and (sense * b < 0.0 or (sense == 0 and b != 0.0)):
         return math.copysign(max(1.0 / unit, abs(mu)), -b)
     return 0.0
 

@@ -26,9 +26,9 @@ LONGEST = 30.0  # largest change of the exponent in one Newton step
 
 
 @njit(cache=True, error_model="numpy")
-def row_residual(p, S, dp, total, family, b, gamma, scale, mu):
+def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
     """f, its derivative in delta and its relative size, from the value p of the row, the trace S and ``-dp/ddelta``."""
-    xi, slope = relaxed(family, b, gamma, scale, mu)
+    xi, slope = relaxed(loss, b, gamma, scale, mu)
     change = -dp
     if total > 0.0:
         change = total * (p * p / S - dp) / S
@@ -66,9 +66,9 @@ def dense_along(lam, X, delta):
 def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol):
     """Project onto one row: ``w w'``, X (both in the eigenbasis), or kappa I; (delta, evaluations).
 
-    ``row`` = (family, sense, bound, gamma, scale, mu, unit). Moves lam and Vt.
+    ``row`` = (loss, sense, bound, gamma, scale, mu, unit). Moves lam and Vt.
     """
-    family, sense, b, gamma, scale, mu, unit = row
+    loss, sense, b, gamma, scale, mu, unit = row
     size = abs(kappa)
     if form == OUTER:
         rotate_ties_inplace(lam, Vt, w)
@@ -76,7 +76,7 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
     elif form == DENSE:
         size = math.sqrt((X * X).sum())
     if size == 0.0:
-        delta = null_step(family, sense, b, gamma, scale, mu, unit)
+        delta = null_step(loss, sense, b, gamma, scale, mu, unit)
         return corrected_step(delta, mu, sense) if corrected else delta, 0
     start = np.exp(lam).sum()
     theta, Q = lam, Vt
@@ -90,7 +90,7 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
         else:
             S = start * math.exp(-delta * kappa)
             p, dp = kappa * S, kappa * kappa * S
-        f, slope, error = row_residual(p, S, dp, total, family, b, gamma, scale, mu + delta)
+        f, slope, error = row_residual(p, S, dp, total, loss, b, gamma, scale, mu + delta)
         evaluations += 1
         if error <= tol or evaluations >= 60 or not slope < 0.0:
             break
@@ -161,7 +161,7 @@ def sweep_inplace(lam, Vt, dual, totals, counts, work, rows, bounds, start, stop
         if (mu == 0.0 or not corrected) and sense != 0 and excess <= 0.0:
             counts[1] += 1
             continue
-        row = (bounds.family[i], sense, b, bounds.gamma[i], bounds.scale[i], mu, bounds.unit[i])
+        row = (bounds.loss[i], sense, b, bounds.gamma[i], bounds.scale[i], mu, bounds.unit[i])
         delta, used = project_inplace(lam, Vt, work, w, X, form, rows.shift[i], 0.0, row, corrected, tol)
         counts[3] += used
         if delta == 0.0:

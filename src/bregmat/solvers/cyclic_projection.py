@@ -19,6 +19,7 @@ from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
+from bregmat.solvers.needs import check_needs
 from bregmat.solvers.row_projections import PROJECTED, Projected, row_bounds
 
 
@@ -104,6 +105,8 @@ class CyclicProjection:
     name: ClassVar[str] = "cyclic_projection"
     works_on: ClassVar[str] = "dual_bound"
     max_iter: ClassVar[int] = 10_000
+    needs_divergence: ClassVar[tuple[str, ...]] = ("row_projections",)
+    needs_loss: ClassVar[tuple[str, ...]] = ("projection_code",)
     corrected: bool = True
     movement_tol: float | None = None
     violation_tol: float = 1e-6
@@ -118,12 +121,8 @@ class CyclicProjection:
         check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
 
     def check(self, problem: NearestMatrix) -> None:
-        """The divergence needs projections onto one row."""
-        if problem.divergence.name not in PROJECTED:
-            raise TypeError(
-                f"cyclic_projection has projections for {', '.join(PROJECTED)}; got the divergence "
-                f'{problem.divergence.name!r}. Use solver="dual_newton" or "auto".'
-            )
+        """Projections onto one row are compiled, for the papers' divergences and losses."""
+        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""
@@ -132,7 +131,7 @@ class CyclicProjection:
             value, warm = dual_bound(problem, clip_dual(problem, start))
             if np.isfinite(value):
                 mu = warm.copy()
-        kind = PROJECTED[problem.divergence.name]
+        kind = PROJECTED[str(problem.divergence.row_projections)]
         matrix, bounds = kind.at(problem, mu), row_bounds(problem)
         return CyclicState(matrix, mu, kind.rows(problem), bounds, problem.operator, self._value(problem, matrix, mu))
 

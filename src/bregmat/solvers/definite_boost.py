@@ -18,6 +18,7 @@ from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
+from bregmat.solvers.needs import check_needs
 from bregmat.solvers.row_projections import VonNeumannProjected, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -115,6 +116,8 @@ class DefiniteBoost:
     name: ClassVar[str] = "definite_boost"
     works_on: ClassVar[str] = "dual_bound"
     max_iter: ClassVar[int] = 10_000
+    needs_divergence: ClassVar[tuple[str, ...]] = ("keeps_trace",)
+    needs_loss: ClassVar[tuple[str, ...]] = ("is_hard",)
     projection: Literal["exact", "approximate"] = "exact"
     corrected: bool = True
     order: Literal["greedy", "cyclic"] = "greedy"
@@ -141,18 +144,11 @@ class DefiniteBoost:
 
     def check(self, problem: NearestMatrix) -> None:
         """Von Neumann, hard rows, one of them the trace."""
-        soft, missing = int((~problem.losses.hard).sum()), []
-        if problem.divergence.name != "vonneumann":
-            missing.append(f"the divergence 'vonneumann' (got {problem.divergence.name!r})")
-        if soft:
-            missing.append(f"hard rows ({soft} rows have a finite slack_weight)")
-        if problem.trace_row is None:
-            missing.append(
-                "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
-                "(in nearest_metric a trace row is about the kernel of the data)"
-            )
-        if missing:
-            raise TypeError(f'definite_boost needs {", and ".join(missing)}. Use solver="cyclic_projection" or "auto".')
+        trace = (
+            "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
+            "(in nearest_metric a trace row is about the kernel of the data)"
+        )
+        check_needs(self, problem, further=[trace] if problem.trace_row is None else [], instead="cyclic_projection")
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> BoostState:
         """The prior scaled to the trace, or the matrix of the given dual weights."""

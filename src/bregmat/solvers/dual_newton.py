@@ -15,12 +15,12 @@ import numpy as np
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
-from bregmat.losses import RowLosses
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
 from bregmat.solvers.exact_qp import flops, minimize_exactly
+from bregmat.solvers.needs import check_needs
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
@@ -62,7 +62,7 @@ class _Stage:
         if share >= 1.0:
             return cls(problem, 1.0, decades)
         L = problem.losses
-        losses = RowLosses(L.bound, L.sense, np.where(L.hard, L.gamma, share * L.gamma), L.scale, L.family)
+        losses = L.weighted(np.where(L.hard, L.gamma, share * L.gamma))
         return cls(replace(problem, losses=losses), share, decades)
 
     def next(self, problem: NearestMatrix) -> _Stage:
@@ -99,6 +99,8 @@ class DualNewton:
     name: ClassVar[str] = "dual_newton"
     works_on: ClassVar[str] = "dual_bound"
     max_iter: ClassVar[int] = 200
+    needs_divergence: ClassVar[tuple[str, ...]] = ("conjugate", "divided")
+    needs_loss: ClassVar[tuple[str, ...]] = ("conjugate", "relaxed")
     rounds: int = 6
     cg_steps: int = 60
     proximal: float = 1e-3
@@ -112,7 +114,8 @@ class DualNewton:
             raise ValueError(f"DualNewton: proximal must not be negative; got {self.proximal}.")
 
     def check(self, problem: NearestMatrix) -> None:
-        """Every divergence and loss has a dual: nothing to refuse."""
+        """Every divergence and loss has a dual."""
+        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _State:
         """The prior, or a warm start shrunk into the domain."""
@@ -224,11 +227,11 @@ class DualNewton:
 
 
 def _room(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) -> tuple[np.ndarray, np.ndarray]:
-    """Box of a step from mu; nine tenths of the way to an open ceiling."""
+    """Box of a step from mu; nine tenths of the way to an open end."""
     lower, upper = problem.losses.dual_box()
-    open_end = np.isfinite(upper) & (problem.losses.sense >= 0)
-    reach = upper - mu
-    lower, upper = lower - mu, np.where(open_end, 0.9 * reach, reach)
+    below, above = lower - mu, upper - mu
+    lower = np.where(np.isfinite(lower) & (lower < 0), 0.9 * below, below)
+    upper = np.where(np.isfinite(upper) & (upper > 0), 0.9 * above, above)
     lower[parallel.idle] = upper[parallel.idle] = 0.0
     return lower, upper
 
@@ -270,9 +273,7 @@ def _first_share(problem: NearestMatrix) -> float:
     if not rows.any():
         return 1.0
     pull = np.zeros(problem.c)
-    pull[rows] = RowLosses(L.bound[rows], L.sense[rows], L.gamma[rows], L.scale[rows], L.family[rows]).derivatives(
-        p[rows]
-    )[0]
+    pull[rows] = L.restrict(rows).derivatives(p[rows])[0]
     x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), 1e-300))
     S = _prior_metric(problem)
     force = float(np.abs(eigvalsh(S * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())

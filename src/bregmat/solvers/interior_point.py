@@ -22,7 +22,8 @@ from bregmat.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.barriers import INVERSES, RelaxedBounds, barrier_inverse
+from bregmat.solvers.barriers import RelaxedBounds
+from bregmat.solvers.needs import check_needs
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.row_system import RowSystem
 
@@ -74,12 +75,15 @@ class InteriorPoint:
     name: ClassVar[str] = "interior_point"
     works_on: ClassVar[str] = "objective"
     max_iter: ClassVar[int] = 200
+    needs_divergence: ClassVar[tuple[str, ...]] = ("barrier_inverse", "divided")
+    needs_loss: ClassVar[tuple[str, ...]] = ("on_path", "chord")
     fraction: float = 0.98
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8
 
     def check(self, problem: NearestMatrix) -> None:
         """No hard equalities, which have no interior, and at least one inequality."""
+        check_needs(self, problem)
         L = problem.losses
         if not L.sense.any():
             raise TypeError(
@@ -95,21 +99,16 @@ class InteriorPoint:
             raise TypeError(
                 f'interior_point needs a finite slack_weight on "==" rows; {rigid} are hard. Use solver="dual_newton" or "auto".'
             )
-        if problem.divergence.name not in INVERSES:
-            raise TypeError(
-                f"interior_point needs the inverse of phi'(x) - tau / x, which is known for {', '.join(INVERSES)}; "
-                f"got {problem.divergence.name!r}."
-            )
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
-        bounds = RelaxedBounds(problem)
+        bounds = RelaxedBounds(problem.losses, problem.unit)
         m = _cold_weights(problem, bounds, s)
         tau = float(np.exp(np.log(bounds.strength).mean()))
         t, V = eigh(_mirror_point(problem, m / u))
-        factor = V * np.sqrt(barrier_inverse(D, t, tau))
+        factor = V * np.sqrt(D.barrier_inverse(t, tau))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
         return _state(problem, bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, 0.0, 0)
 
@@ -158,7 +157,8 @@ class InteriorPoint:
             ap = min(scaling.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
             ad = min(
                 scaling.dual_limit(dT),
-                largest_step(bounds.strength - m, -dm, bounds.ceiling),
+                largest_step(bounds.ceiling - m, -dm, np.isfinite(bounds.ceiling)),
+                largest_step(m - bounds.floor, dm, np.isfinite(bounds.floor)),
                 largest_step(lam, dlam, ~free),
             )
             most = self.fraction - 0.09 + 0.09 * min(ap, ad, 1.0)
@@ -174,7 +174,8 @@ class InteriorPoint:
         price = state.residual_price or tau / max(worst, 1e-300)
         goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
         share = ap * ad if min(ap, ad) > 0.1 else 0.0
-        cxi = np.where(bounds.ceiling, share * d[2] * d[4] / np.where(bounds.ceiling, bounds.strength - m, 1.0), 0.0)
+        bent = bounds.bilinear
+        cxi = np.where(bent, share * d[2] * d[4] / np.where(bent, bounds.ceiling - m, 1.0), 0.0)
         d = direction(goal, share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
         ap, ad = lengths(d, tau)
         if not max(ap, ad) > 1e-7:
@@ -206,15 +207,16 @@ class InteriorPoint:
         if scaling.S is None:
             return ap, ad
         kappa = 1.0 / self.neighbourhood
-        k = bounds.logarithmic
+        k = bounds.guarded
+        guarded = bounds.restrict(k) if len(k) else bounds
         xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
-        room = np.maximum(kappa, 1.05 * bounds.at(state.weights, state.tau)[k] / xi)
+        room = np.maximum(kappa, 1.05 * guarded.at(m, state.tau) / xi) if len(k) else kappa
 
         def limit(ap: float) -> float:
             low = scaling.order_limit(d[0], d[1], ap, goal, kappa)
             if len(k):
                 x = room * (xi + ap * d[2][k])
-                low = min(low, largest_step(bounds.strength[k] * np.log(x) - goal / x - m, -dm))
+                low = min(low, largest_step(guarded.price(x, goal) - m, -dm))
             return 0.95 * low
 
         now = limit(ap)
@@ -239,7 +241,8 @@ def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) 
     B = np.diag(1.0 / prior)
     m = np.zeros(problem.c)
     for sense in (1.0, -1.0):
-        part = np.where(s == sense, 0.5 * sense * bounds.strength, 0.0)
+        most = np.minimum(bounds.strength, bounds.ceiling if sense > 0 else -bounds.floor)
+        part = np.where(s == sense, 0.5 * sense * most, 0.0)
         if not part.any():
             continue
         C = np.linalg.inv(np.linalg.cholesky(B))

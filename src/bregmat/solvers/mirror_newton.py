@@ -16,6 +16,7 @@ from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
+from bregmat.solvers.needs import check_needs
 from bregmat.solvers.newton_system import solve_newton_system
 
 
@@ -58,16 +59,14 @@ class MirrorNewton:
     name: ClassVar[str] = "mirror_newton"
     works_on: ClassVar[str] = "objective"
     max_iter: ClassVar[int] = 200
+    needs_divergence: ClassVar[tuple[str, ...]] = ("from_diagonal", "divided")
+    needs_loss: ClassVar[tuple[str, ...]] = ("is_smooth",)
     max_linear_steps: int = 500
     sufficient: float = 1e-4
 
     def check(self, problem: NearestMatrix) -> None:
         """Every row needs a finite loss."""
-        if problem.losses.has_hard:
-            raise TypeError(
-                f"mirror_newton needs a finite slack_weight on every row; {int(problem.losses.hard.sum())} rows are hard. "
-                'Use solver="dual_newton" or "auto".'
-            )
+        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> MirrorNewtonState:
         """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""

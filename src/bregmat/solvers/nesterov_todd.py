@@ -6,7 +6,7 @@ import numpy as np
 
 from bregmat.divergences import Divergence
 from bregmat.linalg import cholesky, eigvalsh, symmetrize, triangular_inverse
-from bregmat.solvers.barriers import barrier_divided, barrier_inverse, barrier_link
+from bregmat.solvers.barriers import barrier_divided, barrier_link
 
 
 def largest_step(x: np.ndarray, dx: np.ndarray, rows: np.ndarray | None = None) -> float:
@@ -89,7 +89,7 @@ class SpectralScaling:
     @classmethod
     def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> SpectralScaling:
         """The scaling of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
-        B, inner, sigma = _geometric_mean(L, barrier_inverse(divergence, t, tau), V)
+        B, inner, sigma = _geometric_mean(L, divergence.barrier_inverse(t, tau), V)
         F, root, Wt = np.linalg.svd(B)
         scaling = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
         scaling.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M

@@ -14,7 +14,7 @@ import numpy as np
 from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.eigen_update import eigen_work
-from bregmat._kernels.rows import FAMILY_CODES, OuterRows, RowBounds
+from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.divergences import Divergence
 from bregmat.iterates import Factored, Iterate, Spectral
 from bregmat.linalg import add_diagonal, cholesky, eigh, triangular_inverse
@@ -26,12 +26,10 @@ COUNTS = ("skipped", "held", "projections", "evaluations")
 def row_bounds(problem: NearestMatrix) -> RowBounds:
     """The losses as flat arrays."""
     L = problem.losses
-    family = np.zeros(problem.c, np.int8)
-    for name in np.unique(L.family):
-        family[L.family == name] = FAMILY_CODES[str(name)]
+    codes = np.array([loss.projection_code or 0 for loss in L.kinds], np.int8)  # of losses that no row has, too
     columns = (np.ascontiguousarray(x, dtype=float) for x in (L.bound, L.gamma, L.scale, problem.unit))
     bound, gamma, scale, unit = columns
-    return RowBounds(bound, np.ascontiguousarray(L.sense, dtype=np.int8), gamma, scale, family, unit)
+    return RowBounds(bound, np.ascontiguousarray(L.sense, dtype=np.int8), gamma, scale, codes[L.kind], unit)
 
 
 class Projected(Protocol):

@@ -16,10 +16,11 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
 from bregmat.divergences import Divergence
 from bregmat.linalg import eigh, eigvalsh
-from bregmat.losses import RowLosses
+from bregmat.losses import Hard
 from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Status
+from bregmat.row_losses import RowLosses
 from bregmat.solve import Outcome, Solver, solve
 from bregmat.solvers.dual_newton import DualNewton
 
@@ -43,7 +44,8 @@ def shifted(A: np.ndarray, min_eig: float) -> np.ndarray:
 def entry_problem(D: Divergence, t0: np.ndarray, operator: Operator, bound: np.ndarray) -> NearestMatrix:
     """Hard equalities in the unit of a correlation."""
     one = np.ones(len(bound))
-    losses = RowLosses(bound, np.zeros(len(bound), np.int8), one, one, np.full(len(bound), "hard"))
+    zero = np.zeros(len(bound), np.int8)
+    losses = RowLosses(bound, zero, one, one, (Hard(),), zero)
     return NearestMatrix(D, t0, operator, losses, one)
 
 

@@ -1,0 +1,158 @@
+"""The losses of all rows: which scalar loss each row has, and what solvers and certificates ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bregmat.divergences import SpectralDivergence
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedBounds:
+    """The rows before their losses are chosen: what :meth:`bregmat.losses.Loss.bind` reads.
+
+    Attributes
+    ----------
+    divergence : SpectralDivergence
+        Of the problem.
+    bound, gamma, unit : ndarray, shape (c,)
+        Bounds and the unit in which a violation is measured (units of p, ``|b|`` where b is not 0); slack weights (dimensionless,
+        inf = hard).
+    sense : ndarray of int8, shape (c,)
+        +1, -1, or 0 for equalities.
+    is_semidefinite : callable
+        Mask of the rows whose matrix is positive semidefinite; costs eigenvalues, so that only losses that ask for it pay.
+    """
+
+    divergence: SpectralDivergence
+    bound: np.ndarray
+    sense: np.ndarray
+    gamma: np.ndarray
+    unit: np.ndarray
+    is_semidefinite: Callable[[], np.ndarray]
+
+    @property
+    def hard(self) -> np.ndarray:
+        """Rows whose bound must hold."""
+        return np.isinf(self.gamma)
+
+    @cached_property
+    def is_positive(self) -> np.ndarray:
+        """Rows with a positive bound and a positive semidefinite matrix, whose values are positive; hard ones are not looked at."""
+        return (self.bound > 0) & self.is_semidefinite()
+
+
+class RowLosses:
+    """The losses of all rows, grouped by scalar loss.
+
+    Parameters
+    ----------
+    bound, gamma, scale : ndarray, shape (c,)
+        Bounds (units of p), slack weights (dimensionless; not used on hard rows), scales of the losses (units of p).
+    sense : ndarray of int8, shape (c,)
+        +1, -1; 0 makes both sides count.
+    kinds : tuple of ScalarLoss
+        The different losses.
+    kind : ndarray of int8, shape (c,)
+        Place in ``kinds`` of each row's loss.
+    """
+
+    def __init__(
+        self,
+        bound: np.ndarray,
+        sense: np.ndarray,
+        gamma: np.ndarray,
+        scale: np.ndarray,
+        kinds: tuple[Any, ...],
+        kind: np.ndarray,
+    ) -> None:
+        self.bound, self.sense, self.gamma, self.scale = bound, sense, gamma, scale
+        self.kinds, self.kind = kinds, kind
+        self.groups: list[tuple[Any, slice | np.ndarray]] = []
+        self.hard = np.zeros(len(bound), dtype=bool)
+        for k, loss in enumerate(kinds):
+            rows = kind == k
+            if rows.all():
+                self.groups.append((loss, slice(None)))
+            elif rows.any():
+                self.groups.append((loss, np.flatnonzero(rows)))
+            if loss.is_hard:
+                self.hard |= rows
+        self.has_hard = bool(self.hard.any())
+        self._s = sense.astype(float)
+        self._equality = sense == 0
+        self._has_equality = bool(self._equality.any())
+
+    @property
+    def needs_positive(self) -> np.ndarray:
+        """Rows that a value of 0 never meets, whatever the weight."""
+        out = self.hard.copy()
+        for loss, rows in self.groups:
+            out[rows] |= loss.is_positive
+        return out
+
+    def restrict(self, rows: Any) -> RowLosses:
+        """The losses of some rows, given by numbers or as a mask."""
+        bound, sense, gamma, scale = self.bound[rows], self.sense[rows], self.gamma[rows], self.scale[rows]
+        return RowLosses(bound, sense, gamma, scale, self.kinds, self.kind[rows])
+
+    def weighted(self, gamma: np.ndarray) -> RowLosses:
+        """The same losses with other slack weights."""
+        return RowLosses(self.bound, self.sense, gamma, self.scale, self.kinds, self.kind)
+
+    def violated(self, p: np.ndarray) -> np.ndarray:
+        """Rows on the wrong side of their bound; equalities always count."""
+        hit = self._s * (p - self.bound) > 0
+        return hit | self._equality if self._has_equality else hit
+
+    def value(self, p: np.ndarray) -> float:
+        """Total loss; infinite if a hard row is violated."""
+        hit, total = self.violated(p), 0.0
+        for loss, rows in self.groups:
+            on = _violated_of(rows, hit)
+            total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
+        return total
+
+    def derivatives(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivative of each row's loss."""
+        hit = self.violated(p)
+        g, h = np.zeros_like(p), np.zeros_like(p)
+        for loss, rows in self.groups:
+            on = _violated_of(rows, hit)
+            g[on], h[on] = loss.derivatives(p[on], self.bound[on], self.gamma[on], self.scale[on])
+        return g, h
+
+    def conjugate(self, mu: np.ndarray) -> np.ndarray:
+        """Conjugate of each row's loss at a sign-feasible ``mu``."""
+        out = np.empty_like(mu)
+        for loss, rows in self.groups:
+            out[rows] = loss.conjugate(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
+        return out
+
+    def relaxed(self, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``xi(mu)``, the relaxed bound whose price is mu, and its derivative; 0 derivative for hard rows."""
+        xi, slope = np.empty_like(mu), np.empty_like(mu)
+        for loss, rows in self.groups:
+            xi[rows], slope[rows] = loss.relaxed(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
+        return xi, slope
+
+    def slope_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Infimum and supremum of each loss's slope, whatever the sense of its row; infinite for hard rows."""
+        low, high = np.empty_like(self.bound), np.empty_like(self.bound)
+        for loss, rows in self.groups:
+            low[rows], high[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
+        return low, high
+
+    def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the dual weights; where a loss cannot be steeper the end is open."""
+        low, high = self.slope_range()
+        return np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
+
+
+def _violated_of(rows: slice | np.ndarray, hit: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]

@@ -1,0 +1,60 @@
+"""What solvers need of divergences and losses, looked at before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol
+
+from bregmat.divergences import DIVERGENCES
+from bregmat.problems import NearestMatrix
+
+# what messages call the needs that not every divergence or loss meets
+WORDS = {
+    "row_projections": "compiled projections onto one row",
+    "keeps_trace": "projections that keep the trace",
+    "projection_code": "a compiled projection",
+    "is_smooth": "a finite slack_weight on every row",
+    "is_hard": "hard rows",
+}
+
+
+class NamesNeeds(Protocol):
+    """A solver that says what it needs: names of methods, or of attributes that are neither None nor False."""
+
+    name: ClassVar[str]
+    needs_divergence: ClassVar[tuple[str, ...]]
+    needs_loss: ClassVar[tuple[str, ...]]
+
+
+def check_needs(
+    solver: NamesNeeds, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton"
+) -> None:
+    """Raise ``TypeError`` naming what the problem's divergence or the losses of its rows lack for a solver.
+
+    Parameters
+    ----------
+    further : iterable of str
+        What else the solver needs and the problem lacks.
+    instead : str
+        Name of a solver that takes more.
+    """
+    missing = []
+    D = problem.divergence
+    for need in _lacking(D, solver.needs_divergence):
+        have = [name for name, cls in DIVERGENCES.items() if not list(_lacking(cls, (need,)))]
+        known = f", as of {' and '.join(map(repr, have))}" if have else ""
+        missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+    for loss, rows in problem.losses.groups:
+        for need in _lacking(loss, solver.needs_loss):
+            count = len(problem.losses.bound[rows])
+            slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+            what = "are hard" if loss.is_hard else f"have {slack}"
+            missing.append(f"{WORDS.get(need, need)} ({count} rows {what})")
+    missing += further
+    if missing:
+        raise TypeError(f'{solver.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
+
+
+def _lacking(term: Any, needs: Iterable[str]) -> Iterable[str]:
+    """The needs that a term does not meet."""
+    return (need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False)
