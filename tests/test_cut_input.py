@@ -75,7 +75,7 @@ def test_bad_graphs(name):
         ({"tol": 0.0}, ValueError, "tol must be positive"),
         ({"tol": "small"}, TypeError, "tol must be a number"),
         ({"max_seconds": nan}, ValueError, "max_seconds"),
-        ({"callback": 3}, TypeError, "callback must be callable or None; got 3"),
+        ({"callback": 3}, TypeError, "callback must be callable; got 3"),
         ({"random_state": "x"}, TypeError, "random_state"),
     ],
 )

@@ -95,6 +95,10 @@ class Problem(ABC):
     def certify(self, state: Any) -> Certificate:
         """What is proven about the point of a solver's state."""
 
+    def conclude(self, state: Any) -> None:
+        """A last effort for the point, before the last certificate of a run that ends by a limit or a stall."""
+        return
+
     def is_due(self, state: Any, tol: float) -> bool:
         """Whether the state's own signal makes a certificate worth its price."""
         return state.signal <= 10.0 * tol * max(1.0, abs(state.objective))

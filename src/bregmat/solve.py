@@ -201,6 +201,8 @@ class _Run:
         problem = self.problem
         due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
         if due or last or (self.callback is not None and problem.certifies_cheaply):
+            if last:
+                problem.conclude(state)
             new = self.certify(state)
             self._retry_below = problem.retry_below(new, state)
             row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
@@ -227,6 +229,8 @@ class _Run:
 
     def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:
         """The certified end of the run."""
+        if reason is ExitReason.TIME:
+            self.problem.conclude(state)
         if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
             self.certify(state)
         assert self.best is not None
@@ -280,7 +284,9 @@ def solve_in_turn(
         def moved(record: Record, offset: int = used, passed: float = passed) -> Record:
             return replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
 
-        told = None if callback is None else (lambda record, moved=moved: callback(moved(record)))
+        told = callback
+        if best is not None and callback is not None:
+            told = lambda record, moved=moved: callback(moved(record))  # noqa: E731
         try:
             outcome = solve(
                 problem, solver, tol=tol, max_iter=min(share, left), max_seconds=seconds, start=start, callback=told
@@ -292,6 +298,7 @@ def solve_in_turn(
         used += outcome.n_iter
         best = outcome if best is None else _continued(best, outcome, [moved(r) for r in outcome.history])
         if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (
+            ExitReason.TOLERANCE,
             ExitReason.INTERRUPTED,
             ExitReason.TIME,
         ):
