@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
@@ -17,11 +18,12 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import validation
 
 from bregmat.constraints import Constraints
 from bregmat.divergences import VonNeumann
-from bregmat.estimators import MetricLearner
-from bregmat.estimators.priors import inverse_covariance
+from bregmat.estimators import KernelLearner, MetricLearner
+from bregmat.estimators.mahalanobis import inverse_covariance
 from bregmat.io import load, save
 from bregmat.labels import constraints_from_labels
 from bregmat.result import SolverError
@@ -382,7 +384,7 @@ def test_leading_components_of_many_features_are_those_of_few(rng, monkeypatch, 
     X, y = rng.normal(size=(30, 100)), np.arange(30) % 3
     params = {"n_constraints": 40, "n_components": 4, "prior": prior, "random_state": 0, "tol": 1e-8}
     want = MetricLearner(**params).fit(X, y).components_
-    monkeypatch.setattr("bregmat.estimators.components.MOST_FEATURES", 50)
+    monkeypatch.setattr("bregmat.estimators.mahalanobis.MOST_FEATURES", 50)
     got = MetricLearner(**params).fit(X, y).components_
     assert np.allclose(got, want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
     with pytest.raises(ValueError, match="n_components must be at most 29.*got 30"):
@@ -438,8 +440,33 @@ def test_warm_start(wine):
     assert np.allclose(learner.pair_distance(pairs), clone(learner).fit(X, y).pair_distance(pairs), rtol=1e-2)
     learner.set_params(n_constraints=100).fit(X, y)  # another number of constraints: starts cold
     assert learner.n_iter_ == clone(learner).fit(X, y).n_iter_
-    learner.fit(X[:, :5], y)  # other columns: starts cold
+    learner.fit(X[:, :5], y)  # other columns: another problem
     assert learner.n_features_in_ == 5
+
+
+@pytest.mark.parametrize(
+    "learner", [MetricLearner(random_state=0), KernelLearner("rbf", gamma=1e-5, random_state=0)], ids=str
+)
+def test_the_data_is_looked_through_once(wine, monkeypatch, learner):
+    """NaN is looked for by scikit-learn's check at the door, and by nobody after it."""
+    X, y = wine
+    learner.fit(X, y)  # what is compiled has been
+    passes, is_finite, door = [], np.isfinite, validation._assert_all_finite
+
+    def counted(A, *more, **given):
+        if np.ndim(A) == 2 and np.shape(A)[1] == X.shape[1] < np.shape(A)[0]:
+            passes.append(np.shape(A))
+        return is_finite(A, *more, **given)
+
+    def counted_at_the_door(A, **given):
+        if not sklearn.get_config()["assume_finite"]:
+            passes.append(np.shape(A))
+        return door(A, **given)
+
+    monkeypatch.setattr(np, "isfinite", counted)
+    monkeypatch.setattr(validation, "_assert_all_finite", counted_at_the_door)
+    learner.fit(X, y)
+    assert passes == [X.shape]
 
 
 def test_progress_and_callback(wine, capsys):
@@ -482,7 +509,7 @@ def test_contradiction_raises_and_leaves_nothing_fitted(wine):
     with pytest.raises(SolverError) as caught:
         learner.fit(X, constraints=c)
     assert set(caught.value.result.conflict) == {0, 1, 2}
-    assert not [name for name in vars(learner) if name.endswith("_") or name == "_components"]
+    assert not [name for name in vars(learner) if name.endswith("_") or name.startswith("_fit_")]
     with pytest.raises(NotFittedError):
         learner.transform(X)
     with pytest.raises(ValueError, match="NaN"):
@@ -509,7 +536,7 @@ def test_contradiction_raises_and_leaves_nothing_fitted(wine):
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1; got 0"),
         ({"solver": "magic"}, ValueError, "solver"),
         ({"loss": "hinge2"}, (ValueError, TypeError), "loss"),
-        ({"callback": 3}, TypeError, "callback must be callable or None; got 3"),
+        ({"callback": 3}, TypeError, "callback must be callable; got 3"),
         ({"random_state": "seed"}, TypeError, "random_state must be"),
     ],
 )

@@ -275,7 +275,7 @@ def test_kernels_that_are_no_kernels(iris):
         ({"rank": 5}, np.eye(4), ValueError, "rank must be at most n_samples=4.*got 5"),
         ({"n_init": 0}, np.eye(4), ValueError, "n_init must be at least 1; got 0"),
         ({"max_iter": -1}, np.eye(4), ValueError, "max_iter must be at least 1; got -1"),
-        ({"tol": -1.0}, np.eye(4), ValueError, "tol must be at least 0 and finite; got -1.0"),
+        ({"tol": -1.0}, np.eye(4), ValueError, "tol must be finite and at least 0; got -1.0"),
         ({"tol": "auto"}, np.eye(4), TypeError, "tol must be a number; got 'auto'"),
         ({"kernel": "gauss"}, np.eye(4), ValueError, "kernel must be .*got 'gauss'"),
         ({"kernel": "rbf", "gamma": 0.0}, np.eye(4), ValueError, "gamma must be positive and finite; got 0.0"),

@@ -168,7 +168,7 @@ def test_bad_labels(rng, y, message):
 def test_nan_in_X_names_rows(blobs, bad, form):
     X, y = blobs
     X[[4, 17], 1] = bad
-    with pytest.raises(ValueError, match="X contains NaN or infinity in rows 4, 17"):
+    with pytest.raises(ValueError, match="X must be finite; got NaN or infinity in rows 4, 17"):
         constraints_from_labels(form(X), y)
 
 
@@ -176,7 +176,7 @@ def test_bad_X(blobs):
     X, y = blobs
     with pytest.raises(ValueError, match=r"X must be 2-dimensional.*\(60,\)"):
         constraints_from_labels(X[:, 0], y)
-    with pytest.raises(ValueError, match="complex"):
+    with pytest.raises(TypeError, match="X must be real; got complex"):
         constraints_from_labels(X + 1j, y)
     with pytest.raises(TypeError, match="X must be numeric"):
         constraints_from_labels(np.full((60, 2), "a"), y)

@@ -147,7 +147,7 @@ EYE, Y = np.eye(4), np.array([0, 1, 0, 1])
         ({"max_iter": 0}, EYE, Y, ValueError, "max_iter must be at least 1; got 0"),
         ({"max_iter": -1}, EYE, Y, ValueError, "max_iter must be at least 1; got -1"),
         ({"max_seconds": 0.0}, EYE, Y, ValueError, "max_seconds must be positive; got 0.0"),
-        ({"callback": 3}, EYE, Y, TypeError, "callback must be callable or None; got 3"),
+        ({"callback": 3}, EYE, Y, TypeError, "callback must be callable; got 3"),
         ({"random_state": -1}, EYE, Y, ValueError, "random_state must be at least 0; got -1"),
         ({"decision_function_shape": "all"}, EYE, Y, ValueError, "decision_function_shape must be .*got 'all'"),
         ({"class_weight": {0: -1.0}}, EYE, Y, ValueError, "class_weight must be positive and finite; got {0: -1.0}"),

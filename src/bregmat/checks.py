@@ -9,6 +9,7 @@ are meant) is a ``TypeError``, what is of the wrong shape or value a ``ValueErro
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -339,11 +340,20 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
         raise ValueError(f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.")
 
 
+@dataclass(frozen=True, eq=False)
+class CheckedPoints:
+    """Points that a door has checked: those that it hands them to do not look again."""
+
+    points: Any
+
+
 def as_points(name: str, X: Any, *, columns: int | None = None, look: bool = True, sparse: str = "csr") -> Any:
     """Points as rows: a finite 2-D float array, memory map, or sparse matrix in the form ``sparse``.
 
     ``look=False`` leaves NaN and infinities to the caller, as always for a memory map, which stays on disk with its dtype.
     """
+    if isinstance(X, CheckedPoints):
+        return X.points
     if isinstance(X, np.memmap):
         if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "iuf":
             raise ValueError(

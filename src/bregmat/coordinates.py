@@ -76,6 +76,7 @@ class Coordinates:
     span: Span | None = None
     identity: bool = False  # whether the prior of M is the identity
     owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
+    is_finite: bool = False  # whether ``base`` is known to be; else :meth:`bind` looks at the rows it touches
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
@@ -166,7 +167,8 @@ class Coordinates:
         n = self.base.shape[0]
         rows = constraints.touched(n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
-        _check_touched(touched, rows)
+        if not self.is_finite:
+            _check_touched(touched, rows)
         Z = self._map(touched)
         invariant = bool(constraints.where("is_difference").all())
         if self.identity and in_span and rows is not None:
@@ -318,18 +320,21 @@ def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinate
     """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     X = as_points("X", X)
     d = X.shape[1]
+    is_finite = not isinstance(X, np.memmap)
     if prior is None:
-        return Coordinates(X, divergence.link(np.ones(d)), identity=True)
+        return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
     if isinstance(prior, Factor):
         P = as_points("prior factor G0", prior.G0)
         if len(P) != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:
-            return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True)
+            return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True, is_finite=is_finite)
         prior = P @ P.T
     values, Q = _eigen("prior", prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
     if divergence.is_congruence_invariant:
-        return Coordinates(X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values), identity=True)
-    return Coordinates(X, divergence.link(values), R=Q)
+        return Coordinates(
+            X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values), identity=True, is_finite=is_finite
+        )
+    return Coordinates(X, divergence.link(values), R=Q, is_finite=is_finite)

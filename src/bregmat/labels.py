@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.columns import rows_text
+from bregmat.checks import as_points, check_integer, rows_text
 from bregmat.constraints import Constraints
 from bregmat.sampling import PairGroups, draw_pairs, generator, sq_distances, sq_norms
 
@@ -75,7 +74,7 @@ def constraints_from_labels(
     Differs from the paper, which draws pairs at random whatever their class: with many classes hardly any pair
     would then be of the same class. Cost: O(n d) for the checks and O(d) per pair.
     """
-    points = _points(X)
+    points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # a memory map, too, is looked at here
     codes = label_codes(y, unlabeled=unlabeled)
     if len(codes) != points.shape[0]:
         raise ValueError(f"y has {len(codes)} labels but X has {points.shape[0]} rows.")
@@ -88,12 +87,9 @@ def constraints_from_labels(
             f"(unlabeled={unlabeled!r}, n_samples={len(codes)})."
         )
     k = int(codes.max()) + 1
+    check_integer("n_constraints", n_constraints, 1)
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
-    elif not isinstance(n_constraints, int | np.integer) or isinstance(n_constraints, bool):
-        raise TypeError(f"n_constraints must be an integer or None; got {n_constraints!r}.")
-    elif n_constraints < 1:
-        raise ValueError(f"n_constraints must be at least 1; got {n_constraints}.")
 
     size = sq_norms(points)
     near_bound, far_bound = _bounds(points, size, rows, lower, upper, rng)
@@ -215,29 +211,7 @@ def _first_appearance(labels: np.ndarray) -> np.ndarray:
     return rank[inverse]
 
 
-# ---------------------------------------------------------------------- points and bounds
-def _points(X: Any) -> Any:
-    """X as a float array or CSR array, finite."""
-    if scipy.sparse.issparse(X):
-        points = scipy.sparse.csr_array(X, dtype=float)
-        owner = np.repeat(np.arange(points.shape[0]), np.diff(points.indptr))
-        bad = np.unique(owner[~np.isfinite(points.data)])
-    else:
-        points = np.asarray(X)
-        if points.dtype.kind == "c":
-            raise ValueError("X must be real; got complex data.")
-        try:
-            points = points.astype(float, copy=False)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"X must be numeric: {error}.") from error
-        if points.ndim != 2:
-            raise ValueError(f"X must be 2-dimensional, one point per row; got shape {points.shape}.")
-        bad = np.flatnonzero(~np.isfinite(points).all(axis=1))
-    if len(bad):
-        raise ValueError(f"X contains NaN or infinity in {rows_text(bad)}.")
-    return points
-
-
+# ---------------------------------------------------------------------- bounds
 def check_percentiles(percentiles: Any) -> tuple[float, float]:
     try:
         lower, upper = (float(p) for p in percentiles)

@@ -33,6 +33,12 @@ def generator(random_state: Any = None) -> np.random.Generator:
     return np.random.default_rng(int(random_state))
 
 
+def check_random_state(random_state: Any) -> None:
+    """Raise as :func:`generator` would, without advancing a RandomState."""
+    if not isinstance(random_state, np.random.RandomState):
+        generator(random_state)
+
+
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Squared distances of pairs of rows, a few megabytes at a time."""
     out = np.empty(len(i))

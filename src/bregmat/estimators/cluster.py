@@ -17,10 +17,10 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bregmat.checks import check_integer
-from bregmat.estimators.learned import points_restored, points_state
+from bregmat.checks import check_integer, check_positive
+from bregmat.estimators.base import AllOrNothing, KernelEstimator
 from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus
-from bregmat.estimators.state import parameters_restored, parameters_state
+from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
@@ -29,7 +29,7 @@ from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 _FITTED = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
 
 
-class KernelKMeans(ClusterMixin, BaseEstimator):
+class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     """Clusters of least squared distance to their means in the space of a kernel.
 
         minimize over labels:   sum_i w_i |phi(x_i) - m_label(i)|^2,    m_c the weighted mean of cluster c
@@ -116,14 +116,6 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        kernel = KernelFunction(vars(self)["kernel"])
-        tags.input_tags.pairwise = kernel.is_precomputed
-        tags.input_tags.positive_only = kernel.is_positive_only
-        tags.input_tags.sparse = kernel.takes_sparse
-        return tags
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
         """Find the clusters.
 
@@ -145,12 +137,9 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
             Bad parameter or input, named in the message; a kernel that is seen not to be positive semidefinite (a negative
             ``K_ii`` or ``K_ii + K_jj - 2 K_ij``; with ``rank`` what its columns show). No fitted attribute is left.
         """
-        self._forget()
-        try:
-            n_found = self._fit(X, sample_weight, self._check_parameters().given(X))
-        finally:
-            if "_fit_base" not in vars(self):  # whatever went wrong: nothing half fitted stays
-                self._forget()
+        with self._fitting():
+            self._check_parameters()
+            n_found = self._fit(X, sample_weight, self._kernel_function().given(X))
         if n_found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
@@ -160,13 +149,8 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
             )
         return self
 
-    def _forget(self) -> None:
-        """Drop every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit_")]:
-            delattr(self, name)
-
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
-        """Set the fitted attributes, ``_fit_base`` last; the number of different clusters."""
+        """Set the fitted attributes; the number of different clusters."""
         X = validate_data(
             self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=[np.float64, np.float32], order="C"
         )
@@ -274,54 +258,40 @@ class KernelKMeans(ClusterMixin, BaseEstimator):
         D[:, ~self.dual_coef_.any(axis=0)] = np.inf
         return D.argmin(axis=1).astype(np.int32)
 
-    def _check_parameters(self) -> KernelFunction:
+    def _check_parameters(self) -> None:
+        """Raise for a hyper-parameter that no data could make valid."""
         for name in ("n_clusters", "n_init", "max_iter"):
-            if getattr(self, name) is None:
-                raise TypeError(f"{name} must be an integer; got None.")
-            check_integer(name, getattr(self, name), 1)
+            check_integer(name, getattr(self, name), 1, optional=False)
         check_integer("rank", self.rank, 1)
-        if isinstance(self.tol, bool | np.bool_) or not isinstance(self.tol, int | float | np.integer | np.floating):
-            raise TypeError(f"tol must be a number; got {self.tol!r}.")
-        if not (self.tol >= 0 and np.isfinite(self.tol)):
-            raise ValueError(f"tol must be at least 0 and finite; got {self.tol!r}.")
-        return KernelFunction.of(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+        check_positive("tol", self.tol, finite=True, zero=True)
+        self._kernel_function()
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays that :meth:`from_state` makes the fitted estimator from; for :func:`bregmat.save`."""
         check_is_fitted(self)
-        if callable(self.kernel):
-            raise TypeError("a KernelKMeans whose kernel is a function cannot be saved: files hold no code.")
-        params, arrays = parameters_state(self.get_params(deep=False))
+        meta, arrays = estimator_state(self, self.get_params(deep=False))
         arrays |= {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
-        if self._fit_points is not None:
-            arrays |= points_state("points", self._fit_points)
+        arrays |= points_state("points", self._fit_points)
         if self._fit_pivots is not None:
             arrays |= {"pivots.rows": self._fit_pivots.rows, "pivots.L": self._fit_pivots.L}
-        names = getattr(self, "feature_names_in_", None)
-        meta = {
-            "params": params,
+        meta |= {
             "base": self._fit_base.to_state(),
             "inertia": self.inertia_,
             "n_iter": int(self.n_iter_),
-            "n_features_in": self.n_features_in_,
             "captured_trace": self.captured_trace_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
         }
         return meta, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelKMeans:
         """The fitted estimator."""
-        model = cls(**parameters_restored(meta["params"], arrays))
+        model = estimator_restored(cls, meta, arrays)
         for name in _FITTED:
             if name in arrays:
                 setattr(model, name, arrays[name])
         model.inertia_, model.n_iter_ = float(meta["inertia"]), int(meta["n_iter"])
-        model.n_features_in_, model.captured_trace_ = int(meta["n_features_in"]), float(meta["captured_trace"])
-        if meta["feature_names_in"] is not None:
-            model.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
-        model._check_parameters()
+        model.captured_trace_ = float(meta["captured_trace"])
         model._fit_base = KernelFunction.from_state(meta["base"])
         model._fit_points = points_restored("points", arrays)
         model._fit_pivots = None

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from types import MethodType
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bregmat.checks import check_integer, check_positive
-from bregmat.constraints import Constraints
+from bregmat.checks import check_integer
 from bregmat.divergences import Divergence, as_divergence
-from bregmat.estimators.descriptors import MethodBesideParameter
-from bregmat.estimators.kernel_files import learner_restored, learner_state
-from bregmat.estimators.kernel_forms import factor_of, form_of
-from bregmat.estimators.learned import SpanMap
-from bregmat.estimators.progress import Progress
-from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
-from bregmat.kernels import KernelFunction
+from bregmat.estimators.base import KernelEstimator
+from bregmat.estimators.learned_kernel import SpanMap, factor_of, form_of, map_restored
+from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
+from bregmat.estimators.state import points_restored, points_state, prefixed, unprefixed
 from bregmat.kernels.definite import check_given
-from bregmat.labels import check_percentiles
-from bregmat.result import MatrixResult, check
-from bregmat.sampling import generator
 
 
-class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MethodBesideParameter:
+    """Lets ``learner.kernel(X, Y)`` be a method although the constructor has a parameter ``kernel``.
+
+    The parameter stays in the instance dictionary, where ``get_params`` finds it.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.method if instance is None else MethodType(self.method, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["kernel"] = value
+
+
+class KernelLearner(KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.
 
         minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i),    p_i = K_aa + K_bb - 2 K_ab
@@ -140,9 +149,6 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     (178,)
     """
 
-    # Whole by default when metadata routing is enabled: no set_fit_request is needed.
-    __metadata_request__fit = {"constraints": True, "sample_id": True}
-
     def __init__(
         self,
         kernel: str | Callable[..., Any] = "rbf",
@@ -194,132 +200,32 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             params |= {f"kernel__{name}": inner for name, inner in value.get_params().items()}
         return params
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        kernel = KernelFunction(vars(self)["kernel"])
-        tags.input_tags.pairwise = kernel.is_precomputed
-        tags.input_tags.positive_only = kernel.is_positive_only
-        tags.input_tags.sparse = kernel.takes_sparse
-        tags.target_tags.required = True  # unless constraints are given
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     # ------------------------------------------------------------------ fit
-    def fit(
-        self, X: Any, y: Any = None, *, constraints: Constraints | None = None, sample_id: Any = None
-    ) -> KernelLearner:
-        """Learn the kernel.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (n, d), or Factor
-            Points; finite. Kernel values (n, n) with "precomputed". With "linear" a memory-mapped array or a
-            :class:`bregmat.Factor` of one is read only where constraints touch it ("logdet", without y), else once.
-        y : array-like, shape (n,), optional
-            Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs.
-        constraints : Constraints, optional
-            Name values of ``sample_id``, or row numbers of X.
-        sample_id : array-like, shape (n,), optional
-            Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
-            constraints name samples by anything but numbers.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the points looked
-            at; neither labels nor constraints.
-        SolverError
-            The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
-        """
-        previous = vars(self).get("result_") if self.warm_start else None
-        self._forget()
-        base = self._check_parameters()
-        try:
-            names = sample_names(X, constraints, sample_id)
-            base = base.given(X)
-            X = self._checked(X, base)
-            given, self.n_dropped_constraints_ = rows_given(constraints, names, X.shape[0])
-            if y is None and constraints is None:
-                raise ValueError(
-                    f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                    "and so is constraints."
-                )
-            if y is not None and len(getattr(y, "shape", ())) == 2:
-                y = column_or_1d(y, warn=True)
-            if y is not None:
-                check_consistent_length(X, y)
-            learn = form_of(X, base, self.rank, as_divergence(self.divergence))
-            learned = learn(X, base, partial(self._rows, given, y), partial(self._solve, previous))
-            result = check(learned.result)
-            self._map, self.captured_trace_, self.X_fit_ = learned.map, learned.captured, learned.points
-            self.constraints_ = renamed(learned.rows, names)
-            self.n_iter_ = result.n_iter
-            self.result_ = result
-        finally:
-            if "result_" not in vars(self):  # whatever went wrong: nothing half fitted stays
-                self._forget()
-        return self
-
-    def _rows(self, given: Any, y: Any, draw: Callable[..., Constraints]) -> Constraints:
-        """Rows drawn from the labels by ``draw``, joined with those given."""
-        drawn = None
-        if y is not None and self.n_constraints != 0:
-            labels = {"percentiles": self.percentiles, "unlabeled": self.unlabeled, "random_state": self.random_state}
-            drawn = draw(y, self.n_constraints, **labels)
-        return joined(drawn, given, self.n_dropped_constraints_)
-
-    def _solve(
-        self, previous: MatrixResult | None, nearest: Callable[..., MatrixResult], prior: Any, rows: Constraints
-    ) -> MatrixResult:
-        return nearest(
-            prior,
-            rows,
-            divergence=self.divergence,
-            loss=self.loss,
-            slack_weight=float(self.slack_weight),
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            warm_start=previous if previous is not None and len(previous.dual) == rows.n_constraints else None,
-            callback=Progress(int(self.verbose), self.callback) if self.verbose else self.callback,
-        )
-
-    def _checked(self, X: Any, base: KernelFunction) -> Any:
+    def _checked_points(self, X: Any) -> Any:
         """The training points; a memory-mapped factor is not read here."""
+        self._fit_base = base = self._kernel_function().given(X)
         X, is_mapped = factor_of(X, base, self.rank)
         if is_mapped:
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
-        X = validate_data(
-            self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=np.float64, ensure_min_samples=2
-        )
+        sparse = "csr" if base.takes_sparse else False
+        X = validate_data(self, X, accept_sparse=sparse, dtype=np.float64, ensure_min_samples=2)
         if base.is_precomputed:
             check_given(X)
         return X
 
-    def _forget(self) -> None:
-        """Drop every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_map"]:
-            delattr(self, name)
+    def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
+        learn = form_of(X, self._fit_base, self.rank, as_divergence(self.divergence))
+        return learn(X, self._fit_base, draw, solve)
 
-    def _check_parameters(self) -> KernelFunction:
-        """Raise for a hyper-parameter that no data could make valid."""
+    def _keep(self, X: Any, learned: Learned) -> None:
+        self._fit_map, self.captured_trace_, self.X_fit_ = learned.map, learned.captured, learned.points
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_integer("rank", self.rank, 1)
-        check_integer("n_constraints", self.n_constraints, 0)
-        check_integer("max_iter", self.max_iter, 1)
-        check_positive("slack_weight", self.slack_weight)
-        check_positive("tol", self.tol, finite=True)
-        check_percentiles(self.percentiles)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable or None; got {self.callback!r}.")
-        if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
-            generator(self.random_state)
-        return KernelFunction.of(vars(self)["kernel"], self.gamma, self.degree, self.coef0, self.kernel_params)
+        self._kernel_function()
 
     # ------------------------------------------------------------------ use
     @MethodBesideParameter
@@ -338,12 +244,12 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ndarray, shape (m, q)
         """
         check_is_fitted(self)
-        if Y is not None and isinstance(self._map, SpanMap) and self._map.base.is_precomputed:
+        if Y is not None and isinstance(self._fit_map, SpanMap) and self._fit_map.base.is_precomputed:
             raise ValueError(
                 "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
                 "training points only; with rank=... any Y will do."
             )
-        return self._map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"), self.X_fit_)
+        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"), self.X_fit_)
 
     def transform(self, X: Any) -> np.ndarray:
         """Features whose inner products are the learned kernel; see Notes of the class.
@@ -366,20 +272,17 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             reset=False,
         )
         kind = X.dtype
-        return self._map.transform(X.astype(np.float64, copy=False), self.X_fit_).astype(kind, copy=False)
+        return self._fit_map.transform(X.astype(np.float64, copy=False), self.X_fit_).astype(kind, copy=False)
 
     @property
     def kernel_(self) -> np.ndarray:
         """The learned kernel on the training points, shape (n, n)."""
         check_is_fitted(self)
-        return self._map.training_kernel(self.X_fit_)
+        return self._fit_map.training_kernel(self.X_fit_)
 
     @property
     def _n_features_out(self) -> int:
-        return self._map.n_columns(self.X_fit_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "result_" in vars(self)
+        return self._fit_map.n_columns(self.X_fit_)
 
     def _points(self, X: Any, name: str) -> Any:
         sparse = self.__sklearn_tags__().input_tags.sparse
@@ -394,11 +297,15 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        return learner_state(self)
+        meta, arrays = super().to_state()
+        meta["map"], map_arrays = self._fit_map.to_state()
+        meta["captured_trace"] = self.captured_trace_
+        return meta, arrays | prefixed("map", map_arrays) | points_state("X_fit", self.X_fit_)
 
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelLearner:
-        """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
-        return learner_restored(cls, meta, arrays)
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        learner = super().from_state(meta, arrays)
+        learner._fit_map = map_restored(meta["map"], unprefixed("map", arrays), learner.result_)
+        learner.X_fit_ = points_restored("X_fit", arrays)
+        learner.captured_trace_ = float(meta["captured_trace"])
+        return learner

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregmat.checks import check_integer, check_positive
-from bregmat.constraints import Constraints
+from bregmat.checks import CheckedPoints, check_integer
 from bregmat.coordinates import Factor
 from bregmat.divergences import Divergence
-from bregmat.estimators.components import principal_components
-from bregmat.estimators.distance import MahalanobisDistance, pair_distances
-from bregmat.estimators.priors import inverse_covariance
-from bregmat.estimators.progress import Progress
-from bregmat.estimators.rows import joined, renamed, rows_given, sample_names
-from bregmat.estimators.state import (
-    constraints_restored,
-    constraints_state,
-    parameters_restored,
-    parameters_state,
-    prefixed,
-    unprefixed,
+from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
+from bregmat.estimators.mahalanobis import (
+    MahalanobisDistance,
+    inverse_covariance,
+    pair_distances,
+    principal_components,
 )
-from bregmat.labels import check_percentiles, constraints_from_labels
+from bregmat.labels import constraints_from_labels
 from bregmat.nearest import nearest_metric
-from bregmat.result import MatrixResult, check
-from bregmat.sampling import generator
 
 
-class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MetricLearner(ConstraintLearner):
     """Mahalanobis metric nearest to a prior metric that puts similar points near and dissimilar points far.
 
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
@@ -63,7 +54,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Label in y that means "not known", beside None and NaN.
     prior : {"identity", "covariance"} or array-like, shape (d, d)
         W0. "covariance" is the inverse covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.priors.inverse_covariance`).
+        :func:`bregmat.estimators.mahalanobis.inverse_covariance`).
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -115,9 +106,6 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     (178, 13)
     """
 
-    # Whole by default when metadata routing is enabled: no set_fit_request is needed.
-    __metadata_request__fit = {"constraints": True, "sample_id": True}
-
     def __init__(
         self,
         divergence: str | Divergence = "logdet",
@@ -156,130 +144,30 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.target_tags.required = True  # unless constraints are given
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     # ------------------------------------------------------------------ fit
-    def fit(
-        self, X: Any, y: Any = None, *, constraints: Constraints | None = None, sample_id: Any = None
-    ) -> MetricLearner:
-        """Learn the metric.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (n, d)
-            Points; finite.
-        y : array-like, shape (n,), optional
-            Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs.
-        constraints : Constraints, optional
-            Name values of ``sample_id``, or row numbers of X.
-        sample_id : array-like, shape (n,), optional
-            Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
-            constraints name samples by anything but numbers.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            Bad parameter or input, named in the message; neither labels nor constraints.
-        SolverError
-            The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
-        """
-        previous = self._previous(X)
-        self._forget()
-        self._check_parameters()
-        try:
-            result, X, rows, names = self._solve(X, y, constraints, sample_id, previous)
-            check(result)
-            self._components = principal_components(result, X, self.n_components)
-            self.constraints_ = renamed(rows, names)
-            self.n_iter_ = result.n_iter
-            self.result_ = result
-        finally:
-            if "result_" not in vars(self):  # whatever went wrong: nothing half fitted stays
-                self._forget()
-        return self
-
-    def _solve(
-        self, X: Any, y: Any, constraints: Any, sample_id: Any, previous: MatrixResult | None
-    ) -> tuple[MatrixResult, Any, Constraints, np.ndarray | None]:
-        """The result, with the checked data, its constraints in row numbers, and the names of the rows."""
-        names = sample_names(X, constraints, sample_id)
+    def _checked_points(self, X: Any) -> Any:
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         if self.n_components is not None and self.n_components > X.shape[1]:
             raise ValueError(
                 f"n_components must be at most {X.shape[1]}, the number of features; got {self.n_components}."
             )
-        prior = self._prior(X)
-        given, self.n_dropped_constraints_ = rows_given(constraints, names, X.shape[0])
-        rows = joined(self._drawn(X, y, constraints), given, self.n_dropped_constraints_)
-        if previous is not None and len(previous.dual) != rows.n_constraints:
-            previous = None
-        result = nearest_metric(
-            X,
-            rows,
-            prior=prior,
-            divergence=self.divergence,
-            loss=self.loss,
-            slack_weight=float(self.slack_weight),
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            warm_start=previous,
-            callback=Progress(int(self.verbose), self.callback) if self.verbose else self.callback,
-        )
-        return result, X, rows, names
+        return X
 
-    def _previous(self, X: Any) -> MatrixResult | None:
-        """The last result, for a warm start on data with as many columns."""
-        fitted = vars(self)
-        same = self.warm_start and "result_" in fitted and np.shape(X)[1:] == (self.n_features_in_,)
-        return fitted["result_"] if same else None
+    def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
+        points = CheckedPoints(X)
+        rows = draw(partial(constraints_from_labels, points))
+        return Learned(solve(nearest_metric, points, rows, prior=self._prior(X)), rows)
 
-    def _forget(self) -> None:
-        """Drop every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_components"]:
-            delattr(self, name)
+    def _keep(self, X: Any, learned: Learned) -> None:
+        self._fit_components = principal_components(learned.result, X, self.n_components)
 
     def _check_parameters(self) -> None:
-        """Raise for a hyper-parameter that no data could make valid."""
+        super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
-        check_integer("n_constraints", self.n_constraints, 0)
-        check_integer("max_iter", self.max_iter, 1)
-        check_positive("slack_weight", self.slack_weight)
-        check_positive("tol", self.tol, finite=True)
-        check_percentiles(self.percentiles)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable or None; got {self.callback!r}.")
         if isinstance(self.prior, str) and self.prior not in ("identity", "covariance"):
             raise ValueError(f'prior must be "identity", "covariance" or a (d, d) array; got {self.prior!r}.')
-        if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
-            generator(self.random_state)
-
-    def _drawn(self, X: Any, y: Any, constraints: Any) -> Constraints | None:
-        """Pairs drawn from the labels, or None without labels."""
-        if y is None and constraints is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                "and so is constraints."
-            )
-        if y is None or self.n_constraints == 0:
-            return None
-        if len(getattr(y, "shape", ())) == 2:
-            y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        return constraints_from_labels(
-            X,
-            y,
-            self.n_constraints,
-            percentiles=self.percentiles,
-            unlabeled=self.unlabeled,
-            random_state=self.random_state,
-        )
 
     def _prior(self, X: Any) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
@@ -305,24 +193,21 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        if self._components is None:
+        if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
-        return np.asarray(X @ self._components.T.astype(X.dtype, copy=False))
+        return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
 
     @property
     def components_(self) -> np.ndarray:
         """The learned map, shape (r, d); formed when asked for if d is large."""
         check_is_fitted(self)
-        return self.result_.B.T if self._components is None else self._components
+        return self.result_.B.T if self._fit_components is None else self._fit_components
 
     @property
     def _n_features_out(self) -> int:
-        if self._components is None:
+        if self._fit_components is None:
             return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
-        return self._components.shape[0]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "result_" in vars(self)
+        return self._fit_components.shape[0]
 
     def get_mahalanobis_matrix(self) -> np.ndarray:
         """The learned matrix ``W = components_.T @ components_``, shape (d, d)."""
@@ -357,36 +242,13 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        params, arrays = parameters_state(self.get_params(deep=False))
-        result, result_arrays = self.result_.to_state()
-        arrays |= prefixed("result", result_arrays)
-        arrays |= constraints_state(self.constraints_) or {}
-        if self._components is not None:
-            arrays["components"] = self._components
-        names = getattr(self, "feature_names_in_", None)
-        meta = {
-            "params": params,
-            "result": result,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-            "n_dropped_constraints": self.n_dropped_constraints_,
-        }
+        meta, arrays = super().to_state()
+        if self._fit_components is not None:
+            arrays["components"] = self._fit_components
         return meta, arrays
 
     @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MetricLearner:
-        """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
-        learner = cls(**parameters_restored(meta["params"], arrays))
-        learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
-        learner.n_iter_ = learner.result_.n_iter
-        learner.n_features_in_ = int(meta["n_features_in"])
-        learner.n_dropped_constraints_ = int(meta["n_dropped_constraints"])
-        if meta["feature_names_in"] is not None:
-            learner.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
-        constraints = constraints_restored(arrays)
-        if constraints is not None:
-            learner.constraints_ = constraints
-        learner._components = arrays.get("components")
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        learner = super().from_state(meta, arrays)
+        learner._fit_components = arrays.get("components")
         return learner

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat.constraints import Constraints
 from bregmat.nearest import SOLVERS
@@ -14,11 +16,47 @@ from bregmat.relations import BUILT_IN, RELATIONS
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
 
-def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+# ---------------------------------------------------------------------- what every fitted estimator keeps
+def estimator_state(
+    estimator: Any, params: dict[str, Any], *, solvers: Mapping[str, type] = SOLVERS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Hyper-parameters and columns of a fitted estimator; callers add what was learned."""
+    if callable(params.get("kernel")):
+        raise TypeError(f"a {type(estimator).__name__} whose kernel is a function cannot be saved: files hold no code.")
+    plain, arrays = parameters_state(params, solvers=solvers)
+    names = getattr(estimator, "feature_names_in_", None)
+    meta = {
+        "params": plain,
+        "n_features_in": estimator.n_features_in_,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+    }
+    return meta, arrays
+
+
+def estimator_restored(
+    cls: type,
+    meta: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    *,
+    solvers: Mapping[str, type] = SOLVERS,
+    **params: Any,
+) -> Any:
+    """An estimator with the hyper-parameters and columns of a file; ``params`` are those that it does not hold as they are."""
+    estimator = cls(**parameters_restored(meta["params"], arrays, solvers=solvers), **params)
+    estimator._check_parameters()
+    estimator.n_features_in_ = int(meta["n_features_in"])
+    if meta["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+    return estimator
+
+
+def parameters_state(
+    params: dict[str, Any], *, solvers: Mapping[str, type] = SOLVERS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Hyper-parameters as plain values and arrays.
 
-    Library objects with a name become that name, solver objects their name and settings. Callbacks and random generators are
-    not kept: None.
+    Library objects with a name become that name, solver objects (of the classes in ``solvers``) their name and settings.
+    Callbacks and random generators are not kept: None.
     """
     meta: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -27,7 +65,7 @@ def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
             meta[name] = None
         elif name in ("divergence", "loss") and hasattr(value, "name"):
             meta[name] = value.name
-        elif name == "solver" and type(value) in SOLVERS.values():
+        elif name == "solver" and type(value) in solvers.values():
             meta[name] = {"name": value.name, **asdict(value)}
         elif name == "prior" and not isinstance(value, str):
             arrays["params.prior"] = np.asarray(value, dtype=float)
@@ -36,15 +74,18 @@ def parameters_state(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     return meta, arrays
 
 
-def parameters_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def parameters_restored(
+    meta: dict[str, Any], arrays: dict[str, np.ndarray], *, solvers: Mapping[str, type] = SOLVERS
+) -> dict[str, Any]:
     """Inverse of :func:`parameters_state`."""
     solver = meta.get("solver")
     if isinstance(solver, dict):
         settings = {key: tuple(v) if isinstance(v, list) else v for key, v in solver.items() if key != "name"}
-        meta = {**meta, "solver": SOLVERS[solver["name"]](**settings)}
+        meta = {**meta, "solver": solvers[solver["name"]](**settings)}
     return {**meta, **{name.removeprefix("params."): a for name, a in arrays.items() if name.startswith("params.")}}
 
 
+# ---------------------------------------------------------------------- parts of it
 def constraints_state(constraints: Constraints) -> dict[str, np.ndarray] | None:
     """Columns as arrays, and the names of relations beside those of the library; None for rows with matrices of their own or
     with names that are not plain."""
@@ -69,6 +110,25 @@ def constraints_restored(arrays: dict[str, np.ndarray]) -> Constraints | None:
         )
     relations = (*BUILT_IN, *(RELATIONS[name] for name in more))
     return Constraints(**columns, ids=arrays.get("constraints.ids"), relations=relations)
+
+
+def points_state(name: str, X: Any) -> dict[str, np.ndarray]:
+    """An array, or the three arrays of a CSR matrix and its shape; nothing for None."""
+    if X is None:
+        return {}
+    if not sp.issparse(X):
+        return {name: np.asarray(X)}
+    X = sp.csr_array(X)
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    return {f"{name}.{part}": a for part, a in parts.items()}
+
+
+def points_restored(name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Inverse of :func:`points_state`; None if there are none."""
+    if f"{name}.data" not in arrays:
+        return arrays.get(name)
+    data, indices, indptr, shape = (arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr", "shape"))
+    return sp.csr_array((data, indices, indptr), shape=tuple(int(s) for s in shape))
 
 
 def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -11,12 +11,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bregmat.estimators.progress import Progress
-from bregmat.estimators.svm_checks import checked_kernel, example_weights
-from bregmat.estimators.svm_files import machine_restored, machine_state
-from bregmat.estimators.svm_pairs import Layout, Machine, Pair, pair_decisions, settled, train_pairs
+from bregmat.checks import as_choice, check_flag, check_positive
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, callback_of, check_run
+from bregmat.estimators.svm_files import SOLVERS, machine_restored, machine_state
+from bregmat.estimators.svm_pairs import (
+    Layout,
+    Machine,
+    Pair,
+    example_weights,
+    pair_decisions,
+    settled,
+    train_pairs,
+)
 from bregmat.kernels import KernelFunction
-from bregmat.kernels.functions import gamma_of
+from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.margin import MarginResult
 from bregmat.result import check
 from bregmat.sampling import generator
@@ -24,7 +32,7 @@ from bregmat.sampling import generator
 BLOCK = 10_000_000  # kernel values at a time
 
 
-class MarginSVC(ClassifierMixin, BaseEstimator):
+class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     """Support vector classifier whose optimality is proven by a duality gap.
 
         minimize over f in the space of the kernel, b:   1/2 |f|^2 + C sum_i w_i max(0, 1 - y_i (f(x_i) + b))
@@ -184,14 +192,6 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        kernel = KernelFunction(vars(self)["kernel"])
-        tags.input_tags.pairwise = kernel.is_precomputed
-        tags.input_tags.positive_only = kernel.is_positive_only
-        tags.input_tags.sparse = kernel.takes_sparse
-        return tags
-
     # ------------------------------------------------------------------ fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginSVC:
         """Train the machine, or one for every pair of classes.
@@ -221,16 +221,12 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         ConvergenceWarning
             The tolerance was not reached.
         """
-        self._forget()
-        base = self._check_parameters()
-        try:
-            X, codes, weights, base = self._checked(X, y, sample_weight, base)
+        with self._fitting():
+            self._check_parameters()
+            X, codes, weights, base = self._checked(X, y, sample_weight, self._kernel_function())
             pairs = settled(train_pairs(X, base, codes, weights, self._machine()), self.classes_)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             self._keep(X, base, codes, pairs)
-        finally:
-            if "_fit_base" not in vars(self):  # whatever went wrong: nothing half fitted stays
-                self._forget()
         return self
 
     def _checked(
@@ -265,12 +261,12 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
             tol=float(self.tol),
             max_iter=self.max_iter,
             max_seconds=self.max_seconds,
-            callback=Progress(int(self.verbose), self.callback) if self.verbose else self.callback,
+            callback=callback_of(self),
             random_state=generator(self.random_state),
         )
 
     def _keep(self, X: Any, base: KernelFunction, codes: np.ndarray, pairs: list[Pair]) -> None:
-        """Set the fitted attributes, ``_fit_base`` last."""
+        """Set the fitted attributes."""
         layout = Layout.of(pairs, codes)
         self.support_, self.n_support_ = layout.support, layout.n_support
         self.dual_coef_, self.intercept_ = layout.dual_coef, layout.intercept
@@ -289,13 +285,28 @@ class MarginSVC(ClassifierMixin, BaseEstimator):
         self.gap_ = float(max(result.gap for result in results))
         self.n_iter_ = np.array([result.n_iter for result in results], dtype=np.int32)
 
-    def _forget(self) -> None:
-        """Drop every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_fit_base"]:
-            delattr(self, name)
+    def _check_parameters(self) -> None:
+        """Raise for a hyper-parameter that no data could make valid."""
+        check_positive("C", self.C)
+        check_run(self)
+        if not self.tol < 1:
+            raise ValueError(f"tol is a relative duality gap and must be below 1; got {self.tol!r}.")
+        check_flag("fit_intercept", self.fit_intercept)
+        check_flag("squared_hinge", self.squared_hinge)
+        if not isinstance(self.solver, tuple(SOLVERS.values())) and self.solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or settings of one; got {self.solver!r}.")
+        as_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
+        self._kernel_function()
 
-    def _check_parameters(self) -> KernelFunction:
-        return checked_kernel(self)
+    def _kernel_function(self) -> KernelFunction:
+        """The kernel of the parameters, checked, without gamma where the data decide it."""
+        check_gamma_rule(self.gamma)
+        gamma = None if isinstance(self.gamma, str) else self.gamma
+        if gamma is None and not isinstance(self.gamma, str) and not callable(self.kernel):
+            raise TypeError(f"gamma must be a number; got {self.gamma!r}.")
+        if isinstance(self.kernel, str) and self.kernel == "additive_chi2":
+            raise ValueError("kernel 'additive_chi2' is not positive semidefinite; use 'chi2', which is.")
+        return KernelFunction.of(self.kernel, gamma, self.degree, self.coef0, self.kernel_params)
 
     # ------------------------------------------------------------------ use
     def decision_function(self, X: Any) -> np.ndarray:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight
 
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -174,6 +176,23 @@ class _Stop:
     def __call__(self, record: Any) -> bool:
         self.asked = self.asked or bool(self.callback is not None and self.callback(record))
         return self.asked
+
+
+def example_weights(
+    X: Any, y: np.ndarray, codes: np.ndarray, classes: np.ndarray, sample_weight: Any, class_weight: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of the examples, shape (n,), without those of the classes, which come second, shape (k,)."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    counts = np.bincount(codes, weights, minlength=len(classes))
+    if not (counts > 0).all():
+        raise ValueError(f"sample_weight must not be 0 for every example of class {classes[counts.argmin()]}.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        by_class = counts.sum() / (len(classes) * counts)
+    else:
+        by_class = compute_class_weight(class_weight, classes=classes, y=y)
+    if not (np.isfinite(by_class).all() and (by_class > 0).all()):
+        raise ValueError(f"class_weight must be positive and finite; got {class_weight!r}.")
+    return weights, by_class
 
 
 def kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]:

@@ -13,7 +13,7 @@ from bregmat._kernels import online as kernels
 from bregmat.checks import as_column, as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
-from bregmat.estimators.distance import MahalanobisDistance, pair_distances
+from bregmat.estimators.mahalanobis import MahalanobisDistance, pair_distances
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.point_pairs import check_labels, differences, real_rows

@@ -15,7 +15,7 @@ from bregmat.checks import check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh
 from bregmat.online.corners import mixture_of_corners
-from bregmat.sampling import generator, sq_norms
+from bregmat.sampling import check_random_state, generator, sq_norms
 
 LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
@@ -364,8 +364,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 check_positive(name, getattr(self, name), finite=True)
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
-        if not isinstance(self.random_state, np.random.RandomState):  # that would advance it
-            generator(self.random_state)
+        check_random_state(self.random_state)
         if d < 2:
             raise ValueError(
                 f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."

@@ -13,11 +13,14 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
 
     Rows that name a sample which is not in X are left out, as in ``fit``.
     """
-    from bregmat.estimators.rows import rows_given, sample_names  # here, so that pictures of plain data load less
+    from bregmat.estimators.learner import (  # here, so that pictures of plain data load less
+        given_constraints,
+        row_names,
+    )
 
     constraints = estimator.constraints_ if constraints is None else constraints
-    names = sample_names(X, constraints, sample_id)
-    located, n_dropped = rows_given(constraints, names, X.shape[0])
+    names = row_names(X, constraints, sample_id)
+    located, n_dropped = given_constraints(constraints, names, X.shape[0])
     if located is None:
         raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
     return located, names

@@ -1,0 +1,170 @@
+"""A Mahalanobis metric from its parts: a prior from the data, components in the order of what they explain, distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.checks import rows_text
+from bregmat.linalg import eigh
+from bregmat.result import MatrixResult
+
+CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
+RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
+MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
+MOST_ROWS = 20_000  # rows looked at to order the components
+MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
+CHUNK = 1_000_000  # numbers per block when many pairs are transformed
+
+
+# ---------------------------------------------------------------------- distances
+@dataclass(frozen=True, eq=False)
+class MahalanobisDistance:
+    """``|(u - v) components'|``, a distance (not squared) between two points; picklable.
+
+    Attributes
+    ----------
+    components : ndarray, shape (r, d)
+    """
+
+    components: np.ndarray
+
+    def __call__(self, u: Any, v: Any, squared: bool = False) -> float:
+        """Distance of two 1-D points; its square if asked for."""
+        u, v = np.asarray(u, dtype=float), np.asarray(v, dtype=float)
+        d = self.components.shape[1]
+        if u.shape != (d,) or v.shape != (d,):
+            raise ValueError(f"u and v must have shape ({d},); got {u.shape} and {v.shape}.")
+        t = self.components @ (u - v)
+        sq_distance = float(t @ t)
+        return sq_distance if squared else float(np.sqrt(sq_distance))
+
+
+def pair_distances(pairs: Any, components: np.ndarray) -> np.ndarray:
+    """Distances of pairs (m, 2, d), block by block; not squared."""
+    pairs, d = np.asarray(pairs), components.shape[1]
+    if pairs.ndim != 3 or pairs.shape[1:] != (2, d):
+        raise ValueError(f"pairs must have shape (m, 2, {d}); got {pairs.shape}.")
+    out = np.empty(len(pairs))
+    step = max(1, CHUNK // d)
+    for start in range(0, len(pairs), step):
+        part = np.asarray(pairs[start : start + step], dtype=float)
+        bad = np.flatnonzero(~np.isfinite(part).all(axis=(1, 2)))
+        if len(bad):
+            raise ValueError(f"pairs contains NaN or infinity in {rows_text(start + bad)}.")
+        out[start : start + step] = np.linalg.norm((part[:, 0] - part[:, 1]) @ components.T, axis=1)
+    return out
+
+
+# ---------------------------------------------------------------------- the prior from data
+def covariance(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Covariance of the rows, shape (d, d), and which columns vary (beyond rounding)."""
+    n = X.shape[0]
+    if sp.issparse(X):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        S = np.asarray((X.T @ X).todense()) - n * np.outer(mean, mean)
+        size = np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    else:
+        centred = X - X.mean(axis=0)
+        S = centred.T @ centred
+        size = np.einsum("ij,ij->j", X, X)
+    varies = np.diag(S) > CONSTANT * size
+    return S / max(1, n - 1), varies
+
+
+def inverse_covariance(X: Any) -> np.ndarray:
+    """Factor P of the inverse covariance of the rows, ``W0 = P P'``; a pseudo-inverse where that is singular.
+
+        S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
+
+    Never fails. Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest (columns that are linear
+    combinations of others, fewer rows than columns) count as 0, and W0 is 0 along them. Working on correlations makes
+    this independent of the units of the columns. For a nonsingular S, W0 is its inverse.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Of rank r; units 1 / (X units). The identity if every column is constant.
+
+    Notes
+    -----
+    Cost n d min(n, d) and a cube of min(n, d); with more columns than rows the centred data is formed densely. With a
+    prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
+    does not vary stay at weight 0.
+    """
+    n, d = X.shape
+    if d <= n:
+        S, varies = covariance(X)
+        scale = _inverse_root(np.diag(S), varies)
+        values, vectors = eigh(S * np.outer(scale, scale))
+        kept = values > RANK_TOL * values[-1]
+        P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+    else:  # the same from the n x n products of the standardised rows
+        Z = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=float)
+        size = np.einsum("ij,ij->j", Z, Z)
+        Z = Z - Z.mean(axis=0)
+        variance = np.einsum("ij,ij->j", Z, Z)
+        scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
+        Z *= scale
+        values, vectors = eigh(Z @ Z.T / max(1, n - 1))
+        kept = values > RANK_TOL * values[-1]
+        P = scale[:, None] * (Z.T @ vectors[:, kept]) / (values[kept] * np.sqrt(max(1, n - 1)))
+    return P if kept.any() else np.eye(d)
+
+
+def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """1 / standard deviation, 0 for constant columns."""
+    scale = np.zeros(len(variance))
+    scale[varies] = 1.0 / np.sqrt(variance[varies])
+    return scale
+
+
+# ---------------------------------------------------------------------- the order of the components
+def principal_components(result: MatrixResult, X: Any, n_components: int | None) -> np.ndarray | None:
+    """Components (r, d) along which the mapped X varies most, then second most, ...; uncorrelated over X.
+
+    All of them leave the learned distances as they are. None: with very many features, and all components wanted, the
+    map is better left in the form the solver has it in.
+    """
+    n, d = X.shape
+    if d <= MOST_FEATURES:
+        S, _ = covariance(X[:: -(-n // MOST_ROWS)])
+        B = result.B
+        _, Q = eigh(B.T @ S @ B)
+        return _signed((B @ Q[:, ::-1][:, :n_components]).T)
+    if n_components is None:
+        return None
+    T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
+    T -= T.mean(axis=0)
+    values, U = eigh(T @ T.T)
+    rank = int((values > RANK_TOL * values[-1]).sum())
+    if n_components > rank:
+        raise ValueError(
+            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
+            f"there are more than {MOST_FEATURES} features; got {n_components}."
+        )
+    top = slice(None, -n_components - 1, -1)
+    return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
+
+
+def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
+    """``B @ V`` without B: where a span is in use the map within it is symmetric."""
+    place = result.coordinates
+    if place.span is None:
+        return result.B @ V
+    inner = replace(place, R=None).transform(V.T, result.iterate).T
+    return inner if place.R is None else place.R @ inner
+
+
+def _signed(components: np.ndarray) -> np.ndarray:
+    """Signs that do not depend on the eigenvalue routine: the largest entry of each row is positive."""
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(components * signs[:, None])
