@@ -61,7 +61,7 @@ REFUSED = {
     "nan, labels": (
         lambda: checks.as_matrix("A", [[1, 2], [NAN, 1]], labels=(["a", "b"], ["c", "d"])),
         ValueError,
-        "in row 1, the first at [1, 0] ('b', 'c').",
+        "in row 1, the first is nan at [1, 0] ('b', 'c').",
     ),
     "asymmetric": (
         lambda: checks.as_matrix("A", SKEW, symmetric=True),

@@ -36,17 +36,17 @@ def changed(i, j, value):
 
 
 BAD = {
-    "asymmetric": (changed(0, 1, 2.0), ValueError, r"symmetric.*\(0, 1\)"),
+    "asymmetric": (changed(0, 1, 2.0), ValueError, r"symmetric.* 2 at \[0, 1\] but 1 at \[1, 0\].*A \+ A.T"),
     "negative": (changed(0, 1, -1.0) * (cycle(6) > 0), ValueError, "at least 0; got -1.0 in row 0"),
     "self loop": (changed(2, 2, 1.0), ValueError, "self loops.*row 2"),
-    "nan": (changed(1, 2, nan), ValueError, "finite weights; got nan in row 1"),
-    "infinite": (changed(1, 2, inf), ValueError, "finite weights; got inf in row 1"),
+    "nan": (changed(1, 2, nan), ValueError, "finite; got NaN or infinity in row 1"),
+    "infinite": (changed(1, 2, inf), ValueError, "finite; got NaN or infinity in row 1"),
     "overflow": (cycle(6) * 1.7e308, ValueError, "sum of the weights"),
-    "complex": (cycle(6) * 1j, TypeError, "real weights; got dtype complex128"),
-    "objects": (np.array([["a", "b"], ["c", "d"]]), TypeError, "real weights"),
+    "complex": (cycle(6) * 1j, TypeError, "graph must be real; got complex numbers"),
+    "objects": (np.array([["a", "b"], ["c", "d"]]), TypeError, "graph must be numeric"),
     "not square": (np.zeros((3, 4)), ValueError, r"square.*\(3, 4\)"),
     "vector": (np.zeros(4), ValueError, r"square.*\(4,\)"),
-    "empty": (np.zeros((0, 0)), ValueError, "at least 2 vertices; got 0"),
+    "empty": (np.zeros((0, 0)), ValueError, "at least one row and one column"),
     "one vertex": (np.zeros((1, 1)), ValueError, "at least 2 vertices; got 1"),
     "no nodes": (nx.Graph(), ValueError, "at least 2 vertices; got 0"),
     "directed": (nx.DiGraph([(0, 1), (1, 2)]), ValueError, "undirected"),

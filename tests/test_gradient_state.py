@@ -120,7 +120,7 @@ WRONG = {
         ValueError,
         "X must be finite; got NaN or infinity in row 0",
     ),
-    "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "one vector of numbers per row"),
+    "text vector": ("vectors", [["a", "b", "c", "d"]], [0.1], TypeError, "X must be numeric"),
     "not symmetric": ("matrices", [np.triu(np.ones((4, 4)))], [0.1], ValueError, r"X\[0\] must be symmetric"),
     "not Hermitian": ("matrices", [1j * np.ones((4, 4))], [0.1], ValueError, r"X\[0\] must be Hermitian"),
     "wrong dimension": ("matrices", [np.eye(4), np.eye(3)], [0.1, 0.1], ValueError, r"X\[1\] must have shape \(4, 4\)"),

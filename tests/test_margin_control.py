@@ -235,14 +235,14 @@ def problem_with(**changes):
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"signs": [1, -1]}, ValueError, r"signs must have shape \(3,\)"),
+        ({"signs": [1, -1]}, ValueError, r"signs must have one entry per row of the kernel \(3\); got shape \(2,\)"),
         ({"signs": [1, 0, -1]}, ValueError, "row 1"),
         ({"signs": [1, np.nan, -1]}, ValueError, "row 1"),
         ({"signs": [1, 1, 1]}, ValueError, "two classes"),
         ({"C": 0.0}, ValueError, "C must be positive"),
         ({"C": np.nan}, ValueError, "C must be positive"),
         ({"C": "1"}, TypeError, "C must be a number"),
-        ({"sample_weight": [1, 1]}, ValueError, "sample_weight must have shape"),
+        ({"sample_weight": [1, 1]}, ValueError, r"sample_weight must have one entry per row of the kernel \(3\)"),
         ({"sample_weight": [1, -1, 1]}, ValueError, "row 1"),
         ({"sample_weight": [1, np.inf, 1]}, ValueError, "row 1"),
         ({"sample_weight": [1, 0, 1]}, ValueError, "two classes among the samples of positive weight"),

@@ -15,7 +15,7 @@ NAN = np.array([[1.0, 0.0], [0.0, np.nan]])
 CASES = {
     "A not square": ({"A": np.ones((2, 3))}, ValueError, "A must be square; got shape (2, 3)."),
     "A empty": ({"A": np.ones((0, 0)), "b": []}, ValueError, "A must have at least one row and one column"),
-    "A a vector": ({"A": np.ones(4)}, ValueError, "A must be 2-dimensional; got shape (4,)."),
+    "A a vector": ({"A": np.ones(4)}, ValueError, "A must be square; got shape (4,)."),
     "A of words": ({"A": [["a", "b"], ["c", "d"]]}, TypeError, "A must be numeric"),
     "A ragged": ({"A": [[1.0, 0.0], [0.0]]}, TypeError, "A must be numeric"),
     "A sparse": (

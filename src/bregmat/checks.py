@@ -143,7 +143,11 @@ def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") ->
         rows, first = np.unique(bad[:, 0]), bad[0]
     if A.ndim == 1:
         raise ValueError(f"{name} must be finite; got {A[rows[0]]} in {rows_text(rows)}.{hint}")
-    where = "" if labels is None or first is None else f", the first at {entry_text(first[0], first[1], labels)}"
+    where = (
+        ""
+        if first is None or not (labels or hint)
+        else f", the first is {A[tuple(first)]} at {entry_text(first[0], first[1], labels)}"
+    )
     raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(rows)}{where}.{hint}")
 
 
@@ -257,11 +261,11 @@ def as_matrix(
         A = _as_sparse(name, A, sparse, complex_too, copy)
     else:
         A = as_numbers(name, A, booleans=booleans, complex_too=complex_too, copy=copy)
+    square = square or symmetric or psd or order is not None
+    if square and (A.ndim != 2 or A.shape[0] != A.shape[1]):
+        raise ValueError(f"{name} must be square; got shape {A.shape}.")
     if A.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional; got shape {A.shape}.")
-    square = square or symmetric or psd or order is not None
-    if square and A.shape[0] != A.shape[1]:
-        raise ValueError(f"{name} must be square; got shape {A.shape}.")
     if 0 in A.shape[empty:]:
         raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
     if order is not None and A.shape[0] != order:

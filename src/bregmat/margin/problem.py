@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bregmat.checks import check_flag, check_number
+from bregmat.checks import as_column, check_flag, check_positive, rows_text
 from bregmat.kernels import KernelSource
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
@@ -74,18 +74,16 @@ class MarginProblem:
         TypeError, ValueError
             Shapes, NaN, labels other than +1 and -1 or of one class only, C <= 0, negative weights; with the rows.
         """
-        y = np.asarray(signs, dtype=float)
-        if y.shape != (kernel.n,):
-            raise ValueError(f"signs must have shape ({kernel.n},), one per row of the kernel; got {y.shape}.")
+        y = as_column("signs", signs, kernel.n, per="row of the kernel", copy=True)
         odd = np.flatnonzero(np.abs(y) != 1.0)
         if len(odd):
-            raise ValueError(f"signs must be +1 or -1; got {y[odd[0]]!r} in row {odd[0]} ({len(odd)} such rows).")
-        check_number("C", C)
-        if not C > 0:
-            raise ValueError(f"C must be positive (inf for a hard margin); got {C!r}.")
+            raise ValueError(f"signs must be +1 or -1; got {y[odd[0]]:g} in {rows_text(odd)}.")
+        check_positive("C", C)
         check_flag("squared_hinge", squared_hinge)
         check_flag("intercept", intercept)
-        weight = _weights(sample_weight, len(y))
+        weight = np.ones(len(y))
+        if sample_weight is not None:
+            weight = as_column("sample_weight", sample_weight, len(y), per="row of the kernel", lowest=0)
         counts = weight > 0
         # Without an intercept one class is a proper problem; with one it has no margin to speak of.
         if not counts.any() or (intercept and (y[counts] == y[counts][0]).all()):
@@ -124,17 +122,3 @@ class MarginProblem:
     def counts(self) -> np.ndarray:
         """Samples of positive weight, bool of shape (n,)."""
         return self.upper > 0
-
-
-def _weights(sample_weight: Any, n: int) -> np.ndarray:
-    if sample_weight is None:
-        return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=float)
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},); got {weight.shape}.")
-    bad = np.flatnonzero(~((weight >= 0) & np.isfinite(weight)))
-    if len(bad):
-        raise ValueError(
-            f"sample_weight must be finite and >= 0; got {weight[bad[0]]!r} in row {bad[0]} ({len(bad)} such rows)."
-        )
-    return weight

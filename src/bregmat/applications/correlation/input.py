@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.applications.correlation.newton import Entries
 from bregmat.applications.correlation.result import Repair
-from bregmat.checks import check_number
+from bregmat.checks import (
+    Labels,
+    as_choice,
+    as_matrix,
+    check_flag,
+    check_integer,
+    check_limits,
+    check_number,
+    entry_text,
+)
 from bregmat.divergences import Divergence
 from bregmat.result import Record
 
+_HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
 
 
@@ -32,17 +41,7 @@ class Limits:
     @classmethod
     def of(cls, tol: Any, max_iter: Any, max_seconds: Any, callback: Any) -> Limits:
         """Checked; the clock starts."""
-        for name, value in {"tol": tol, "max_seconds": max_seconds}.items():
-            if name == "tol" or value is not None:
-                check_number(name, value)
-                if not 0 < value < np.inf:
-                    raise ValueError(f"{name} must be positive and finite; got {value!r}.")
-        if max_iter is not None and (
-            isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 0
-        ):
-            raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be callable; got {callback!r}.")
+        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
         return cls(tol, None if max_iter is None else int(max_iter), max_seconds, callback, time.perf_counter())
 
     def passed(self) -> float:
@@ -64,17 +63,11 @@ def check_options(D: Divergence, fixed: Any, min_eig: Any, rank: Any, repair: An
     check_number("floor", floor)
     if not 0 < floor < 1:
         raise ValueError(f"floor must be in (0, 1), in units of the mean eigenvalue; got {floor!r}.")
-    if repair not in (None, "clip"):
-        raise ValueError(f'repair must be None or "clip"; got {repair!r}.')
-    if scale is not None and not isinstance(scale, bool | np.bool_):
-        raise TypeError(f"scale must be None, True or False; got {scale!r}.")
-    if rank is not None:
-        if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-            raise TypeError(f"rank must be None or an integer; got {rank!r}.")
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1; got {rank}.")
-        if fixed is not None or min_eig > 0:
-            raise ValueError("rank does not go with fixed entries or min_eig.")
+    as_choice("repair", repair, (None, "clip"))
+    check_flag("scale", scale, optional=True)
+    check_integer("rank", rank, 1)
+    if rank is not None and (fixed is not None or min_eig > 0):
+        raise ValueError("rank does not go with fixed entries or min_eig.")
     if D.keeps_range and (min_eig > 0 or rank is not None):
         name = "min_eig" if min_eig > 0 else "rank"
         raise ValueError(f'{name} needs divergence="frobenius"; got {D.name}.')
@@ -84,7 +77,7 @@ def check_options(D: Divergence, fixed: Any, min_eig: Any, rank: Any, repair: An
         )
 
 
-def read_matrix(C: Any) -> tuple[np.ndarray, tuple[list[Any], list[Any]] | None]:
+def read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
     """A symmetric float array with a positive diagonal, and the labels of a DataFrame.
 
     Raises
@@ -106,41 +99,14 @@ def read_matrix(C: Any) -> tuple[np.ndarray, tuple[list[Any], list[Any]] | None]
             odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
             raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
         C = C.to_numpy()
-    if scipy.sparse.issparse(C):
-        C = C.toarray()
-    given = np.asarray(C)
-    if given.dtype.kind == "c":
-        raise TypeError(f"C must be real; got dtype {given.dtype}.")
-    if given.dtype.kind not in "biufO" or C is None:
-        raise TypeError(f"C must be a matrix of numbers; got {_kind(C, given)}.")
-    try:
-        A = np.array(given, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"C must be a matrix of numbers; got {_kind(C, given)}.") from error
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise ValueError(f"C must be a square matrix with at least one row; got shape {A.shape}.")
-    bad = np.argwhere(~np.isfinite(A))
-    if len(bad):
-        i, j = bad[0]
-        raise ValueError(
-            f"C must be finite; got {A[i, j]} at {_at(i, j, labels)}, and {len(bad) - 1} more such entries. A pair that was never "
-            "observed together may be set to 0."
-        )
-    skew = np.abs(A - A.T)
-    if skew.max() > 1e-8 * max(1e-300, np.abs(A).max()):
-        i, j = np.unravel_index(int(skew.argmax()), skew.shape)
-        raise ValueError(
-            f"C must be symmetric; it has {A[i, j]:.6g} at {_at(i, j, labels)} and {A[j, i]:.6g} at {_at(j, i, labels)}. "
-            "(C + C.T) / 2 is."
-        )
-    A = 0.5 * (A + A.T)
+    A = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT, copy=True)
     low = np.flatnonzero(~(np.diag(A) > 0))
     if len(low):
         i = low[0]
-        raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {_at(i, i, labels)}.")
+        raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {entry_text(i, i, labels)}.")
     if np.abs(A).max() > 1e100:
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
-        raise ValueError(f"C must be scaled towards 1; got {A[i, j]:.3g} at {_at(i, j, labels)}.")
+        raise ValueError(f"C must be scaled towards 1; got {A[i, j]:.3g} at {entry_text(i, j, labels)}.")
     return A, labels
 
 
@@ -162,7 +128,7 @@ def scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     return A
 
 
-def read_fixed(fixed: Any, n: int, labels: tuple[list[Any], list[Any]] | None) -> Entries:
+def read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
     """The entries of a symmetric boolean mask."""
     none = np.zeros(0, np.int64)
     if fixed is None:
@@ -182,12 +148,12 @@ def read_fixed(fixed: Any, n: int, labels: tuple[list[Any], list[Any]] | None) -
     if len(uneven):
         i, j = uneven[0]
         raise ValueError(
-            f"fixed must be symmetric; it is {mask[i, j]} at {_at(i, j, labels)} and {mask[j, i]} at {_at(j, i, labels)}."
+            f"fixed must be symmetric; it is {mask[i, j]} at {entry_text(i, j, labels)} and {mask[j, i]} at {entry_text(j, i, labels)}."
         )
     if np.diag(mask).any():
         i = int(np.flatnonzero(np.diag(mask))[0])
         raise ValueError(
-            f"fixed must be False on the diagonal, which is 1 anyway; it is True at {_at(i, i, labels)}. "
+            f"fixed must be False on the diagonal, which is 1 anyway; it is True at {entry_text(i, i, labels)}. "
             "np.fill_diagonal(fixed, False) makes it so."
         )
     i, j = np.nonzero(np.triu(mask))
@@ -201,13 +167,3 @@ def clipped(t: np.ndarray, floor: float) -> tuple[np.ndarray, Repair | None]:
         return t, None
     size = float(np.linalg.norm(floor - t[low]))
     return np.where(low, floor, t), Repair("clip", int(low.sum()), size, floor)
-
-
-def _at(i: Any, j: Any, labels: tuple[list[Any], list[Any]] | None) -> str:
-    """An entry by its numbers, and by its labels where there are any."""
-    place = f"[{int(i)}, {int(j)}]"
-    return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
-
-
-def _kind(C: Any, array: np.ndarray) -> str:
-    return f"{type(C).__name__} with dtype {array.dtype}"

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.columns import rows_text
+from bregmat.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
 
-ASYMMETRY = 1e-12  # of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper
+# Of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper. Less than the tolerance of
+# checks.py, because a light edge beside heavy ones is an edge all the same.
+ASYMMETRY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,11 @@ def read_graph(graph: Any) -> Graph:
         Naming what is wrong with it and the first rows where it is.
     """
     A = _matrix(graph)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"graph must be a square matrix of weights; got shape {A.shape}.")
     n = A.shape[0]
     if n < 2:
         raise ValueError(f"graph must have at least 2 vertices; got {n}.")
     A.sum_duplicates()
-    _refuse(A, ~np.isfinite(A.data), "finite weights")
+    check_finite("graph", A)
     _refuse(A, A.data < 0, "weights of at least 0")
     loops = np.flatnonzero(A.diagonal())
     if len(loops):
@@ -95,15 +95,8 @@ def read_graph(graph: Any) -> Graph:
         )
     A.eliminate_zeros()
     largest = float(A.data.max(initial=0.0))
-    apart = (A - A.T).tocoo()
-    wrong = np.abs(apart.data) > ASYMMETRY * largest
-    if wrong.any():
-        i, j = int(apart.row[wrong][0]), int(apart.col[wrong][0])
-        raise ValueError(
-            f"graph must be symmetric (undirected); got {A[i, j]} at ({i}, {j}) and {A[j, i]} at ({j}, {i}). "
-            "For a directed graph hand over A + A.T."
-        )
-    if apart.nnz:
+    hint = " A graph is undirected; for a directed one hand over A + A.T."
+    if not is_exactly_symmetric("graph", A, tol=ASYMMETRY, hint=hint):
         A = scipy.sparse.csr_array(A + A.T)
         A.data *= 0.5
     if largest > 1e300 / max(1, A.nnz):
@@ -134,12 +127,9 @@ def _matrix(graph: Any) -> Any:
         raise TypeError(
             f"graph must be a square array, scipy.sparse matrix or networkx graph; got {type(graph).__name__}."
         )
-    array = graph if scipy.sparse.issparse(graph) else np.asarray(graph)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"graph must hold real weights; got dtype {array.dtype}.")
-    if array.ndim != 2:
-        raise ValueError(f"graph must be a square matrix of weights; got shape {array.shape}.")
-    return scipy.sparse.csr_array(array, dtype=float, copy=True)
+    if scipy.sparse.issparse(graph):
+        return as_matrix("graph", graph, square=True, finite=False, sparse="csr", copy=True)
+    return scipy.sparse.csr_array(as_matrix("graph", graph, square=True, finite=False, booleans=True), dtype=float)
 
 
 def _refuse(A: Any, wrong: np.ndarray, wanted: str) -> None:
