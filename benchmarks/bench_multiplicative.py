@@ -198,7 +198,7 @@ def radial(X: np.ndarray, gamma: float) -> np.ndarray:
 def machines() -> list[Machine]:
     from sklearn.datasets import load_digits, make_classification, make_moons
 
-    from bregmat.datasets import load_dataset
+    from bregmat_papers.datasets import load_dataset
 
     cells = load_dataset("breast-cancer")
     rows = np.random.default_rng(0).permutation(len(cells.X))[:546]

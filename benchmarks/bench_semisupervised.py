@@ -114,8 +114,8 @@ def main() -> None:
     args = parser.parse_args()
     from bregmat import Constraints, nearest_kernel
     from bregmat.coordinates import Factor
-    from bregmat.datasets import DataNotFoundError, load_dataset
     from bregmat.estimators import KernelKMeans
+    from bregmat_papers.datasets import DataNotFoundError, load_dataset
 
     harness.one_thread()
     try:

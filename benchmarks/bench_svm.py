@@ -29,8 +29,8 @@ from typing import Any
 import harness
 import numpy as np
 
-from bregmat.datasets import DataNotFoundError, load_dataset, load_mnist, load_sonar_split
 from bregmat.margin import ActiveSet, MarginProblem, MarginResult, kernel_source, train_margin
+from bregmat_papers.datasets import DataNotFoundError, load_dataset, load_mnist, load_sonar_split
 
 COUNTED = 500  # samples from which a case counts for the targets
 CASES: tuple[tuple[str, int | None, float], ...] = (

@@ -18,9 +18,9 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, Strat
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from bregmat.datasets import load_dataset
 from bregmat.estimators import MetricLearner
 from bregmat.result import SolverError
+from bregmat_papers.datasets import load_dataset
 
 SETS = (
     "wine",

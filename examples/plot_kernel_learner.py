@@ -17,8 +17,8 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat import Constraints
-from bregmat.datasets import load_digits389
 from bregmat.estimators import KernelKMeans, KernelLearner
+from bregmat_papers.datasets import load_digits389
 
 GAMMA = 0.05
 digits = load_digits389()

@@ -25,7 +25,7 @@ io
 online
 estimators
 applications
-labels datasets
+labels
 nearest
 margin
 quadratic
@@ -137,9 +137,9 @@ def test_kernels_import_only_kernels():
 
 
 def test_the_papers_stand_beside_the_library():
-    """Nothing needs ``bregmat_papers`` but the door that opens it, which is itself imported inside a command only."""
+    """Nothing needs ``bregmat_papers`` but the doors that open it, which are themselves imported inside a command only."""
     users = {name for name in MODULES if any(other.split(".")[0] == "bregmat_papers" for other in imports(name))}
-    assert users == {"bregmat.cli.reproduce"}
+    assert users == {"bregmat.cli.demo", "bregmat.cli.reproduce"}
     papers = ROOT.with_name("bregmat_papers")
     text = {path.name: path.read_text(encoding="utf-8") for path in sorted(papers.glob("*.py"))}
     assert [name for name, code in text.items() if re.search(r"\bnumba\b|bregmat\._kernels|bregmat\.cli", code)] == []

@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from bregmat.datasets import (
+from bregmat_papers import groel2
+from bregmat_papers.datasets import (
     DataNotFoundError,
     catalogue,
     dataset_names,
@@ -17,7 +18,6 @@ from bregmat.datasets import (
     load_sonar_split,
     load_wine,
 )
-from bregmat_papers import groel2
 from bregmat_papers.groel2 import load_groel2
 
 
@@ -217,7 +217,7 @@ def test_idx_file_that_is_cut_short_is_refused(monkeypatch, publish):
 
 
 def test_stars_mark_the_training_half_of_sonar(monkeypatch, publish):
-    from bregmat.datasets import parts
+    from bregmat_papers.datasets import parts
 
     numbers = " ".join(["0.5"] * 60)
     rocks = f"header\n*CR001:\n{{{numbers}}}\nCR002:\n{{{numbers}}}\n".encode()

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bregmat.datasets import load_sonar_split
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
 from bregmat.result import ExitReason
+from bregmat_papers.datasets import load_sonar_split
 
 EPS = np.finfo(float).eps
 ROUNDING = 1e-13  # relative to the terms of the objective: a few hundred roundings

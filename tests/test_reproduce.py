@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import bregmat_papers
 from bregmat.cli import reproduce as command
 from bregmat.cli.app import app
-from bregmat.datasets import DataNotFoundError
 from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce, runner
+from bregmat_papers.datasets import DataNotFoundError
 from bregmat_papers.experiments import mean_and_error, select
 from bregmat_papers.page import plain, with_error, write_page
 

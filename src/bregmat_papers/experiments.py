@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.datasets import Dataset, load_dataset, load_mnist, load_sonar_split
+from bregmat_papers.datasets import Dataset, load_dataset, load_mnist, load_sonar_split
 from bregmat_papers.groel2 import Sequences, load_groel2
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat.datasets.catalogue import File
-from bregmat.datasets.files import data_folder, find, find_or_fetch
+from bregmat_papers.datasets.catalogue import File
+from bregmat_papers.datasets.files import data_folder, find, find_or_fetch
 
 # groEL2 (hsp65) genes of Mycobacteriaceae; packed in a data folder, plain where it is published
 _PRIMERS = "https://raw.githubusercontent.com/AGIScuipeng/PMPrimer_datasets/a13057ee8450f2fa7a57073e3f8a5a7c27b6208f"

@@ -1,4 +1,4 @@
-"""`bregmat demo`: the whole way on real data, for the eye."""
+"""The door to ``bregmat_papers.datasets`` that `bregmat demo` opens: the whole way on real data, for the eye."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_limits
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.learning import Settings, learn_task
-from bregmat.datasets import Dataset, load_dataset
 from bregmat.io import check_writable
+from bregmat_papers.datasets import Dataset, load_dataset
 
 __all__ = ["default_names", "run_demo"]
 

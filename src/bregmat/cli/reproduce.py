@@ -10,9 +10,9 @@ from rich.table import Table
 from bregmat._html import seconds
 from bregmat.cli import show
 from bregmat.cli.show import ExitCode, Progress, bad_input, fail, note
-from bregmat.datasets import DataNotFoundError
 from bregmat.io import check_writable
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
+from bregmat_papers.datasets import DataNotFoundError
 from bregmat_papers.page import check_page, plain, with_error, write_page
 from bregmat_papers.runner import require_packages
 

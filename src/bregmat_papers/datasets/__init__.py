@@ -1,8 +1,8 @@
 """Data sets of the papers: scikit-learn's bundled ones, and published files checked by sha256."""
 
-from bregmat.datasets.load import dataset_names, load_dataset, load_digits389, load_wine
-from bregmat.datasets.parts import load_mnist, load_sonar_split
-from bregmat.datasets.types import DataNotFoundError, Dataset
+from bregmat_papers.datasets.files import DataNotFoundError, Dataset
+from bregmat_papers.datasets.load import dataset_names, load_dataset, load_digits389, load_wine
+from bregmat_papers.datasets.parts import load_mnist, load_sonar_split
 
 __all__ = [
     "DataNotFoundError",

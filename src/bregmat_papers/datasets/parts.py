@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat.datasets.catalogue import MNIST, SONAR_SPLIT
-from bregmat.datasets.files import data_folder, find_or_fetch
-from bregmat.datasets.types import Dataset
+from bregmat_papers.datasets.catalogue import MNIST, SONAR_SPLIT
+from bregmat_papers.datasets.files import Dataset, data_folder, find_or_fetch
 
 _RECORD = re.compile(r"(\*?)(C[MR]\d+):\s*\{([^}]*)\}")  # *CM078: {60 numbers}
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat.datasets.catalogue import BUNDLED, UCI, Table
-from bregmat.datasets.files import data_folder, find, find_or_fetch
-from bregmat.datasets.types import Dataset
+from bregmat_papers.datasets.catalogue import BUNDLED, UCI, Table
+from bregmat_papers.datasets.files import Dataset, data_folder, find, find_or_fetch
 
 
 def dataset_names() -> tuple[str, ...]:

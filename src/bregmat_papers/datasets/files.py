@@ -1,14 +1,49 @@
-"""Files of a data set: found in a folder, checked by sha256, or fetched where that was asked for."""
+"""What a loader returns, and its files: found in a folder, checked by sha256, or fetched where that was asked for."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from bregmat.datasets.catalogue import File
-from bregmat.datasets.types import DataNotFoundError
+import numpy as np
+
+from bregmat_papers.datasets.catalogue import File
+
+
+class DataNotFoundError(FileNotFoundError):
+    """The files of a data set are neither bundled nor where `BREGMAT_DATA` points; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Points with class labels.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d), float64 (MNIST: float32)
+        Points, in the file's own units; nothing is scaled.
+    y : ndarray of shape (n,), int64
+        Class of every row, a position in `target_names`.
+    feature_names, target_names : tuple of str
+    name : str
+        The name it was loaded by.
+    source : str
+        Where the rows come from, and what was left out.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    name: str
+    source: str
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"Dataset({self.name!r}, {n} x {d}, {len(self.target_names)} classes, {self.source})"
 
 
 def data_folder(data_dir: str | os.PathLike | None) -> Path | None:
