@@ -26,6 +26,7 @@ from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.losses import ItakuraSaito, RelativeEntropy
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
+from toy_relation import MIDPOINT
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
 
@@ -34,6 +35,17 @@ LOSSES = {
     ItakuraSaito(): lambda p, b, scale: p / b - np.log(p / b) - 1,
     RelativeEntropy(): lambda p, b, scale: p * np.log(p / b) - p + b,
     SquaredHinge(): lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
+}
+
+# value of a relation between samples, written out again from the kernel
+RELATIONS = {
+    "sq_distance": lambda K, i, j: K[i, i] + K[j, j] - 2 * K[i, j],
+    "similarity": lambda K, i, j: K[i, j],
+    "comparison": lambda K, i, j, k, l: K[i, i] + K[j, j] - 2 * K[i, j] - K[k, k] - K[l, l] + 2 * K[k, l],
+    "similarity_comparison": lambda K, i, j, k, l: K[i, j] - K[k, l],
+    "diagonal": lambda K, i: K[i, i],
+    "trace": lambda K: np.trace(K),
+    MIDPOINT.name: lambda K, i, j, k: K[i, i] + (K[j, j] + K[k, k] + 2 * K[j, k]) / 4 - K[i, j] - K[i, k],
 }
 
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}

@@ -9,6 +9,7 @@ import typer
 from bregmat import __version__
 from bregmat._html import number
 from bregmat.cli import show
+from bregmat.cli.inputs import import_terms
 from bregmat.cli.show import bad_input, fail, note
 from bregmat.io import Points, check_writable, load, read_manifest, read_points, write_points
 from bregmat.relations import RELATIONS
@@ -35,30 +36,52 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-_RELATIONS_HELP = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
-_CONSTRAINTS_FILE = f"""
+def _constraints_file() -> str:
+    """What a constraints file holds, with the relations that are known now."""
+    relations = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+    return _paragraphs(_CONSTRAINTS_FILE.format(relations=relations))
+
+
+def _paragraphs(text: str) -> str:
+    """Without the line breaks inside paragraphs."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+_CONSTRAINTS_FILE = """
 The constraints file has one statement per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
 
-{_RELATIONS_HELP}
+{relations}
 
 weight is optional: what violating this row costs beside the others (default 1; inf: it must hold). Samples are values
 of the id column of POINTS, or row numbers from 0 where there is none.
 
 Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by 1 at least).
 """
-_PARAGRAPHS = "\n\n".join(" ".join(text.split()) for text in _CONSTRAINTS_FILE.split("\n\n"))
 
 
 @app.callback()
 def options(
+    context: typer.Context,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module, or a .py file, first: one that registers relations or divergences of your own.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options of every command."""
+    for name in modules or ():
+        with bad_input():
+            import_terms(name)
+    context.command.commands["learn"].epilog = _constraints_file()  # type: ignore[attr-defined]
 
 
-@app.command(epilog=_PARAGRAPHS)
+@app.command(epilog=_constraints_file())
 def learn(
     points: PointsFile,
     constraints: Annotated[
@@ -157,7 +180,7 @@ With --checkpoint, a run that was killed goes on where the last checkpoint is, t
 """
 
 
-@app.command(epilog="\n\n".join(" ".join(text.split()) for text in _PAIRS_FILE.split("\n\n")))
+@app.command(epilog=_paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
     dim: Annotated[int, typer.Option(help="Number of points.")],

@@ -1,5 +1,8 @@
 """From the files and options of `bregmat learn` to points, labels and constraints in row numbers."""
 
+import importlib
+import importlib.util
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,22 @@ from bregmat.constraints import Constraints
 from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points
 from bregmat.labels import label_codes
 
-__all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "read_task"]
+__all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "import_terms", "read_task"]
 
 _ID_NAMES = ("id", "sample_id")
+
+
+def import_terms(name: str) -> None:
+    """Import a module by its name or from a .py file, for what it registers."""
+    path = Path(name)
+    if path.suffix != ".py":
+        importlib.import_module(name)
+        return
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # any .py file has both
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where worker processes and pickles look for its classes
+    spec.loader.exec_module(module)
 
 
 @dataclass
