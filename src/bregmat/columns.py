@@ -52,26 +52,6 @@ def sample_names(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def float_column(name: str, values: Any, c: int, dtype: type = float) -> np.ndarray:
-    """A float column of length c, broadcast from a scalar; finite-ness is the caller's question."""
-    try:
-        array: np.ndarray = np.asarray(values, dtype=dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {values!r}.") from error
-    if array.ndim > 1 or (array.ndim == 1 and len(array) not in (1, c)):
-        raise ValueError(f"{name} must be a scalar or have one entry per constraint ({c}); got shape {array.shape}.")
-    return np.broadcast_to(array, (c,)).copy()
-
-
-def finite_column(name: str, values: Any, c: int) -> np.ndarray:
-    """A float column without NaN and infinities."""
-    column = float_column(name, values, c)
-    bad = np.flatnonzero(~np.isfinite(column))
-    if len(bad):
-        raise ValueError(f"{name} must be finite; got {column[bad[0]]} in {rows_text(bad)}.")
-    return column
-
-
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 from "<=", ">=", "=="."""
     try:
@@ -84,16 +64,6 @@ def sense_codes(sense: Any, c: int) -> np.ndarray:
     if bad:
         raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
     return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
-
-
-def positive_weights(weight: Any, c: int) -> np.ndarray:
-    w = float_column("weight", weight, c)
-    bad = np.flatnonzero(~(w > 0))
-    if len(bad):
-        raise ValueError(
-            f"weight must be positive (inf makes a row hard); got {w[bad[0]]} in {rows_text(bad)}. Leave out rows that should not count."
-        )
-    return w
 
 
 def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:

@@ -6,23 +6,14 @@ What a row says is a matter of its relation (:mod:`bregmat.relations`): a signed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import rows_text
-from bregmat.columns import (
-    SENSES,
-    finite_column,
-    float_column,
-    index_table,
-    positions,
-    positive_weights,
-    sense_codes,
-    symmetric_matrix,
-)
+from bregmat.checks import as_column, rows_text
+from bregmat.columns import SENSES, index_table, positions, sense_codes, symmetric_matrix
 from bregmat.relations import (
     BUILT_IN,
     COMPARISON,
@@ -35,9 +26,11 @@ from bregmat.relations import (
     SQ_DISTANCE,
     TRACE,
     Relation,
+    table_of,
 )
 from bregmat.terms import Terms, whole_value
 
+_HARD = " (inf makes a row hard; leave out rows that should not count)"
 _SYMBOL = {code: symbol for symbol, code in SENSES.items()}
 
 
@@ -74,13 +67,11 @@ class Constraints:
     sense: np.ndarray
     weight: np.ndarray
     ids: np.ndarray | None = None
-    matrices: tuple = field(default=())
+    matrices: tuple = ()
     relations: tuple[Relation, ...] = BUILT_IN
 
     def __post_init__(self) -> None:
-        bad = np.flatnonzero(~np.isfinite(self.bound))
-        if len(bad):
-            raise ValueError(f"bound must be finite; got {self.bound[bad[0]]} in {rows_text(bad)}.")
+        as_column("bound", self.bound)
         bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
         if len(bad):
             raise ValueError(
@@ -100,13 +91,13 @@ class Constraints:
             raise ValueError("constraints are empty; give at least one row.")
         bound = relation.bound if bound is None else bound
         sense = relation.sense if sense is None else sense
-        relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
+        relations = table_of(relation)
         return cls(
             np.full(c, relations.index(relation), dtype=np.int8),
             index,
-            float_column("bound", bound, c),
+            as_column("bound", bound, c, per="constraint", scalar=True),
             sense_codes(sense, c),
-            positive_weights(weight, c),
+            as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD),
             ids,
             matrices,
             relations,
@@ -121,7 +112,7 @@ class Constraints:
         for same, demand, _ in relation.clashes(index, list(samples)):
             if same.any():
                 raise ValueError(f"{demand}; they are equal in {rows_text(np.flatnonzero(same))}.")
-        bound = -finite_column("margin", bound, len(index)) if is_margin else bound
+        bound = -as_column("margin", bound, len(index), per="constraint", scalar=True) if is_margin else bound
         return cls._build(relation, index, ids, bound, sense, weight)
 
     @classmethod
@@ -278,7 +269,7 @@ class Constraints:
         join = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("bound", "sense", "weight")
         }
-        relations = (*self.relations, *(new for new in other.relations if new not in self.relations))
+        relations = table_of(*self.relations, *other.relations)
         code = np.array([relations.index(relation) for relation in other.relations], dtype=np.int8)
         relation = np.concatenate([self.relation, code[other.relation]])
         return Constraints(
@@ -329,9 +320,9 @@ class Constraints:
         wanted[used] = positions(np.asarray(sample_id), np.asarray(keys))
         index[sparse] = wanted
         kept = ~(index == -2).any(axis=1)
-        sizes = np.array([m.shape[0] == len(sample_id) for m in self.matrices], dtype=bool)
+        fits = np.array([m.shape[0] == len(sample_id) for m in self.matrices], dtype=bool)
         given = self.where("takes_matrix")
-        kept[given] = sizes[self.index[given, 0]]
+        kept[given] = fits[self.index[given, 0]]
         moved = replace(self, index=index, ids=None)
         return (moved.select(kept) if kept.any() else None), kept
 
@@ -347,9 +338,7 @@ class Constraints:
             )
         for m in self.matrices:
             if m.shape[0] != n:
-                raise ValueError(
-                    f"a linear constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows."
-                )
+                raise ValueError(f"a constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows.")
 
     # ------------------------------------------------------------------ what the rows mean
     def terms(self) -> Terms:

@@ -257,3 +257,8 @@ BUILT_IN = (SQ_DISTANCE, SIMILARITY, COMPARISON, SIMILARITY_COMPARISON, DIAGONAL
 RELATIONS = Registry("relation", example="Relation(name, form)", base=Relation)
 for _relation in BUILT_IN:
     RELATIONS.add(_relation)
+
+
+def table_of(*relations: Relation) -> tuple[Relation, ...]:
+    """Those of the library, and then the given ones, each once: rows keep the position of their relation in such a table."""
+    return tuple(dict.fromkeys((*BUILT_IN, *relations)))

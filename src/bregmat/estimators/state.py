@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bregmat.constraints import Constraints
 from bregmat.nearest import SOLVERS
-from bregmat.relations import BUILT_IN, RELATIONS
+from bregmat.relations import BUILT_IN, RELATIONS, table_of
 
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
@@ -108,7 +108,7 @@ def constraints_restored(arrays: dict[str, np.ndarray]) -> Constraints | None:
         raise ValueError(
             f"the relation {unknown[0]!r} is not known; give it to bregmat.register before loading this file."
         )
-    relations = (*BUILT_IN, *(RELATIONS[name] for name in more))
+    relations = table_of(*(RELATIONS[name] for name in more))
     return Constraints(**columns, ids=arrays.get("constraints.ids"), relations=relations)
 
 

@@ -10,7 +10,7 @@ from bregmat.columns import SENSES
 from bregmat.constraints import Constraints
 from bregmat.io.paths import atomic_write
 from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
-from bregmat.relations import BUILT_IN, RELATIONS, SAMPLES, Relation
+from bregmat.relations import RELATIONS, SAMPLES, Relation, table_of
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
 
@@ -153,7 +153,7 @@ class _Rows:
             np.array([r.is_psd for r in here])[code] & (bound < 0),
             "bound {bound} is negative; no positive semidefinite matrix can meet it",
         )
-        relations = (*BUILT_IN, *(r for r in here if r not in BUILT_IN))
+        relations = table_of(*here)
         return Constraints(
             relation=np.array([relations.index(r) for r in here], dtype=np.int8)[code],
             index=index,
