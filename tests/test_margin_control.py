@@ -265,7 +265,7 @@ def test_bad_problems_are_named(changes, error, text):
         ({"tol": 1.5}, ValueError, "below 1"),
         ({"max_iter": 0}, ValueError, "max_iter"),
         ({"max_seconds": -1.0}, ValueError, "max_seconds"),
-        ({"start": [1.0]}, ValueError, r"start must have shape \(3,\)"),
+        ({"start": [1.0]}, ValueError, r"start must have one entry per sample \(3\)"),
         ({"start": [1.0, np.nan, 0.0]}, ValueError, "row 1"),
     ],
 )

@@ -108,7 +108,7 @@ class Problem(ABC):
         return np.inf if certificate.is_feasible else state.signal / 4.0
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """Objective, dual bound and violation of a step that is not certified, nan where they are not known."""
+        """Objective, dual bound and violation of a step that is not certified, nan where not known; an estimate of the gap, if any."""
         return {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan, works_on: state.objective}
 
     def proof_beforehand(self) -> Proof | None:

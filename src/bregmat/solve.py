@@ -29,6 +29,11 @@ class State:
     finished: bool = False  # whether the solver's own stopping rule is met; most leave it to the certificate
 
     @property
+    def ended(self) -> ExitReason | None:
+        """Why the solver itself goes no further, None where it does."""
+        return ExitReason.TOLERANCE if self.finished else ExitReason.STALLED if self.stalled else None
+
+    @property
     def trace(self) -> dict[str, np.ndarray]:
         """What only this solver records, one array per name."""
         return {}
@@ -159,17 +164,15 @@ class _Run:
             state = solver.init(problem, self.tol, start)
             self.proof = problem.proof_beforehand()
             while True:
-                last = state.stalled or state.finished or iteration >= max_iter
+                last = state.ended is not None or iteration >= max_iter
                 if self.record(iteration, state, last):
                     reason = ExitReason.INTERRUPTED
                 elif self.best is not None and self.best.proves(self.tol):
                     reason = ExitReason.TOLERANCE
                 elif self.contradiction(iteration, state, last):
                     reason = ExitReason.CERTIFICATE
-                elif state.finished:
-                    reason = ExitReason.TOLERANCE
-                elif state.stalled:
-                    reason = ExitReason.STALLED
+                elif state.ended is not None:
+                    reason = state.ended
                 elif iteration >= max_iter:
                     reason = ExitReason.MAX_ITER
                 elif max_seconds is not None and self.seconds() > max_seconds:
@@ -207,7 +210,7 @@ class _Run:
             self._retry_below = problem.retry_below(new, state)
             row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
         else:
-            row = Record(iteration, self.seconds(), gap=np.nan, **problem.estimate(state, self.solver.works_on))
+            row = Record(iteration, self.seconds(), **{"gap": np.nan} | problem.estimate(state, self.solver.works_on))
         self.history.append(row)
         return self.callback is not None and bool(self.callback(row))
 

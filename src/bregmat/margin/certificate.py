@@ -13,13 +13,16 @@ float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an esti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
+from bregmat.proofs import Certificate
+from bregmat.status import Status
 
 NOTICED = 1e-7  # share of the objective that the price of rounding must have to count against a machine
 SUMMED = 8.0 * UNIT  # rounding of a weight, of four products and of their sum in float32, relative to the absolute sum
@@ -33,21 +36,59 @@ class Values:
     error: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class MarginCertificate:
-    """Objective of the machine and the dual bound, their relative distance, the intercept they hold for, and what is proven of each sample:
-    ``certified`` where its part is, ``support`` where it is that of a support vector.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MarginCertificate(Certificate):
+    """Objective of a machine and its dual bound, and what is proven of each sample.
 
     All of it, the intercept apart, is about the weights multiplied by ``scale``; the intercept has to be, too.
+
+    Attributes
+    ----------
+    distance : float
+        ``objective - dual_bound`` as a sum of what each sample leaves, without cancellation; inf where there is no machine to speak of.
+    intercept : float
+        The one that the objective holds for.
+    certified, support : ndarray of shape (n,), bool
+        Where a sample's part is proven, and where it is that of a support vector.
+    scale : float
+    decision : ndarray of shape (n,)
+        Values ``K x``, without scale and intercept.
+    margin_bound : float
+        Where the classes cannot be separated: no margin is larger than this.
+    is_finite : bool
     """
 
-    objective: float
-    dual_bound: float
-    gap: float
+    distance: float
     intercept: float
     certified: np.ndarray
     support: np.ndarray
     scale: float = 1.0
+    decision: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    margin_bound: float = np.nan
+    is_finite: bool = True
+
+    @classmethod
+    def without_machine(cls, problem: MarginProblem, dual: float, x: np.ndarray, intercept: float, **more: Any) -> Self:
+        """A dual value alone."""
+        nothing = np.zeros(problem.n, dtype=bool)
+        unproven: dict[str, Any] = {"objective": np.inf, "upper": np.inf, "distance": np.inf}
+        known: dict[str, Any] = {"dual": np.abs(x), "dual_bound": dual, "intercept": intercept}
+        return cls(**unproven, **known, **{"certified": ~problem.counts, "support": nothing} | more)
+
+    @property
+    def gap(self) -> float:
+        """Relative to the objective."""
+        return self.distance / abs(self.objective) if np.isfinite(self.distance) else np.inf
+
+    def status(self, tol: float) -> Status:
+        """Errors have a price: every finite machine is allowed."""
+        if self.proves(tol):
+            return Status.OPTIMAL
+        return Status.FEASIBLE if self.is_finite else Status.UNKNOWN
+
+    def joined(self, new: Self) -> Self:
+        """The later one, which is the exact one or the nearer."""
+        return new
 
 
 def rough_values(problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Values:
@@ -149,7 +190,7 @@ def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known:
     alpha, m = np.abs(x[known]), y * (f + b)
     total, q = float(alpha.sum()), float(x[known] @ f)
     drift = b * float(x.sum())  # 0 but for rounding
-    nothing = MarginCertificate(np.inf, total - 0.5 * q, np.inf, b, ~problem.counts, np.zeros(problem.n, dtype=bool))
+    nothing = MarginCertificate.without_machine(problem, total - 0.5 * q, x, b)
     size = float(alpha @ np.sqrt(np.maximum(problem.kernel.diagonal()[known], 0.0)))
     if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
         return nothing
@@ -182,8 +223,16 @@ def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known:
         other = _without_slack(problem, x, values, middle, known, q, most)
         if other is not None and other.gap * primal < distance:
             return other
+    certified, support = _certified(problem, values, b, known, distance, primal, 1.0)
     return MarginCertificate(
-        primal, dual, distance / primal, b, *_certified(problem, values, b, known, distance, primal, 1.0)
+        dual=np.abs(x),
+        objective=primal,
+        upper=primal,
+        dual_bound=dual,
+        distance=distance,
+        intercept=b,
+        certified=certified,
+        support=support,
     )
 
 
@@ -210,8 +259,18 @@ def _without_slack(
     primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least
     if not np.isfinite(primal):
         return None
-    sure = _certified(problem, values, b, known, distance, primal, 1.0 / scale)
-    return MarginCertificate(primal, scale * float(y @ x[known]) - primal, distance / primal, b, *sure, scale)
+    certified, support = _certified(problem, values, b, known, distance, primal, 1.0 / scale)
+    return MarginCertificate(
+        dual=np.abs(x),
+        objective=primal,
+        upper=primal,
+        dual_bound=scale * float(y @ x[known]) - primal,
+        distance=distance,
+        intercept=b,
+        certified=certified,
+        support=support,
+        scale=scale,
+    )
 
 
 def _rounding(problem: MarginProblem, x: np.ndarray, b: float) -> tuple[float, float]:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat._kernels.violators import objectives
-from bregmat.checks import check_flag, check_integer, check_positive
+from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.linalg import single_thread_blas
 from bregmat.margin.buffers import run_of_buffers
 from bregmat.margin.certificate import MarginCertificate, Values, certify, rough_values
-from bregmat.margin.finish import finish, nearest_points
+from bregmat.margin.finish import Hulls, finish, nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rescaled import divided_record, divided_result, factor_of, multiplied
 from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import train_by_updates
-from bregmat.margin.working_set import Support, find_support, new_support
+from bregmat.margin.working_set import Support, SupportSearch, new_support
+from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import ExitReason, Record
+from bregmat.solve import Outcome, State, solve
 
 ROUGH = 2e-3  # violation at which the exact finish takes over
 LOOSE = 1e-4  # gaps from which float32 weights may do
@@ -115,55 +117,63 @@ def train_margin(
     -----
     The proof presumes a positive semidefinite kernel, which is not checked here, and leaves out the rounding of float64.
     """
-    check_positive("tol", tol, finite=True)
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     if not tol < 1:
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
-    check_integer("max_iter", max_iter, 1)
-    if max_seconds is not None:
-        check_positive("max_seconds", max_seconds)
-    alpha = _start(problem, start)
-    settings: ActiveSet | MultiplicativeUpdates
+    settings: Any = solver
     if isinstance(solver, str):
-        if solver not in ("active_set", "multiplicative"):
-            raise ValueError(f"solver must be 'active_set', 'multiplicative' or a settings object; got {solver!r}.")
+        as_choice("solver", solver, ("active_set", "multiplicative"), hint=" or a settings object")
         settings = ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
-    else:
-        settings = solver
-    # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
     if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
+    alpha = _start(problem, start)
+    # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
     with single_thread_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         factor, told = factor_of(problem), callback
         if factor != 1.0:
             problem, alpha = multiplied(problem, factor), alpha / factor
             told = None if callback is None else (lambda record: callback(divided_record(record, factor)))
+        limits: dict[str, Any] = {"tol": tol, "max_seconds": max_seconds, "callback": told}
         if isinstance(settings, MultiplicativeUpdates):
-            result = train_by_updates(
-                problem,
-                settings,
-                start=None if start is None else alpha,
-                tol=tol,
-                max_iter=max_iter,
-                max_seconds=max_seconds,
-                callback=told,
-            )
+            warm = None if start is None else alpha
+            result = train_by_updates(problem, settings, start=warm, max_iter=max_iter, **limits)
         else:
-            run = _Run(problem, settings, tol, max_iter, max_seconds, told)
-            result = run.train(alpha, np.random.default_rng(random_state))
+            late = (lambda: False) if max_seconds is None else _alarm(max_seconds)
+            rng = np.random.default_rng(random_state)
+            steps = np.inf if max_iter is None else max_iter
+            result = _trained(
+                problem, solve(MarginTraining(problem), _Training(settings, steps, rng, late), start=alpha, **limits)
+            )
         return result if factor == 1.0 else divided_result(result, factor)
+
+
+def _alarm(max_seconds: float) -> Callable[[], bool]:
+    """Whether the time is over, from now on: rounds look at it themselves, because some take seconds."""
+    end = time.perf_counter() + max_seconds
+    return lambda: time.perf_counter() > end
+
+
+def _trained(problem: MarginProblem, outcome: Outcome) -> MarginResult:
+    """The result of a run of the active set, whose effort is counted in coordinate steps and factorisations."""
+    proof = outcome.certificate
+    intercept = proof.intercept * proof.scale
+    return MarginResult(
+        **outcome.shared() | {"trace": {}, "n_iter": int(outcome.trace["n_iter"])},
+        alpha=proof.dual,
+        intercept=intercept,
+        decision=proof.decision + intercept,
+        certified=proof.certified,
+        certified_support=proof.support,
+        margin_bound=proof.margin_bound,
+        price=problem.price,
+    )
 
 
 def _start(problem: MarginProblem, start: Any) -> np.ndarray:
     """Feasible weights near those given."""
     if start is None:
         return np.zeros(problem.n)
-    alpha = np.asarray(start, dtype=float)
-    if alpha.shape != (problem.n,):
-        raise ValueError(f"start must have shape ({problem.n},); got {alpha.shape}.")
-    bad = np.flatnonzero(~np.isfinite(alpha))
-    if len(bad):
-        raise ValueError(f"start must be finite; got {alpha[bad[0]]!r} in row {bad[0]}.")
-    alpha = np.clip(alpha, 0.0, problem.upper)
+    alpha = np.clip(as_column("start", start, problem.n, per="sample"), 0.0, problem.upper)
     if problem.intercept:
         # The heavier class is scaled down to the weight of the other.
         plus = problem.signs > 0
@@ -174,174 +184,161 @@ def _start(problem: MarginProblem, start: Any) -> np.ndarray:
 
 
 @dataclass(eq=False)
-class _Run:
-    """One run of the active set: limits, history, and the last point."""
+class TrainingState(State):
+    """Where training stands: the support, then the exact weights with their values, or the nearest points of the hulls."""
 
-    problem: MarginProblem
-    settings: ActiveSet
-    tol: float
-    max_iter: int | None
-    max_seconds: float | None
-    callback: Callable[[Record], Any] | None
+    search: SupportSearch
+    estimate_tol: float = 0.0  # gap by float32 at which the search may be over
+    is_close: bool = False  # whether that ended it
+    signal: float = 0.0
+    ended: ExitReason | None = None  # type: ignore[assignment]
+    values: Values | None = None
+    hulls: Hulls | None = None
+    finish_iter: int = 0
+    wants_proof: bool = True
 
-    def __post_init__(self) -> None:
-        self.begun = time.perf_counter()
-        self.history: list[Record] = []
-        self.reason: ExitReason | None = None
-        self.finish_iter = 0
-        self.price = np.where(np.isfinite(self.problem.upper), self.problem.upper, 0.0)
-        loose = self.settings.violation_tol is None and self.tol >= LOOSE
-        self.estimate_tol = 0.3 * self.tol if loose else 0.0
+    @property
+    def support(self) -> Support:
+        """Weights and what is known of them."""
+        return self.search.support
 
-    def train(self, alpha: np.ndarray, rng: np.random.Generator) -> MarginResult:
-        problem, settings = self.problem, self.settings
-        hard = problem.loss == "hard"
-        ceiling = HARD / max(problem.largest, 1e-300) if hard else np.inf
-        state = new_support(problem, alpha, budget=settings.budget, ceiling=ceiling)
-        tol = settings.violation_tol or ROUGH
-        try:
-            find_support(
-                problem,
-                state,
-                tol,
-                rng=rng,
-                budget=settings.budget,
-                max_steps=np.inf if self.max_iter is None else self.max_iter,
-                on_round=self.look,
-                late=self.late,
+    @property
+    def objective(self) -> float:  # type: ignore[override]
+        """Dual objective of the weights, with ``K x`` as it is carried along."""
+        x, f = self.support.x, self.support.f
+        return float(np.abs(x).sum()) - 0.5 * float(x @ f) - 0.5 * float(self.search.problem.ridge @ (x * x))
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """The effort so far."""
+        return {"n_iter": np.array(self.support.steps + self.finish_iter)}
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return self.support.finite
+
+
+class MarginTraining(Problem):
+    """The training of a margin machine as a problem that owns its proofs."""
+
+    def __init__(self, problem: MarginProblem) -> None:
+        self.data = problem
+        self.price = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
+
+    @property
+    def certifies_cheaply(self) -> bool:
+        """The rigorous gap costs a pass over kernel values."""
+        return False
+
+    def is_due(self, state: TrainingState, tol: float) -> bool:
+        """Where float32 weights may do, and where training ends."""
+        return state.is_close
+
+    def estimate(self, state: TrainingState, works_on: str) -> dict[str, float]:
+        """Objectives, their gap and the violation, from float32 rows."""
+        primal, dual = self.objectives(state.support)
+        gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
+        return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.support.violation}
+
+    def objectives(self, state: Support) -> tuple[float, float]:
+        """Primal and dual value, from float32 rows."""
+        data = self.data
+        q, total, squares, linear, quadratic, least = objectives(
+            state.x, state.f, data.signs, self.price, data.ridge, state.shift
+        )
+        primal = 0.5 * q + linear + quadratic
+        if data.loss == "hard":
+            primal = 0.5 * q / least**2 if least > 0 else np.inf
+        return primal, total - 0.5 * (q + squares)
+
+    def certify(self, state: TrainingState) -> MarginCertificate:
+        """The machine of the weights and its duality gap, rigorous; the dual value alone where no proof is wanted."""
+        data, support = self.data, state.support
+        violation: dict[str, Any] = {"violation": float(support.violation)}
+        if state.hulls is not None and not state.hulls.separable:
+            values = rough_values(data, support.x, support.cache)
+            nothing = np.zeros(data.n, dtype=bool)
+            bound = {"certified": nothing, "decision": values.f, "margin_bound": state.hulls.margin}
+            return MarginCertificate.without_machine(data, np.inf, support.x, 0.0, **bound, **violation)
+        if not (state.wants_proof and support.finite):
+            bare = {"decision": support.f, "is_finite": support.finite}
+            return MarginCertificate.without_machine(
+                data, state.objective, support.x, support.shift, **bare, **violation
             )
-            if not state.finite:
-                return self.end(state, None, ExitReason.NONFINITE)
-            return self.conclude(state, ceiling)
-        except KeyboardInterrupt:
-            state.x = np.where(np.isfinite(state.x), state.x, 0.0)
-            return self.judge(state, ExitReason.INTERRUPTED)
+        support.x = np.where(np.isfinite(support.x), support.x, 0.0)  # an interrupted round
+        values = state.values or rough_values(data, support.x, support.cache)
+        proof = certify(data, support.x, values, support.shift)
+        return replace(proof, dual=proof.dual * proof.scale, decision=values.f * proof.scale, **violation)
 
-    def conclude(self, state: Support, ceiling: float) -> MarginResult:
-        """From the support to the result: as it is where that is enough or all there is time for, else exactly."""
-        settings = self.settings
-        if self.max_iter is not None and state.steps >= self.max_iter and state.stuck:
-            return self.judge(state, ExitReason.MAX_ITER)
-        if self.reason is not None:
-            return self.judge(state, self.reason)
-        if settings.violation_tol is not None and not state.stuck:
-            if settings.certify:
-                return self.judge(state, ExitReason.TOLERANCE)
-            return self.end(state, None, ExitReason.TOLERANCE)
+    def contradiction(self, state: TrainingState) -> Proof | None:
+        """Points of the two classes' hulls that coincide."""
+        if state.hulls is None or state.hulls.separable:
+            return None
+        alpha = np.abs(state.support.x)
+        return Proof(alpha, np.flatnonzero(alpha))
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The active set in the words of the loop: rounds of the search, then the exact finish or the hulls."""
+
+    settings: ActiveSet
+    max_steps: float
+    rng: np.random.Generator
+    late: Callable[[], bool]
+    name: ClassVar[str] = ActiveSet.name
+    works_on: ClassVar[str] = "dual_bound"
+    max_iter: ClassVar[int] = 2**62  # the search counts coordinate steps itself
+
+    def check(self, problem: MarginTraining) -> None:
+        """Every machine is taken."""
+
+    def init(self, problem: MarginTraining, tol: float, start: np.ndarray) -> TrainingState:
+        """At the given weights."""
+        data, settings = problem.data, self.settings
+        ceiling = HARD / max(data.largest, 1e-300) if data.loss == "hard" else np.inf
+        support = new_support(data, start, budget=settings.budget, ceiling=ceiling)
+        more: dict[str, Any] = {
+            "rng": self.rng,
+            "budget": settings.budget,
+            "max_steps": self.max_steps,
+            "late": self.late,
+        }
+        search = SupportSearch(data, support, settings.violation_tol or ROUGH, **more)
+        loose = settings.violation_tol is None and tol >= LOOSE
+        return TrainingState(search, estimate_tol=0.3 * tol if loose else 0.0, wants_proof=settings.certify)
+
+    def step(self, problem: MarginTraining, state: TrainingState) -> TrainingState:
+        """A round of the search, or, where that is over, the exact finish or the hulls."""
+        search, support = state.search, state.support
+        if not search.done:
+            search.round()
+            if not search.done and 0 <= problem.estimate(state, self.works_on)["gap"] <= state.estimate_tol:
+                search.done = state.is_close = True
+            if search.done and support.stuck and support.steps >= self.max_steps:
+                state.ended = ExitReason.MAX_ITER
+            elif search.done and self.settings.violation_tol is not None and not support.stuck:
+                state.ended = ExitReason.TOLERANCE
+            return state
+        state.wants_proof = True
         try:
-            return self.exactly(state, ceiling)
+            self._finish(problem.data, state)
         except IndefiniteKernelError as error:
             if not error.negative.rounding:
                 raise
-            return self.judge(state, ExitReason.STALLED)
+        state.ended = ExitReason.TIME if self.late() else ExitReason.STALLED
+        return state
 
-    def exactly(self, state: Support, ceiling: float) -> MarginResult:
-        """The exact finish, or the hulls; raises where the kernel has negative curvature."""
-        problem = self.problem
-        if problem.loss == "hard" and (state.stuck or np.abs(state.x).max() >= 0.999 * ceiling):
-            return self.by_hulls(state)
-        if self.estimate_tol and state.stopped:
-            result = self.judge(state, ExitReason.TOLERANCE)
-            if result.gap <= self.tol:
-                return result
-        slope = problem.signs - state.f - problem.ridge * state.x - state.shift
-        exact = finish(problem, state.x, slope, state.cache, stop=self.late)
-        self.finish_iter += exact.n_iter
-        state.x, state.shift, state.violation = exact.x, exact.shift, exact.violation
-        return self.judge(state, ExitReason.TIME if self.late() else ExitReason.STALLED, exact.values)
-
-    def by_hulls(self, state: Support) -> MarginResult:
-        """A hard margin whose weights are out of reach of float32: the nearest points of the classes' hulls."""
-        problem = self.problem
-        slope = problem.signs - state.f - state.shift
-        hulls = nearest_points(problem, np.abs(state.x), slope, stop=self.late)
-        self.finish_iter += hulls.n_iter
-        state.x = problem.signs * hulls.alpha
-        if hulls.separable:
-            return self.judge(state, ExitReason.TIME if self.late() else ExitReason.STALLED)
-        values = rough_values(problem, state.x, state.cache)
-        proof = MarginCertificate(np.inf, np.inf, np.inf, 0.0, *np.zeros((2, problem.n), dtype=bool))
-        result = self.result(state, proof, values, Status.INFEASIBLE, ExitReason.CERTIFICATE)
-        result.margin_bound = hulls.margin
-        return result
-
-    # ------------------------------------------------------------------ while it runs
-    def look(self, state: Support) -> bool:
-        """Record a round; True ends the search."""
-        problem = self.problem
-        q, total, squares, linear, quadratic, least = objectives(
-            state.x, state.f, problem.signs, self.price, problem.ridge, state.shift
-        )
-        dual = total - 0.5 * (q + squares)
-        primal = 0.5 * q + linear + quadratic
-        if problem.loss == "hard":
-            primal = 0.5 * q / least**2 if least > 0 else np.inf
-        gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
-        record = Record(state.rounds, time.perf_counter() - self.begun, primal, dual, gap, state.violation)
-        self.history.append(record)
-        if self.callback is not None and self.callback(record):
-            self.reason = ExitReason.INTERRUPTED
-        elif self.late():
-            self.reason = ExitReason.TIME
-        return self.reason is not None or 0 <= gap <= self.estimate_tol
-
-    def late(self) -> bool:
-        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
-
-    # ------------------------------------------------------------------ at the end
-    def judge(self, state: Support, reason: ExitReason, values: Values | None = None) -> MarginResult:
-        """The certified result; ``reason`` is why it ended if the tolerance is not met."""
-        problem = self.problem
-        if values is None:
-            values = rough_values(problem, state.x, state.cache)
-        proof = certify(problem, state.x, values, state.shift)
-        if proof.scale != 1.0:
-            state.x, state.f = state.x * proof.scale, state.f * proof.scale
-            state.shift *= proof.scale
-            values = Values(values.f * proof.scale, values.error * proof.scale)
-        met = proof.gap <= self.tol
-        wanted = self.settings.violation_tol is not None and reason is ExitReason.TOLERANCE
-        if reason is ExitReason.INTERRUPTED or wanted:
-            pass
-        elif met:
-            reason = ExitReason.TOLERANCE
-        elif reason is ExitReason.TOLERANCE:
-            reason = ExitReason.STALLED
-        return self.result(state, proof, values, Status.OPTIMAL if met else Status.FEASIBLE, reason)
-
-    def end(self, state: Support, values: Values | None, reason: ExitReason) -> MarginResult:
-        """The result without a proof."""
-        problem, alpha = self.problem, np.abs(state.x)
-        dual = float(alpha.sum()) - 0.5 * float(state.x @ state.f) - 0.5 * float(problem.ridge @ alpha**2)
-        proof = MarginCertificate(np.inf, dual, np.inf, state.shift, ~problem.counts, np.zeros(problem.n, dtype=bool))
-        values = Values(state.f, np.zeros(0)) if values is None else values
-        status = Status.UNKNOWN if reason is ExitReason.NONFINITE else Status.FEASIBLE
-        return self.result(state, proof, values, status, reason)
-
-    def result(
-        self, state: Support, proof: MarginCertificate, values: Values, status: Status, reason: ExitReason
-    ) -> MarginResult:
-        seconds = time.perf_counter() - self.begun
-        intercept = proof.intercept * proof.scale
-        self.history.append(
-            Record(state.rounds + 1, seconds, proof.objective, proof.dual_bound, proof.gap, float(state.violation))
-        )
-        return MarginResult(
-            status=status,
-            exit_reason=reason,
-            alpha=np.abs(state.x),
-            intercept=intercept,
-            decision=values.f + intercept,
-            objective=proof.objective,
-            dual_bound=proof.dual_bound,
-            gap=proof.gap,
-            certified=proof.certified,
-            certified_support=proof.support,
-            max_violation=float(state.violation),
-            price=self.problem.price,
-            n_iter=state.steps + self.finish_iter,
-            seconds=seconds,
-            history=self.history,
-            solver="active_set",
-            tol=self.tol,
-        )
+    def _finish(self, data: MarginProblem, state: TrainingState) -> None:
+        """Exact weights; where those of a hard margin are out of reach of float32, the nearest points of the classes' hulls."""
+        support = state.support
+        slope = data.signs - support.f - data.ridge * support.x - support.shift
+        if data.loss == "hard" and (support.stuck or np.abs(support.x).max() >= 0.999 * support.ceiling):
+            state.hulls = nearest_points(data, np.abs(support.x), slope, stop=self.late)
+            state.finish_iter += state.hulls.n_iter
+            support.x = data.signs * state.hulls.alpha
+            return
+        exact = finish(data, support.x, slope, support.cache, stop=self.late)
+        state.finish_iter += exact.n_iter
+        support.x, support.shift, support.violation = exact.x, exact.shift, exact.violation
+        state.values = exact.values

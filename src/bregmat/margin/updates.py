@@ -73,7 +73,9 @@ def train_by_updates(
         hulls = nearest_points(part, np.abs(x), y - f)
         if not hulls.separable:
             x, f = y * hulls.alpha, part.kernel.sums(whole, whole, y * hulls.alpha)
-            proof = replace(proof, objective=np.inf, dual_bound=np.inf, intercept=0.0, certified=~part.counts)
+            proof = replace(
+                proof, objective=np.inf, distance=np.inf, dual_bound=np.inf, intercept=0.0, certified=~part.counts
+            )
     alpha, decision = np.zeros(problem.n), np.zeros(problem.n)
     certified, support = np.ones(problem.n, dtype=bool), np.zeros(problem.n, dtype=bool)
     alpha[rows], decision[rows] = np.abs(x) * proof.scale, f * proof.scale

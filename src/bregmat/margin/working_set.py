@@ -29,9 +29,10 @@ PIECE = 30_000_000  # entries of rows that are passed between two looks at the c
 class Support:
     """Where the search stands.
 
-    ``x`` signed weights; ``f`` = K x to float32 accuracy; ``shift`` the intercept; ``violation`` the spread of the slopes;
-    ``noise`` below which float32 rows cannot tell violations; ``steps`` coordinate steps so far; ``stopped`` whether
-    ``on_round`` asked for it, ``stuck`` whether noise or a limit ended the search above its tolerance.
+    ``x`` signed weights, ``ceiling`` of their size; ``f`` = K x to float32 accuracy; ``shift`` the intercept; ``violation`` the spread
+    of the slopes;
+    ``noise`` below which float32 rows cannot tell violations; ``steps`` coordinate steps so far; ``stuck`` whether noise or a
+    limit ended the search above its tolerance.
     """
 
     x: np.ndarray
@@ -39,12 +40,12 @@ class Support:
     lower: np.ndarray
     upper: np.ndarray
     cache: RowCache
+    ceiling: float = np.inf
     shift: float = 0.0
     violation: float = np.inf
     noise: float = 0.0
     steps: int = 0
     rounds: int = 0
-    stopped: bool = False
     stuck: bool = False
     finite: bool = True
 
@@ -58,85 +59,119 @@ def new_support(problem: MarginProblem, start: np.ndarray, *, budget: int, ceili
     x, f = np.clip(problem.signs * start, lower, upper), np.zeros(problem.n)
     held = np.flatnonzero(x)
     cache.add(f, held, x[held])
-    return Support(x, f, lower, upper, cache)
+    return Support(x, f, lower, upper, cache, ceiling)
 
 
-def find_support(
-    problem: MarginProblem,
-    state: Support,
-    tol: float,
-    *,
-    rng: np.random.Generator,
-    budget: int,
-    max_steps: float,
-    on_round: Callable[[Support], bool],
-    late: Callable[[], bool] = lambda: False,
-) -> None:
-    """Improve ``state`` until its optimality conditions hold to ``tol``, in units of the margin, as far as float32 can tell.
+class SupportSearch:
+    """The search, a round at a time, until the optimality conditions hold to ``tol`` as far as float32 can tell.
 
-    ``budget`` bytes for the block of the working set; ``on_round`` is shown the state after every round and ends the
-    search by returning True; ``late`` is asked every few milliseconds and ends the round.
+    Parameters
+    ----------
+    problem : MarginProblem
+    support : Support
+        Where it starts; every round moves it on.
+    tol : float
+        Violation at which it ends, in units of the margin.
+    rng : Generator
+        Draws the first working set.
+    budget : int
+        Bytes for the block of the working set.
+    max_steps : float
+        Limit on coordinate steps.
+    late : callable
+        Asked every few milliseconds; True ends the round.
     """
-    y, n, lower, upper = problem.signs, problem.n, state.lower, state.upper
-    whole = problem.kernel.given
-    if whole is not None and n > WHOLE and not problem.ridge.any():
-        done = _descend_on_all(problem, whole, state, tol, max_steps, late)
-        state.stopped = on_round(state) and not done
-        if done or state.stopped:
+
+    def __init__(
+        self,
+        problem: MarginProblem,
+        support: Support,
+        tol: float,
+        *,
+        rng: np.random.Generator,
+        budget: int,
+        max_steps: float,
+        late: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.problem, self.support, self.tol = problem, support, tol
+        self.rng, self.budget, self.max_steps, self.late = rng, budget, max_steps, late
+        self.done = False
+        self.block: Block | None = None  # set up by the first round that needs it
+
+    def round(self) -> None:
+        """One round; ``done`` where there is no more to find, ``support.stuck`` if that is above the tolerance."""
+        problem, state = self.problem, self.support
+        whole = problem.kernel.given
+        if state.rounds == 0 and whole is not None and problem.n > WHOLE and not problem.ridge.any():
+            self.done = _descend_on_all(problem, whole, state, self.tol, self.max_steps, self.late)
             return
-    weights = state.x.copy()
-    held = np.flatnonzero(weights)
-    first = _first_members(problem, held, rng)
-    block = Block(problem.kernel, problem.ridge, 4 * len(first), budget)
-    inside = np.zeros(n, dtype=bool)
-    first = first[: block.most]
-    block.append(first)
-    inside[first] = True
-    slope, worse = np.empty(n), np.empty(n)
-    inner, best, waited = 1e-1, np.inf, 0
-    if len(first) == n:
-        inner = 0.5 * tol
-    while True:
-        W = block.members
-        x, e = state.x[W], (y[W] - state.f[W] - problem.ridge[W] * state.x[W]).astype(np.float32)
-        most = int(min(100 * len(W) + STEPS, max(max_steps - state.steps, 0)))
-        goal = np.float32(max(inner, state.noise))
-        state.steps += _descend(problem, x, e, block.K, block.diagonal, lower[W], upper[W], goal, most, late)
+        if self.block is None:
+            self._set_up()
+        else:
+            self._widen()
+        self._descend()
+
+    def _set_up(self) -> None:
+        """The first working set, and what the rounds carry along."""
+        n, state = self.problem.n, self.support
+        self.weights = state.x.copy()
+        first = _first_members(self.problem, np.flatnonzero(self.weights), self.rng)
+        self.block = Block(self.problem.kernel, self.problem.ridge, 4 * len(first), self.budget)
+        self.inside = np.zeros(n, dtype=bool)
+        first = first[: self.block.most]
+        self.block.append(first)
+        self.inside[first] = True
+        self.slope, self.worse = np.empty(n), np.empty(n)
+        self.inner, self.best, self.waited = 0.5 * self.tol if len(first) == n else 1e-1, np.inf, 0
+
+    def _descend(self) -> None:
+        """Sequential minimal optimisation on the working set; slopes and violation over all samples."""
+        problem, state, block = self.problem, self.support, self.block
+        assert block is not None
+        W, n = block.members, problem.n
+        x, e = state.x[W], (problem.signs[W] - state.f[W] - problem.ridge[W] * state.x[W]).astype(np.float32)
+        most = int(min(100 * len(W) + STEPS, max(self.max_steps - state.steps, 0)))
+        goal = np.float32(max(self.inner, state.noise))
+        low, high = state.lower[W], state.upper[W]
+        state.steps += _descend(problem, x, e, block.K, block.diagonal, low, high, goal, most, self.late)
         state.x[W] = x
         state.noise = SINGLE * float(np.sqrt(x @ x))
         if len(W) == n:
             # the block is the kernel: its rows serve, but carry the ridge
             state.f[:] = 0.0
-            held = np.flatnonzero(state.x)
-            _add_block(state, block, held, problem.ridge)
+            _add_block(state, block, np.flatnonzero(state.x), problem.ridge)
             changed = np.zeros(0, dtype=np.int64)
         else:
-            changed = np.flatnonzero(state.x != weights)
-            state.cache.add(state.f, changed, state.x[changed] - weights[changed])
-        weights[changed] = state.x[changed]
+            changed = np.flatnonzero(state.x != self.weights)
+            state.cache.add(state.f, changed, state.x[changed] - self.weights[changed])
+        self.weights[changed] = state.x[changed]
         state.rounds += 1
-        _measure(problem, state, slope, inside)
+        _measure(problem, state, self.slope, self.inside)
         if not np.isfinite(state.violation):
             state.finite = False
+        self.done = not state.finite or state.violation <= self.tol
+        if self.done:
             return
-        if on_round(state):
-            state.stopped = True
-            return
-        if state.violation <= tol:
-            return
-        waited = 0 if state.violation < 0.7 * best or (len(W) < n and state.rounds < 8) else waited + 1
-        best = min(best, state.violation)
-        if (waited >= 2 and state.noise > 0.5 * tol) or waited >= 12 or state.steps >= max_steps:
-            state.stuck = True
-            return
-        # Worst violators outside join, at most half as many as there are: the block costs |W|^2.
-        count = violators_inplace(worse, slope, state.x, lower, upper, inside, state.shift, 0.5 * tol)
+        gained = state.violation < 0.7 * self.best or (len(W) < n and state.rounds < 8)
+        self.waited = 0 if gained else self.waited + 1
+        self.best = min(self.best, state.violation)
+        out_of_digits = self.waited >= 2 and state.noise > 0.5 * self.tol
+        state.stuck = out_of_digits or self.waited >= 12 or state.steps >= self.max_steps
+        self.done = state.stuck
+
+    def _widen(self) -> None:
+        """Worst violators outside join, at most half as many as there are: the block costs |W|^2."""
+        state, block, inside, worse = self.support, self.block, self.inside, self.worse
+        assert block is not None
+        W, goal = block.members, 0.5 * self.tol
+        count = violators_inplace(worse, self.slope, state.x, state.lower, state.upper, inside, state.shift, goal)
         most_new = max(200, len(W) // 2)
         if count == 0:
-            inner = max(0.2 * inner, 0.3 * tol)
-            continue
-        inner = max(0.4 * tol, min(inner, 0.3 * state.violation) if count <= most_new else inner)
-        new = np.flatnonzero(worse > 0.5 * tol)
+            self.inner = max(0.2 * self.inner, 0.3 * self.tol)
+            return
+        inner = min(self.inner, 0.3 * state.violation) if count <= most_new else self.inner
+        self.inner = max(0.4 * self.tol, inner)
+        new = np.flatnonzero(worse > goal)
         if count > most_new:
             new = new[np.argpartition(worse[new], count - most_new)[count - most_new :]]
         if len(W) + len(new) > block.most:
