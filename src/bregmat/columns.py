@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import rows_text
+from bregmat.checks import as_column, as_matrix, rows_text
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 
@@ -112,31 +111,13 @@ def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 def symmetric_matrix(m: Any, row: int) -> Any:
     """A symmetric matrix of a linear constraint in the form it was given."""
-    if scipy.sparse.issparse(m):
-        C = scipy.sparse.csr_array(m, dtype=float, copy=True)
-        asymmetry = abs(C - C.T)
-        values, gap = C.data, asymmetry.max() if asymmetry.nnz else 0.0
-    elif isinstance(m, LowRankMatrix):
+    name = f"matrices[{row}]"
+    if isinstance(m, LowRankMatrix):
         return m
-    elif (
-        isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m)
-    ):
-        V = np.array(m[0], dtype=float)
-        V = V[:, None] if V.ndim == 1 else V
-        w = np.array(m[1], dtype=float)
-        if V.shape[1] != len(w):
-            raise ValueError(f"matrices[{row}]: vectors {V.shape} need {V.shape[1]} weights; got {len(w)}.")
-        C, values, gap = LowRankMatrix(V, w), np.concatenate([V.ravel(), w]), 0.0
-    else:
-        C = np.array(m, dtype=float)
-        if C.ndim != 2 or C.shape[0] != C.shape[1]:
-            raise ValueError(f"matrices[{row}] must be square; got shape {C.shape}.")
-        values, gap = C, np.abs(C - C.T).max(initial=0.0)
-    if not np.isfinite(values).all():
-        raise ValueError(f"matrices[{row}] has NaN or infinite entries.")
-    if gap > 1e-10 * max(1e-300, np.abs(values).max(initial=0.0)):
-        raise ValueError(f"matrices[{row}] must be symmetric; the largest asymmetry is {gap:.3g}.")
-    return C
+    if isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m):
+        vectors = as_matrix(f"{name}: vectors", np.reshape(m[0], (-1, 1)) if np.ndim(m[0]) == 1 else m[0], copy=True)
+        return LowRankMatrix(vectors, as_column(f"{name}: weights", m[1], vectors.shape[1], per="vector", copy=True))
+    return as_matrix(name, m, symmetric=True, sparse="csr", copy=True)
 
 
 def _is_square(m: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import as_column, rows_text
+from bregmat.checks import as_column, check_finite, rows_text
 from bregmat.columns import SENSES, index_table, positions, sense_codes, symmetric_matrix
 from bregmat.relations import (
     BUILT_IN,
@@ -71,7 +71,7 @@ class Constraints:
     relations: tuple[Relation, ...] = BUILT_IN
 
     def __post_init__(self) -> None:
-        as_column("bound", self.bound)
+        check_finite("bound", self.bound)
         bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
         if len(bad):
             raise ValueError(
@@ -95,9 +95,9 @@ class Constraints:
         return cls(
             np.full(c, relations.index(relation), dtype=np.int8),
             index,
-            as_column("bound", bound, c, per="constraint", scalar=True),
+            as_column("bound", bound, c, per="constraint", scalar=True, copy=True),  # made read-only
             sense_codes(sense, c),
-            as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD),
+            as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD, copy=True),
             ids,
             matrices,
             relations,

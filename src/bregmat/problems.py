@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates import MatrixCertificate, certify
-from bregmat.columns import rows_text
+from bregmat.checks import rows_text
 from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence
 from bregmat.infeasibility import infeasibility, singular_rows

@@ -11,8 +11,7 @@ import numpy as np
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows, RowBounds
 from bregmat.certificates import clip_dual, dual_bound
-from bregmat.checks import check_flag, check_integer, check_positive
-from bregmat.columns import rows_text
+from bregmat.checks import check_flag, check_integer, check_positive, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator
