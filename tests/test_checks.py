@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import checks
+from bregmat import Constraints, checks
 
 NAN, INF = np.nan, np.inf
 SKEW = [[1.0, 0.5], [0.25, 1.0]]
@@ -181,3 +181,10 @@ def test_columns_matrices_and_points_of_many_kinds(rng):
     assert isinstance(checks.as_matrix("A", sp.csr_array(np.eye(2)), sparse="dense"), np.ndarray)
     pandas = pytest.importorskip("pandas")
     assert checks.as_points("X", pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})).tolist() == [[1.0, 0.5], [2.0, 1.5]]
+
+
+def test_constraints_keep_a_copy_of_what_they_were_given():
+    bound, weight = np.ones(2), np.ones(2)
+    given = Constraints.sq_distance([0, 1], [2, 3], bound, "<=", weight=weight)
+    bound[0] = weight[0] = 7.0  # which a shared read-only column would refuse, or follow
+    assert given.bound.tolist() == given.weight.tolist() == [1.0, 1.0]

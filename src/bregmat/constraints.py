@@ -97,7 +97,9 @@ class Constraints:
             index,
             as_column("bound", bound, c, per="constraint", scalar=True, copy=True),  # made read-only
             sense_codes(sense, c),
-            as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD, copy=True),
+            as_column(
+                "weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD, copy=True
+            ),
             ids,
             matrices,
             relations,
