@@ -419,7 +419,7 @@ POINTS = np.arange(12.0).reshape(6, 2) ** 1.5
         ({"rank": 7}, POINTS, ValueError, "rank must be at most 6, the number of training points; got 7"),
         ({"slack_weight": 0.0}, POINTS, ValueError, "slack_weight must be positive; got 0.0"),
         ({"tol": np.inf}, POINTS, ValueError, "tol must be positive and finite"),
-        ({"loss": "hinge"}, POINTS, ValueError, "loss must be None, .*got 'hinge'"),
+        ({"loss": "hinge"}, POINTS, ValueError, "loss must be None.*got 'hinge'"),
         ({"divergence": "kl"}, POINTS, ValueError, "divergence.*'kl'"),
         ({"callback": 1}, POINTS, TypeError, "callback must be callable"),
         ({"kernel": "precomputed"}, POINTS, ValueError, r"X must be square with kernel='precomputed'.*\(6, 2\)"),
