@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat.estimators import KernelKMeans, KernelLearner
-from bregmat.estimators.lloyd import fill_empty, kernel_lloyd, plus_plus
+from bregmat.estimators.lloyd import fill_empty, kernel_lloyd, kmeans_plus_plus
 from bregmat.io import load, models, save
 from estimator_suite import run_array_api_check, sklearn_checks
 
@@ -149,11 +149,11 @@ def test_seeds_are_drawn_by_distance(rng):
     def sq(rows):
         return (x[:, None] - x[rows]) ** 2
 
-    seeds = [plus_plus(sq, np.arange(101), np.ones(101), 2, np.random.RandomState(s)) for s in range(50)]
+    seeds = [kmeans_plus_plus(sq, np.arange(101), np.ones(101), 2, np.random.RandomState(s)) for s in range(50)]
     assert all(100 in s for s in seeds)  # the point far out holds nearly all squared distance
     heavy = np.ones(101)
     heavy[100] = 0.0
-    seeds = [plus_plus(sq, np.arange(101), heavy, 3, np.random.RandomState(s)) for s in range(50)]
+    seeds = [kmeans_plus_plus(sq, np.arange(101), heavy, 3, np.random.RandomState(s)) for s in range(50)]
     assert not any(100 in s for s in seeds)  # weight 0: never a seed, even with too few different points
     assert all({0.0, 1.0} == set(x[s]) for s in seeds)
 

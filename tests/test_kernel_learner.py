@@ -23,7 +23,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators import KernelLearner
 from bregmat.io import load, models, save
-from bregmat.kernels.lowrank import incomplete_cholesky, pivots_of
+from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import SolverError
 from estimator_suite import run_array_api_check, sklearn_checks
@@ -202,7 +202,7 @@ def test_rank_ends_where_the_kernel_does(rng):
     learner = KernelLearner("rbf", rank=30, n_constraints=20, random_state=0).fit(X, np.repeat(np.arange(7) % 2, 5))
     assert learner.transform(X).shape == (35, 7) and learner.captured_trace_ > 1 - 1e-12
     K = rbf_kernel(X)
-    assert len(pivots_of(K).rows) == 7
+    assert len(pivoted_cholesky(K).rows) == 7
     full = KernelLearner("rbf", n_constraints=20, random_state=0).fit(X, np.repeat(np.arange(7) % 2, 5))
     assert full.transform(X).shape == (35, 7) and close(full.transform(X) @ full.transform(X).T, full.kernel_)
 

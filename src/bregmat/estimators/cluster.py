@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bregmat.checks import check_integer, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
-from bregmat.estimators.lloyd import best_of, kernel_lloyd, plus_plus
+from bregmat.estimators.lloyd import best_start, kernel_lloyd, kmeans_plus_plus
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
@@ -200,14 +200,14 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
         runs = []
         for _ in range(self.n_init):
-            seeds = plus_plus(sq_distances, order, weights, self.n_clusters, rng)
+            seeds = kmeans_plus_plus(sq_distances, order, weights, self.n_clusters, rng)
             one = KMeans(
                 self.n_clusters, init=rows_of(seeds), n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0
             )
             with warnings.catch_warnings():  # too few different points: said once, by fit
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 runs.append(one.fit(X, sample_weight=weights))
-        best = runs[best_of([run.inertia_ for run in runs])]
+        best = runs[best_start([run.inertia_ for run in runs])]
         self.labels_, self.inertia_, self.n_iter_ = best.labels_, float(best.inertia_), best.n_iter_
         self.cluster_centers_ = best.cluster_centers_
         return len(np.unique(best.labels_))
@@ -219,7 +219,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         def sq_distances(rows: np.ndarray) -> np.ndarray:
             return np.maximum(diagonal[:, None] - 2.0 * K[rows].T + diagonal[rows], 0.0)
 
-        seeds = np.stack([plus_plus(sq_distances, order, weights, self.n_clusters, rng) for _ in range(self.n_init)])
+        seeds = np.stack(
+            [kmeans_plus_plus(sq_distances, order, weights, self.n_clusters, rng) for _ in range(self.n_init)]
+        )
         found, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
         self.labels_ = found.labels.astype(np.int32)
         self.inertia_, self.n_iter_ = found.inertia[-1], found.n_iter

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from bregmat.checks import check_integer
 from bregmat.divergences import Divergence, as_divergence
 from bregmat.estimators.base import KernelEstimator
-from bregmat.estimators.learned_kernel import SpanMap, factor_of, form_of, map_restored
+from bregmat.estimators.learned_kernel import SpanMap, learning_form, map_restored, unwrapped_factor
 from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
 from bregmat.estimators.state import points_restored, points_state, prefixed, unprefixed
 from bregmat.kernels.definite import check_given
@@ -204,7 +204,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     def _checked_points(self, X: Any) -> Any:
         """The training points; a memory-mapped factor is not read here."""
         self._fit_base = base = self._kernel_function().given(X)
-        X, is_mapped = factor_of(X, base, self.rank)
+        X, is_mapped = unwrapped_factor(X, base, self.rank)
         if is_mapped:
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
@@ -216,7 +216,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
-        learn = form_of(X, self._fit_base, self.rank, as_divergence(self.divergence))
+        learn = learning_form(X, self._fit_base, self.rank, as_divergence(self.divergence))
         return learn(X, self._fit_base, draw, solve)
 
     def _keep(self, X: Any, learned: Learned) -> None:

@@ -20,7 +20,7 @@ from bregmat.divergences import Divergence
 from bregmat.estimators.learner import Draw, Learned, Solve
 from bregmat.estimators.state import points_restored, points_state
 from bregmat.kernels import KernelFunction
-from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivots_of
+from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import MatrixResult
@@ -157,7 +157,7 @@ class SpanMap(LowRankMap):
             K0 = train if self.base.is_precomputed else self.base(train)
             left = K0 - g @ g.T
             scale = float(np.abs(np.diag(K0)).max())
-            pivots = pivots_of((left + left.T) / 2, scale=scale, tol=max(REST_TOL, self.base.rounding))
+            pivots = pivoted_cholesky((left + left.T) / 2, scale=scale, tol=max(REST_TOL, self.base.rounding))
             vars(self)["rest"] = self.base.points(train, pivots.rows), pivots
         return vars(self)["rest"]
 
@@ -178,7 +178,7 @@ def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Ma
 
 
 # ---------------------------------------------------------------------- forms of learning
-def factor_of(X: Any, base: KernelFunction, rank: int | None) -> tuple[Any, bool]:
+def unwrapped_factor(X: Any, base: KernelFunction, rank: int | None) -> tuple[Any, bool]:
     """X without the :class:`Factor` around it, and whether it is a memory-mapped factor, which is not read before solving."""
     if isinstance(X, Factor):
         if base.kernel != "linear":
@@ -194,7 +194,7 @@ def factor_of(X: Any, base: KernelFunction, rank: int | None) -> tuple[Any, bool
     return X, True
 
 
-def form_of(X: Any, base: KernelFunction, rank: int | None, divergence: Divergence) -> Callable[..., Learned]:
+def learning_form(X: Any, base: KernelFunction, rank: int | None, divergence: Divergence) -> Callable[..., Learned]:
     """``learn(X, base, draw, solve)`` for these data."""
     n, d = X.shape
     if rank is not None:
@@ -231,7 +231,7 @@ def learn_in_span(X: Any, base: KernelFunction, draw: Draw, solve: Solve) -> Lea
     named = rows.touched(X.shape[0])
     touched = np.arange(X.shape[0]) if named is None else named
     K = base.block(X, touched, touched)
-    pivots = pivots_of(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
+    pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
     located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
     assert located is not None  # every point in constraints is among the touched
     result = solve(nearest_metric, CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located)

@@ -24,7 +24,7 @@ class Clustering:
     n_iter: int
 
 
-def plus_plus(
+def kmeans_plus_plus(
     sq_distances: Callable[[np.ndarray], np.ndarray],
     order: np.ndarray,
     weights: np.ndarray,
@@ -84,7 +84,7 @@ def kernel_lloyd(
     runs = [
         run for start in range(0, s, batch) for run in _runs(K, weights, seeds[start : start + batch], max_iter, tol)
     ]
-    labels, history, n_iter = runs[best_of([run[1][-1] for run in runs])]
+    labels, history, n_iter = runs[best_start([run[1][-1] for run in runs])]
     # once more without update formulas, so that labels are those that the centres give
     W, q, empty = _centres(K, weights, labels, k)
     D = _sq_distances(K, K @ W, q, empty)
@@ -149,7 +149,7 @@ def _runs(
     return [(labels[r], history[r], int(n_iter[r])) for r in range(s)]
 
 
-def best_of(inertia: list[float]) -> int:
+def best_start(inertia: list[float]) -> int:
     """The first of the lowest: starts that differ by rounding only are the same."""
     values = np.array(inertia)
     return int(np.flatnonzero(values <= values.min() + 1e-10 * abs(values.min()))[0])

@@ -15,12 +15,12 @@ from bregmat.checks import as_choice, check_flag, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, callback_of, check_run
 from bregmat.estimators.svm_files import SOLVERS, machine_restored, machine_state
 from bregmat.estimators.svm_pairs import (
-    Layout,
-    Machine,
-    Pair,
+    PairMachine,
+    SupportLayout,
+    TrainingSettings,
     example_weights,
     pair_decisions,
-    settled,
+    solved_machines,
     train_pairs,
 )
 from bregmat.kernels import KernelFunction
@@ -224,7 +224,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         with self._fitting():
             self._check_parameters()
             X, codes, weights, base = self._checked(X, y, sample_weight, self._kernel_function())
-            pairs = settled(train_pairs(X, base, codes, weights, self._machine()), self.classes_)
+            pairs = solved_machines(train_pairs(X, base, codes, weights, self._settings()), self.classes_)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             self._keep(X, base, codes, pairs)
         return self
@@ -252,8 +252,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             base = base.with_gamma(gamma_of(X, str(self.gamma), weights))
         return X, codes, weights * self.class_weight_[codes], base
 
-    def _machine(self) -> Machine:
-        return Machine(
+    def _settings(self) -> TrainingSettings:
+        return TrainingSettings(
             C=float(self.C),
             squared_hinge=bool(self.squared_hinge),
             fit_intercept=bool(self.fit_intercept),
@@ -265,9 +265,9 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             random_state=generator(self.random_state),
         )
 
-    def _keep(self, X: Any, base: KernelFunction, codes: np.ndarray, pairs: list[Pair]) -> None:
+    def _keep(self, X: Any, base: KernelFunction, codes: np.ndarray, pairs: list[PairMachine]) -> None:
         """Set the fitted attributes."""
-        layout = Layout.of(pairs, codes)
+        layout = SupportLayout.of(pairs, codes)
         self.support_, self.n_support_ = layout.support, layout.n_support
         self.dual_coef_, self.intercept_ = layout.dual_coef, layout.intercept
         if not base.is_precomputed:

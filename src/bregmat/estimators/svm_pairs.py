@@ -30,7 +30,7 @@ _EPS = float(np.finfo(float).eps)  # coefficients below it, relative to the larg
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PairMachine:
     """A trained machine: row numbers of its training examples, positions of its two classes, its result."""
 
     rows: np.ndarray
@@ -53,7 +53,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class SupportLayout:
     """Machines in the order of :class:`sklearn.svm.SVC`: support by class, one row of coefficients per other class."""
 
     support: np.ndarray  # (s,) row numbers, ascending within a class
@@ -62,7 +62,7 @@ class Layout:
     intercept: np.ndarray  # (k (k - 1) / 2,)
 
     @classmethod
-    def of(cls, pairs: list[Pair], codes: np.ndarray) -> Layout:
+    def of(cls, pairs: list[PairMachine], codes: np.ndarray) -> SupportLayout:
         """Collect the machines of all pairs; with more than two classes the first of a pair is the positive one."""
         k = pairs[-1].second + 1
         table = np.zeros((k - 1, len(codes)))
@@ -93,7 +93,7 @@ def pair_decisions(K: np.ndarray, n_support: np.ndarray, dual_coef: np.ndarray, 
 
 
 @dataclass(frozen=True)
-class Machine:
+class TrainingSettings:
     """What every pair is trained with; times in seconds."""
 
     C: float
@@ -119,8 +119,8 @@ class Machine:
 
 
 def train_pairs(
-    X: Any, base: KernelFunction, codes: np.ndarray, weights: np.ndarray, machine: Machine
-) -> Iterator[Pair]:
+    X: Any, base: KernelFunction, codes: np.ndarray, weights: np.ndarray, settings: TrainingSettings
+) -> Iterator[PairMachine]:
     """Train one machine per pair of classes.
 
     ``OneVsOneClassifier`` would do the same fits, but takes weights only under a global switch (metadata routing), copies
@@ -133,24 +133,24 @@ def train_pairs(
         A kernel that is not positive semidefinite, or has NaN.
     """
     # A linear machine with an intercept does not depend on the origin; products of centred points round less.
-    center = X.mean(axis=0) if machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X) else None
+    center = X.mean(axis=0) if settings.fit_intercept and base.kernel == "linear" and not sp.issparse(X) else None
     source = kernel_of_rows(X if center is None else X - center, base)
     n_classes = int(codes.max()) + 1
-    end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
-    stop = _Stop(machine.callback)
+    end = None if settings.max_seconds is None else time.monotonic() + settings.max_seconds
+    stop = _StopRequest(settings.callback)
     for first, second in combinations(range(n_classes), 2):
         rows = np.flatnonzero((codes == first) | (codes == second))
         signs = np.where(codes[rows] == second, 1.0, -1.0)
-        problem = machine.problem(source(rows), signs, weights[rows])
+        problem = settings.problem(source(rows), signs, weights[rows])
         try:
             result = train_margin(
                 problem,
-                solver=machine.solver,
-                tol=machine.tol,
-                max_iter=machine.max_iter,
+                solver=settings.solver,
+                tol=settings.tol,
+                max_iter=settings.max_iter,
                 max_seconds=None if end is None else max(end - time.monotonic(), 1e-3),
-                callback=stop if machine.callback is not None or stop.asked else None,
-                random_state=machine.random_state,
+                callback=stop if settings.callback is not None or stop.asked else None,
+                random_state=settings.random_state,
             )
         except IndefiniteKernelError as error:
             refuse(replace(error.negative, rows=rows[error.negative.rows]), error.n, base)
@@ -164,10 +164,10 @@ def train_pairs(
             weights_of_features = (signs * result.alpha) @ (X[rows] - center)
             result = replace(result, intercept=result.intercept - float(weights_of_features @ center))
         stop.asked = stop.asked or result.exit_reason is ExitReason.INTERRUPTED
-        yield Pair(rows, signs, first, second, result)
+        yield PairMachine(rows, signs, first, second, result)
 
 
-class _Stop:
+class _StopRequest:
     """The user's callback; once it has asked to stop, every later machine stops at its first record."""
 
     def __init__(self, callback: Callable[[Any], Any] | None) -> None:
@@ -216,7 +216,7 @@ def kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]:
     return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **given)
 
 
-def settled(pairs: Iterator[Pair], classes: np.ndarray) -> list[Pair]:
+def solved_machines(pairs: Iterator[PairMachine], classes: np.ndarray) -> list[PairMachine]:
     """All machines; the first without a solution raises ``SolverError``."""
     done = []
     for pair in pairs:

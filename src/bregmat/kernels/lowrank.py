@@ -51,7 +51,7 @@ class Pivots:
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
 
 
-def pivots_of(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
+def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
     """Pivots of a kernel matrix (n, n) up to its numerical rank, by LAPACK's pivoted Cholesky; O(n r^2).
 
     Rounding is what is below ``tol * scale``, by default the largest diagonal entry. A zero matrix has no pivots; it is an
