@@ -76,7 +76,7 @@ print(
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 OnlineLossDisplay.from_run(run, ax=left)
-right.plot([record.position for record in run.records], errors, color="#0072B2", label="learned kernel")
+right.plot([record.position for record in run.history], errors, color="#0072B2", label="learned kernel")
 right.axhline(neighbours_error(target), color="#D55E00", linestyle="--", label="target kernel")
 right.set(xlabel="examples", ylabel="error of the nearest neighbour", ylim=(0, None), xlim=(0, n))
 right.xaxis.set_major_locator(plt.MaxNLocator(5))

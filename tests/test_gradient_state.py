@@ -103,7 +103,13 @@ WRONG = {
     "a == b": ("pairs", [(0, 1), (2, 2)], [0.1, 0.1], ValueError, r"different points; got \(2, 2\) in row 1"),
     "out of range": ("pairs", [(0, 4)], [0.1], ValueError, r"from 0 to 3; got \(0, 4\) in row 0"),
     "negative": ("pairs", [(0, -1)], [0.1], ValueError, "from 0 to 3"),
-    "half an index": ("pairs", [(0.0, 0.5)], [0.1], ValueError, "whole numbers"),
+    "half an index": (
+        "pairs",
+        [(0.0, 0.5)],
+        [0.1],
+        ValueError,
+        r"whole point numbers from 0 to 3; got \(0.0, 0.5\) in row 0",
+    ),
     "three": ("pairs", [(0, 1, 2)], [0.1], ValueError, "shape .n, 2."),
     "names": ("pairs", [("a", "b")], [0.1], TypeError, "pairs of point numbers"),
     "NaN label": ("pairs", [(0, 1), (1, 2)], [0.1, np.nan], ValueError, "y must be finite; got nan in row 1"),
@@ -232,7 +238,7 @@ ARGUMENTS = [
     ({"eta": "best"}, TypeError, "eta must be 'bound' or a number"),
     ({"loss": "absolute"}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
     ({"normalized": False}, ValueError, "eta='bound' is the rate of Lemma 3.2"),
-    ({"loss": "huber"}, ValueError, "loss must be one of squared, absolute"),
+    ({"loss": "huber"}, ValueError, "loss must be one of 'squared', 'absolute'"),
     ({"loss": 3}, TypeError, "value.prediction, label."),
     ({"trace": 0.0}, ValueError, "trace must be positive"),
     ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
@@ -347,7 +353,7 @@ def test_the_first_example_interrupted():
             assert (learner.dim, learner._state, learner._record) == (None, None, None)
             assert not hasattr(learner, "eta_")
         else:
-            assert len(learner._record.labels) == 1
+            assert len(learner._record.blocks) == 1
         if not came:
             return
 
@@ -360,7 +366,9 @@ def test_an_interrupted_metric(known):
             learner.learn_one([1.0, 0.0], 2.0)
         with interrupted_after(steps) as came:
             learner.learn_one([0.0, 1.0], 0.5)
-        assert sum(len(y) for _, y, _ in getattr(learner, "_kept", [])) == learner.n_seen_ in (known, 1 + known)
+        assert (
+            sum(len(y) for _, y, _ in getattr(learner._record, "blocks", [])) == learner.n_seen_ in (known, 1 + known)
+        )
         assert hasattr(learner, "n_features_in_") == (learner.n_seen_ > 0)
         if not came:
             return

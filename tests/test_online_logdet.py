@@ -206,7 +206,7 @@ def test_auto_bounds_hold(seed):
     _, rates, _, excess = auto_rates(np.eye(d), Z, y, sense)
     for U in (A, np.eye(d), definite(d, rng)):
         loss = learner.loss_of(U)
-        assert learner.cumulative_loss_ <= learner.loss_bound(U, loss_of_A=loss) * (1.0 + 1e-9)
+        assert learner.cumulative_loss_ <= learner.loss_bound(U, loss_of_U=loss) * (1.0 + 1e-9)
         other = np.array([excess_of(z @ U @ z, *row) for z, *row in zip(Z, y, sense, strict=True)])
         divergence = LogDet()(U, np.eye(d), rtol=1e-14)
         assert (rates * excess**2).sum() / 2.0 <= 1.21 * ((rates * other**2).sum() / 2.0 + divergence)
@@ -229,7 +229,7 @@ def test_trial_inequality(rng):
     """``eta (p - y)^2 / (2 k) <= log s - eta (ybar - y) q + eta (q - y)^2 / 2`` for every q, the step of the proof."""
     for p, y, eta in 10.0 ** rng.uniform(-4, 4, (3000, 3)):
         learner = OnlineLogDet(1, eta=eta, prior=[[p]]).learn_one([1.0], y)
-        k = learner.loss_bound([[p]], loss_of_A=1.0)
+        k = learner.loss_bound([[p]], loss_of_U=1.0)
         error, s = kernels.implicit_step(p, y, eta)
         q = p / s  # where the right side is least
         right = np.log(s) - eta * error * q + 0.5 * eta * error**2
@@ -245,9 +245,9 @@ def test_loss_bound_holds(seed):
     learner = OnlineLogDet(eta=eta, keep_examples=True).partial_fit(Z, y, sense=rng.choice(SENSES, size=len(y)))
     for U in (A, np.eye(d), definite(d, rng)):
         loss = learner.loss_of(U)
-        assert learner.cumulative_loss_ <= learner.loss_bound(U, loss_of_A=loss) * (1.0 + 1e-9)
+        assert learner.cumulative_loss_ <= learner.loss_bound(U, loss_of_U=loss) * (1.0 + 1e-9)
         assert learner.regret(U) == pytest.approx(learner.cumulative_loss_ - loss)
-        assert learner.regret(U, loss_of_A=loss) == learner.regret(U)
+        assert learner.regret(U, loss_of_U=loss) == learner.regret(U)
 
 
 def test_loss_of_a_fixed_matrix(rng):
@@ -435,16 +435,16 @@ def test_bad_parameters(arguments, error, message):
 def test_bad_comparisons():
     learner = OnlineLogDet().partial_fit(Z2, [1.0, 2.0])
     for ask in (learner.regret, learner.loss_bound):  # neither takes a matrix to be perfect
-        with pytest.raises(ValueError, match="stream was not kept: .*keep_examples=True, or give loss_of_A"):
+        with pytest.raises(ValueError, match="stream was not kept: .*keep_examples=True, or give loss_of_U"):
             ask(np.eye(2))
     kept = OnlineLogDet(keep_examples=True).partial_fit(Z2, [1.0, 2.0])
     assert kept.loss_bound(np.eye(2)) == learner.loss_bound(np.eye(2), kept.loss_of(np.eye(2)))
-    with pytest.raises(ValueError, match="A must be positive semidefinite"):
+    with pytest.raises(ValueError, match="U must be positive semidefinite"):
         learner.loss_bound(-np.eye(2))
-    with pytest.raises(ValueError, match="A must have shape"):
+    with pytest.raises(ValueError, match="U must have shape"):
         learner.loss_bound(np.eye(3))
-    with pytest.raises(ValueError, match="loss_of_A must be finite"):
-        learner.loss_bound(np.eye(2), loss_of_A=-1.0)
+    with pytest.raises(ValueError, match="loss_of_U must be finite"):
+        learner.loss_bound(np.eye(2), loss_of_U=-1.0)
     with pytest.raises(ValueError, match="at least one example"):
         OnlineLogDet().partial_fit(np.zeros((0, 2)), [])
     assert learner.partial_fit(np.zeros((0, 2)), []).n_seen_ == 2

@@ -53,8 +53,8 @@ def test_the_loss_under_its_bound(data):
     display = OnlineLossDisplay.from_run(run)
     loss, bound = display.lines_["loss"], display.lines_["bound"]
     assert_array_equal(loss.get_xdata(), [0, *range(250, N + 1, 250)])
-    assert_array_equal(loss.get_ydata(), [0.0, *(r.loss for r in run.records)])
-    assert_array_equal(bound.get_ydata(), run.records[0].bound)
+    assert_array_equal(loss.get_ydata(), [0.0, *(r.loss for r in run.history)])
+    assert_array_equal(bound.get_ydata(), run.history[0].bound)
     assert bound.get_linestyle() == "--"
     assert legend_texts(display.ax_) == ["bound", "total loss"]
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("examples", "total loss")

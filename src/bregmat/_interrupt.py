@@ -1,4 +1,4 @@
-"""Ctrl-C that ends a whole block of many runs, where a single solver would take it for itself."""
+"""Ctrl-C that ends a whole block of many runs, where a single solver would take it for itself; and Ctrl-C that waits for a block."""
 
 from __future__ import annotations
 
@@ -33,3 +33,26 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until the block is done; a second one does not. Other threads never get it."""
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield
+        return
+    held: list[Any] = []
+
+    def hold(number: int, frame: Any) -> None:
+        if held:
+            previous(number, frame)
+        held.append(frame)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if len(held) == 1:
+            previous(signal.SIGINT, held[0])

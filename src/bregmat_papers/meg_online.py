@@ -62,8 +62,8 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         bound=bound_against(goal.K),
     )
     return {
-        "position": [0, *(record.position for record in done.records)],
-        "loss": [0.0, *(record.loss for record in done.records)],
+        "position": [0, *(record.position for record in done.history)],
+        "loss": [0.0, *(record.loss for record in done.history)],
         "bound": done.bound,
         "error": errors,
         "target_error": error(goal.K),

@@ -124,14 +124,14 @@ def _trial_inplace(state, Q, T, H, size, y, settings):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def learn_pairs_inplace(H, state, predictions, Q, T, a, b, y, settings):
+def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
     """Trials on ``X_t = (e_a - e_b)(e_a - e_b)' / 2`` with a built-in loss; returns how many were done, and why it came back.
 
     Parameters
     ----------
-    H : (n, n); state, settings : see the positions above; predictions : (t,), each written before its own update
-    Q : (room + 1, n) of the type of H; T : (6, room + 1), work
-    a, b : (t,) int64, different; y : (t,)
+    H : (n, n) float64 or complex128; state : (10,); Q : (room + 1, n) of the type of H and T : (6, room + 1), work
+    predictions : (t,), each written before its own update
+    a, b : (t,) int64, different; y : (t,); settings : (7,)
     """
     half = math.sqrt(0.5)
     for t in range(len(y)):
@@ -178,8 +178,8 @@ def _begin(Q, T, H, v):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def learn_vectors_inplace(H, state, predictions, Q, T, V, y, settings):
-    """Trials on ``X_t = v_t v_t*`` (rows of V, of the type of H); otherwise as ``learn_pairs_inplace``."""
+def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
+    """Trials on ``X_t = v_t v_t*``, rows of V (t, n) of the type of H; otherwise as ``learn_pairs_inplace``."""
     for t in range(len(y)):
         if is_due(state, settings):
             return t, NEEDS_REFRESH
@@ -192,8 +192,8 @@ def learn_vectors_inplace(H, state, predictions, Q, T, V, y, settings):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def predict_vectors_inplace(predictions, H, state, Q, T, V, settings):
-    """``v_t* W v_t`` for one state; returns how many were done, and why it came back. The state is only read."""
+def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
+    """``v_t* W v_t`` for rows of V (t, n); shapes and what is returned as ``learn_pairs_inplace``. H and the state are only read."""
     tol = settings[TOL]
     for t in range(len(predictions)):
         size = _begin(Q, T, H, V[t])
@@ -208,7 +208,10 @@ def predict_vectors_inplace(predictions, H, state, Q, T, V, settings):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def add_vectors_inplace(H, state, Q, T, V, rho, settings):
-    """``H += sum_k rho_k v_k v_k*``, one after the other, with the normaliser; for losses and instances of other kinds."""
+    """``H += sum_k rho_k v_k v_k*``, V (k, n) and rho (k,), one after the other, with the normaliser; as ``learn_pairs_inplace``.
+
+    For losses and instances of other kinds.
+    """
     tol = settings[TOL]
     for t in range(len(rho)):
         if not (state[Z] > 1e-2 * state[PEAK] and state[Z] < 1e10):
@@ -228,8 +231,8 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def rotate_pairs_inplace(lam, Vt, state, predictions, a, b, y, settings, work):
-    """Trials on pairs by rank-one updates of the eigenpairs of log W; as ``learn_pairs_inplace``, with one size of work."""
+def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
+    """Trials on pairs by rank-one updates of the eigenpairs of log W: lam (n,), rows of Vt (n, n); as ``learn_pairs_inplace``."""
     n, half = len(lam), math.sqrt(0.5)
     w = np.empty(n)
     for t in range(len(y)):

@@ -77,7 +77,7 @@ def learn_stream(
     if out is not None:
         with bad_input():
             save(out, run.learner, info={"source": pairs.name, "examples": run.position})
-    void = run.records[-1].void
+    void = run.history[-1].void
     for text in texts:
         if void is not None and text.startswith(void):  # the table says it
             continue
@@ -117,7 +117,7 @@ def _state(record: Any) -> str:
 
 def _rows(run: StreamRun, comparison: str) -> list[tuple[str, Any]]:
     """What the table says."""
-    learner, elapsed = run.learner, run.records[-1].seconds
+    learner, elapsed = run.learner, run.history[-1].seconds
     rows: list[tuple[str, Any]] = []
     if run.resumed_at:
         new = run.position - run.resumed_at
@@ -126,7 +126,7 @@ def _rows(run: StreamRun, comparison: str) -> list[tuple[str, Any]]:
     return [
         *rows,
         ("total loss", f"{run.loss:.10g}"),
-        *_bound_rows(learner, run.loss, run.bound, comparison, run.records[-1].void),
+        *_bound_rows(learner, run.loss, run.bound, comparison, run.history[-1].void),
         ("loss of the last tenth", _last_tenth(run)),
         ("learning rate", learner.eta_),
         ("time", seconds(elapsed) + (" in all" if run.resumed_at else "") + per),
@@ -149,7 +149,7 @@ def _bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: 
 
 def _last_tenth(run: StreamRun) -> str:
     """Mean loss over about the last tenth of the examples: where the learner is now."""
-    earlier = [r for r in run.records if r.position <= 0.9 * run.position]
+    earlier = [r for r in run.history if r.position <= 0.9 * run.position]
     if not earlier or earlier[-1].position == run.position:
         return number(None)
     return f"{number((run.loss - earlier[-1].loss) / (run.position - earlier[-1].position))} per pair"

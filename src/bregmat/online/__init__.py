@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from bregmat.online.assumptions import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
-from bregmat.online.reach import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
 
 _LAZY = {"OnlineLogDet": "bregmat.online.logdet", "OnlinePCA": "bregmat.online.pca"}

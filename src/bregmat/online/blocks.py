@@ -1,16 +1,14 @@
-"""Pieces of a stream that are learned in one go, and Ctrl-C that waits for the end of one."""
+"""Pieces of a stream that are learned in one go, and the checksum by which a stream is known again."""
 
 from __future__ import annotations
 
 import inspect
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 
 class StreamError(ValueError):
@@ -96,24 +94,35 @@ def _no_example(item: Any, at: int, form: Form) -> StreamError:
     return StreamError(f"example {at} of the stream: this learner takes {form}; got {word}.", at)
 
 
-@contextmanager
-def held_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until the block is done; a second one does not. Other threads never get it."""
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield
-        return
-    held: list[Any] = []
+class Checksum:
+    """CRC-32 of the instances, of the labels and of the senses so far; against mistakes, not against malice.
 
-    def hold(number: int, frame: Any) -> None:
-        if held:
-            previous(number, frame)
-        held.append(frame)
+    It does not depend on how the examples come in chunks.
+    """
 
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        if len(held) == 1:
-            previous(signal.SIGINT, held[0])
+    def __init__(self) -> None:
+        self.values = [0, 0, 0]
+
+    def add(self, block: Block) -> None:
+        """Take the next examples in."""
+        X = [block.X] if block.is_one and scipy.sparse.issparse(block.X) else block.X
+        senses = [block.sense] * block.size if isinstance(block.sense, str) else block.sense
+        for k, column in enumerate((X, block.y, senses)):
+            if column is not None:
+                self.values[k] = _crc(column, self.values[k])
+
+
+def _crc(values: Any, crc: int) -> int:
+    if scipy.sparse.issparse(values):
+        rows = values.tocsr()
+        for part in (np.diff(rows.indptr), rows.indices, rows.data):
+            crc = _crc(part, crc)
+        return crc
+    if isinstance(values, list | tuple) and any(scipy.sparse.issparse(value) for value in values):
+        for value in values:
+            crc = _crc(value, crc)
+        return crc
+    array = np.asarray(values)
+    if array.dtype.kind in "biufc":
+        return zlib.crc32(np.ascontiguousarray(array, dtype=complex if array.dtype.kind == "c" else float).data, crc)
+    return zlib.crc32("\n".join([*map(str, array.ravel().tolist()), ""]).encode(), crc)

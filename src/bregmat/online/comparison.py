@@ -10,11 +10,13 @@ import numpy as np
 from bregmat._kernels import lanczos
 from bregmat.checks import check_positive
 from bregmat.online import bounds
-from bregmat.online.hindsight import BestInHindsight, Kept, Tally, best_in_hindsight, total_loss
+from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
+from bregmat.online.learner import OnlineLearner
+from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 
 
-class LossAndBound:
+class LossAndBound(OnlineLearner):
     """What :class:`bregmat.online.MatrixExponentiatedGradient` has lost, what it can have lost, and what others would have."""
 
     settings: Settings
@@ -22,7 +24,8 @@ class LossAndBound:
     eta_: float
     _kind: Any
     _state: Any
-    _record: Tally | Kept | None
+    _record: PairTally | KeptExamples | None
+    _hint = " (pairs with the squared loss need neither)"
     _log_prior: np.ndarray | None
     _void: str | None
     _no_fit: str | None
@@ -87,28 +90,11 @@ class LossAndBound:
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
         else:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        U = None if U is None else self._comparison(U)
+        U = None if U is None else self._read_comparison(U)
         self._started()
         if claimed and self.void_ is not None:
             return math.inf
         return self._bound(U, loss_of_U)
-
-    def loss_of(self, U: Any) -> float:
-        """Total loss of a fixed matrix U on the stream so far; needs what :meth:`best_in_hindsight` needs."""
-        U = self._comparison(U)
-        record = self._recorded()
-        return 0.0 if record is None else total_loss(U, self._kind, self.settings.loss, record)
-
-    def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
-        """Total loss so far minus that of U; None is the best matrix in hindsight.
-
-        ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`best_in_hindsight` needs.
-        """
-        if loss_of_U is None:
-            loss_of_U = self.best_in_hindsight().loss if U is None else self.loss_of(U)
-        else:
-            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        return self.cumulative_loss_ - loss_of_U
 
     def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
         """The fixed matrix with the least total squared loss on the stream so far, a nearness problem for the core.
@@ -130,16 +116,16 @@ class LossAndBound:
             If the stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), or the
             loss is not the squared one.
         """
-        record = self._recorded()
+        self._check_recorded()
         if not self.settings.is_squared:
             raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
-        if record is None or not self.n_seen_:
+        if self._record is None or not self.n_seen_:
             raise ValueError("best_in_hindsight needs at least one example.")
         trace = self.settings.trace
         if weight is None:
             weight = max(1e-3 * self.cumulative_loss_ / trace, 1e-12 * trace)
         check_positive("weight", weight, finite=True)
-        return best_in_hindsight(self._kind, record, self.log_prior, trace, float(weight), tol)
+        return best_in_hindsight(self._kind, self._record, self.log_prior, trace=trace, weight=float(weight), tol=tol)
 
     # ------------------------------------------------------------------ inside
     def _started(self) -> Any:
@@ -147,17 +133,17 @@ class LossAndBound:
             raise ValueError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
 
-    def _recorded(self) -> Tally | Kept | None:
-        """What is known of the stream; None before it began."""
-        if not (self.settings.needs_no_stream or self.settings.keep_examples):
-            raise ValueError(
-                "the stream was not kept: give loss_of_U, or make the learner with keep_examples=True "
-                "(pairs with the squared loss need neither)."
-            )
-        return self._record
+    def _is_recorded(self) -> bool:
+        return self.settings.needs_no_stream or self.settings.keep_examples
 
-    def _comparison(self, U: Any) -> np.ndarray:
+    def _read_comparison(self, U: Any) -> np.ndarray:
         return self.settings.read_comparison(U, self.dim)
+
+    def _total_loss(self, U: np.ndarray, record: PairTally | KeptExamples) -> float:
+        return total_loss(U, self._kind, self.settings.loss, record)
+
+    def _best_loss(self) -> float:
+        return self.best_in_hindsight().loss
 
     def _bound(self, U: np.ndarray | None, loss_of_U: float) -> float:
         """The formula."""

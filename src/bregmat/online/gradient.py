@@ -10,10 +10,11 @@ import numpy as np
 from bregmat._kernels import lanczos
 from bregmat.checks import as_column, check_integer, check_positive
 from bregmat.linalg import eigh
+from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
-from bregmat.online.hindsight import Kept, Tally
-from bregmat.online.instances import Vectors, point_numbers
-from bregmat.online.reach import check_labels, check_steps, unavoidable, why_no_fit, why_spread
+from bregmat.online.instances import point_numbers, vectors
+from bregmat.online.learner import Undo
+from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
 
@@ -135,7 +136,7 @@ class MatrixExponentiatedGradient(LossAndBound):
         self._kind = self.settings.kind
         self._log_prior: np.ndarray | None = None
         self._state: Any = None
-        self._record: Tally | Kept | None = None
+        self._record: PairTally | KeptExamples | None = None
         if prior is not None:
             self._log_prior = self.settings.read_prior(prior, self.dim)
             self.dim = len(self._log_prior)
@@ -179,21 +180,14 @@ class MatrixExponentiatedGradient(LossAndBound):
         check_labels(self.settings, y)
         if not len(y):
             return np.zeros(0)
-        before, parts = dict(vars(self)), [part for part in (self._state, self._record) if part is not None]
-        marks = [part.mark(block) for part in parts]
-        try:
+        with Undo(self, [(part, part.mark(block)) for part in (self._state, self._record) if part is not None]):
             if self._state is None:
                 self._begin(self._kind.size(block))
-            self._check_reach(block, y)
+            self._check_assumptions(block, y)
             predictions = self._state.learn(block, y)
             if self._record is not None:
                 self._record.add(block, y)
-            return predictions
-        except BaseException:  # Ctrl-C as well: all that a trial changes, or nothing
-            self.__dict__ = before
-            for part, mark in zip(parts, marks, strict=True):
-                part.go_back(mark)
-            raise
+        return predictions
 
     def predict(self, X: Any) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
@@ -233,7 +227,7 @@ class MatrixExponentiatedGradient(LossAndBound):
             return G
         if self.settings.instances == "pairs":
             return G[point_numbers("points", points, self.dim)]
-        return Vectors().read(points, self.dim).conj() @ G
+        return vectors("points", points, self.dim).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
         """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
@@ -306,11 +300,11 @@ class MatrixExponentiatedGradient(LossAndBound):
         """Everything that needs the dimension; all of it or nothing."""
         log_prior = self.settings.log_prior(dim) if self._log_prior is None else self._log_prior
         eta = self.settings.rate(log_prior)
-        record: Tally | Kept | None = None
+        record: PairTally | KeptExamples | None = None
         if self.settings.needs_no_stream:
-            record = Tally(dim)
+            record = PairTally(dim)
         elif self.settings.keep_examples:
-            record = Kept()
+            record = KeptExamples("X", "y")
         state = self._new_state(log_prior.copy(), eta)
         vars(self).update(dim=dim, eta_=eta, _state=state, _record=record)
 
@@ -324,7 +318,7 @@ class MatrixExponentiatedGradient(LossAndBound):
             self._begin(self._kind.size(block))
         return block
 
-    def _check_reach(self, block: Any, y: np.ndarray) -> None:
+    def _check_assumptions(self, block: Any, y: np.ndarray) -> None:
         """Errors for steps that would overflow; what voids the bound is noted, with one warning."""
         check_steps(self.settings, block, y, self.eta_)
         if self._void is None:

@@ -1,8 +1,4 @@
-"""What the best fixed matrix would have lost on a stream, from as little memory as that takes.
-
-A stream of pairs with the squared loss is told by the number and the mean of the labels of each pair: one d x d array.
-Anything else needs the examples themselves, and those are kept only on request.
-"""
+"""What fixed matrices would have lost on a recorded stream, and the best of them: a nearness problem for the core."""
 
 from __future__ import annotations
 
@@ -12,109 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import lanczos
 from bregmat.columns import LowRankMatrix
 from bregmat.constraints import Constraints
 from bregmat.linalg import eigh
 from bregmat.losses import Squared
 from bregmat.nearest import nearest_kernel
 from bregmat.online.bounds import largest_divergence, relative_entropy
-from bregmat.online.instances import Supported, is_complex
+from bregmat.online.instances import is_complex
 from bregmat.online.losses import SquaredLoss
+from bregmat.online.records import KeptExamples, PairTally
 from bregmat.result import MatrixResult
-
-
-class Tally:
-    """Labels of pairs: counts in the upper triangle, means in the lower, and the squares about the means in one number."""
-
-    def __init__(self, dim: int) -> None:
-        self.table, self.within = np.zeros((dim, dim)), 0.0
-
-    def mark(self, block: np.ndarray) -> Any:
-        """What :meth:`go_back` needs to forget a block that is about to be added."""
-        a, b = block[0].tolist() if len(block) == 1 else block.T
-        return a, b, self.table[a, b], self.table[b, a], self.within
-
-    def go_back(self, mark: Any) -> None:
-        """As it was when marked."""
-        a, b, upper, lower, self.within = mark
-        self.table[a, b], self.table[b, a] = upper, lower
-
-    def add(self, block: np.ndarray, y: np.ndarray) -> None:
-        """Count examples."""
-        a, b = np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
-        self.within += lanczos.tally_pairs_inplace(self.table, a, b, y)
-
-    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pairs seen (k, 2), how often, and their mean label."""
-        a, b = np.nonzero(np.triu(self.table, 1))
-        return np.column_stack([a, b]), self.table[a, b], self.table[b, a]
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """For files."""
-        return {"tally": self.table, "tally_within": np.array([self.within])}
-
-    def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """Inverse of :meth:`arrays`."""
-        self.table, self.within = arrays["tally"].copy(), float(arrays["tally_within"][0])
-
-
-class Kept:
-    """The examples themselves; memory grows with the stream."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Any] = []
-        self.labels: list[np.ndarray] = []
-
-    def mark(self, block: Any) -> Any:
-        """What :meth:`go_back` needs to forget a block that is about to be added."""
-        return len(self.labels)
-
-    def go_back(self, mark: Any) -> None:
-        """As it was when marked."""
-        del self.blocks[mark:], self.labels[mark:]
-
-    def add(self, block: Any, y: np.ndarray) -> None:
-        """Keep examples; copies, for vectors are read where the caller has them."""
-        self.blocks.append(block if isinstance(block, list) else block.copy())
-        self.labels.append(y.copy())
-
-    @property
-    def within(self) -> float:
-        """Loss that no prediction avoids; nothing is merged here."""
-        return 0.0
-
-    def rows(self) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Instances, weight 1 each, labels."""
-        y = np.concatenate(self.labels) if self.labels else np.zeros(0)
-        if self.blocks and isinstance(self.blocks[0], list):
-            return [x for block in self.blocks for x in block], np.ones(len(y)), y
-        return (np.concatenate(self.blocks) if self.blocks else np.zeros((0, 2))), np.ones(len(y)), y
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """For files: matrices by support, one after the other."""
-        block, _, y = self.rows()
-        if not isinstance(block, list):
-            return {"kept_X": block, "kept_y": y}
-        entries = np.concatenate([x.block.ravel() for x in block])
-        index = np.concatenate([x.index for x in block])
-        return {
-            "kept_X": entries,
-            "kept_index": index,
-            "kept_sizes": np.array([len(x.index) for x in block]),
-            "kept_y": y,
-        }
-
-    def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """Inverse of :meth:`arrays`."""
-        X: Any = arrays["kept_X"]
-        y = arrays["kept_y"]
-        if "kept_sizes" in arrays:
-            sizes = arrays["kept_sizes"]
-            entries = np.split(X, np.cumsum(sizes**2)[:-1])
-            index = np.split(arrays["kept_index"], np.cumsum(sizes)[:-1])
-            X = [Supported(i, e.reshape(k, k), dim) for i, e, k in zip(index, entries, sizes, strict=True)]
-        self.blocks, self.labels = ([X], [y]) if len(y) else ([], [])
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +45,7 @@ class BestInHindsight:
     result: MatrixResult
 
 
-def total_loss(U: np.ndarray, kind: Any, loss: Any, record: Tally | Kept) -> float:
+def total_loss(U: np.ndarray, kind: Any, loss: Any, record: PairTally | KeptExamples) -> float:
     """Total loss of a fixed matrix on the recorded stream."""
     block, counts, labels = record.rows()
     if not len(labels):
@@ -163,12 +66,27 @@ def _realified(A: np.ndarray) -> np.ndarray:
 
 
 def best_in_hindsight(
-    kind: Any, record: Tally | Kept, log_prior: np.ndarray, trace: float, weight: float, tol: float
+    kind: Any, record: PairTally | KeptExamples, log_prior: np.ndarray, *, trace: float, weight: float, tol: float
 ) -> BestInHindsight:
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W1)`` over ``U >= 0`` of the given trace, by the core.
 
     All in units of the trace, so that any scale gives the same problem: the loss is trace^2 and the divergence trace times
     that of matrices of trace one.
+
+    Parameters
+    ----------
+    kind : object
+        What instances are, see :mod:`bregmat.online.instances`.
+    record : PairTally or KeptExamples
+        The stream.
+    log_prior : ndarray, shape (d, d)
+        ``log W_1``, Hermitian.
+    trace : float
+        Of W_1 and U; units of the prediction over those of an instance.
+    weight : float
+        Of the divergence; units of the trace.
+    tol : float
+        Relative gap of the nearness problem; dimensionless.
     """
     block, counts, labels = record.rows()
     d, labels, weight = len(log_prior), labels / trace, weight / trace

@@ -10,16 +10,27 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
-from bregmat.checks import as_column, as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.checks import (
+    as_column,
+    as_matrix,
+    as_numbers,
+    check_finite,
+    check_flag,
+    check_integer,
+    check_positive,
+    check_psd,
+    rows_text,
+)
 from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
 from bregmat.estimators.mahalanobis import MahalanobisDistance, pair_distances
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
-from bregmat.online.point_pairs import check_labels, differences, real_rows
+from bregmat.online.learner import OnlineLearner, Undo
+from bregmat.online.records import KeptExamples
 
 
-class OnlineLogDet(BaseEstimator):
+class OnlineLogDet(OnlineLearner, BaseEstimator):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 
     At every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, is told y and moves to
@@ -92,11 +103,10 @@ class OnlineLogDet(BaseEstimator):
 
     n_features_in_: int
     _fixed: float  # 0: "auto"
-    _keeps: bool  # keep_examples when learning began
     _Bt: np.ndarray  # what learning changes: B' of the present metric
     _totals: np.ndarray
     _first: np.ndarray | None
-    _kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    _record: KeptExamples | None = None  # None: learning began without keep_examples
 
     def __init__(
         self,
@@ -155,14 +165,14 @@ class OnlineLogDet(BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where nothing was learned yet."""
-        Z = differences(X, self._dim(), are_given=self.differences)
+        Z = self._differences(X, self._dim())
         H = Z @ self._factor(Z.shape[1]).T
         return np.einsum("ij,ij->i", H, H)
 
     # ------------------------------------------------------------------ the metric
     def transform(self, X: Any) -> np.ndarray:
         """Map points (n, d) so that Euclidean distances are the learned distances; shape (n, d)."""
-        return real_rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
+        return _rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
 
     @property
     def components_(self) -> np.ndarray:
@@ -211,60 +221,57 @@ class OnlineLogDet(BaseEstimator):
         check_is_fitted(self)
         return self._fixed or self._total(kernels.RATE)
 
-    def loss_of(self, A: Any) -> float:
-        """Total loss of a fixed PSD matrix A (d, d) on the stream so far; needs ``keep_examples=True``."""
-        A = self._read_comparison(A)
-        if not (self._keeps if hasattr(self, "_Bt") else self.keep_examples):
-            raise ValueError("the stream was not kept: make the learner with keep_examples=True, or give loss_of_A.")
-        total = 0.0
-        for Z, y, sense in self._kept if hasattr(self, "_Bt") else ():
-            excess = np.einsum("ij,ij->i", Z @ A, Z) - y
-            total += 0.5 * float((np.where(sense * excess < 0.0, 0.0, excess) ** 2).sum())
-        return total
+    def loss_bound(self, U: Any, loss_of_U: float | None = None) -> float:
+        """``K (L_U + D_ld(U, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if U has the total loss L_U.
 
-    def regret(self, A: Any, *, loss_of_A: float | None = None) -> float:
-        """Total loss so far minus that of a fixed PSD matrix A (d, d).
-
-        ``loss_of_A`` spares the learner from keeping the stream.
-        """
-        return self.cumulative_loss_ - self._loss_or_given(A, loss_of_A)
-
-    def loss_bound(self, A: Any, loss_of_A: float | None = None) -> float:
-        """``K (L_A + D_ld(A, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if A has the total loss L_A.
-
-        With "auto" ``max_t(k_t / eta_t) (max_t(eta_t) L_A + D_ld(A, A_1))``, over the trials that moved the metric.
+        With "auto" ``max_t(k_t / eta_t) (max_t(eta_t) L_U + D_ld(U, A_1))``, over the trials that moved the metric.
 
         Parameters
         ----------
-        A : array-like, shape (d, d)
-            Symmetric, PSD; the bound is inf for a singular A (with "auto" not before the metric moved).
-        loss_of_A : float, optional
-            Total loss of A on the same stream; units of y squared. By default :meth:`loss_of` it; must be given if the
+        U : array-like, shape (d, d)
+            Symmetric, PSD; the bound is inf for a singular U (with "auto" not before the metric moved).
+        loss_of_U : float, optional
+            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` it; must be given if the
             stream was not kept.
 
         Notes
         -----
         K is the largest ``k_t`` of the run: ``1 + eta p ybar`` where a prediction was too small,
         ``(1 + eta p ybar)^2 / (1 + eta ybar^2)`` where it was too large; both are ``1 + eta p^2`` where it was nearly right.
-        Proof: with ``s = p / ybar`` and ``q = z'Az``, ``D_ld(A, A_t) - D_ld(A, A_{t+1}) = log s - eta (ybar - y) q``. Adding
+        Proof: with ``s = p / ybar`` and ``q = z'Uz``, ``D_ld(U, A_t) - D_ld(U, A_{t+1}) = log s - eta (ybar - y) q``. Adding
         ``eta (q - y)^2 / 2`` and minimising over q (at ybar; also where only the excess counts) leaves ``log s - (1 - 1/s)
         + eta (ybar - y)^2 / 2``; with ``log s - (1 - 1/s) >= (s - 1)^2 / 2`` times ``1 / s`` for s < 1 and ``1 / s^2`` for s > 1
         that is at least ``eta (p - y)^2 / (2 k_t)``. Sum over t. Not in Jain 2008.
 
         Every step of that holds for any ``eta_t``, also one that knows y_t, so that ``sum_t eta_t l_t / k_t`` is at most
-        ``D_ld(A, A_1) + sum_t eta_t l_t(A)``. With "auto" ``k_t <= 1.1^2``, for predictions of any size: for losses in units
-        of ``max(p_t, y_t, ymean_t)^2`` there is a bound known before the run, ``1.21 (L_A + 10 D_ld(A, A_1))``.
+        ``D_ld(U, A_1) + sum_t eta_t l_t(U)``. With "auto" ``k_t <= 1.1^2``, for predictions of any size: for losses in units
+        of ``max(p_t, y_t, ymean_t)^2`` there is a bound known before the run, ``1.21 (L_U + 10 D_ld(U, A_1))``.
         """
         check_is_fitted(self)
-        loss = self._loss_or_given(A, loss_of_A)
-        A = self._read_comparison(A)
-        first = np.eye(len(A)) if self._first is None else self._first
-        divergence = float(LogDet()(A, first, rtol=1e-14))
+        if loss_of_U is None:
+            loss_of_U = self.loss_of(U)
+        check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
+        U = self._read_comparison(U)
+        first = np.eye(len(U)) if self._first is None else self._first
+        divergence = float(LogDet()(U, first, rtol=1e-14))
         if self._fixed:
-            return max(1.0, self._total(kernels.RATIO)) * (loss + divergence / self._fixed)
+            return max(1.0, self._total(kernels.RATIO)) * (loss_of_U + divergence / self._fixed)
         if not self.n_updates_:
             return 0.0  # nothing was lost
-        return self._total(kernels.RATIO) * (self._total(kernels.HIGHEST) * loss + divergence)
+        return self._total(kernels.RATIO) * (self._total(kernels.HIGHEST) * loss_of_U + divergence)
+
+    def _is_recorded(self) -> bool:
+        return self._record is not None if hasattr(self, "_Bt") else self.keep_examples
+
+    def _total_loss(self, U: np.ndarray, record: KeptExamples) -> float:
+        if not record.blocks:
+            return 0.0
+        Z, y, sense = record.columns()
+        excess = np.einsum("ij,ij->i", Z @ U, Z) - y
+        return 0.5 * float((np.where(sense * excess < 0.0, 0.0, excess) ** 2).sum())
+
+    def _read_comparison(self, U: Any) -> np.ndarray:
+        return as_matrix("U", U, order=self._dim(), psd=True, sparse="dense")
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -272,12 +279,13 @@ class OnlineLogDet(BaseEstimator):
         params, arrays = parameters_state({k: v for k, v in self.get_params(deep=False).items() if v is not None})
         meta: dict[str, Any] = {"params": params}
         if hasattr(self, "_Bt"):
-            meta |= {"eta": self._fixed, "keeps": self._keeps, "n_features_in": self.n_features_in_}
+            keeps = self._record is not None
+            meta |= {"eta": self._fixed, "keeps": keeps, "n_features_in": self.n_features_in_}
             arrays |= {"factor": self._Bt.copy(), "totals": self._totals.copy()}
             if self._first is not None:
                 arrays["first"] = self._first
-            for name, column in zip(("Z", "y", "sense"), zip(*self._kept)):
-                arrays[f"kept_{name}"] = np.concatenate(column)
+            if self._record is not None:
+                arrays |= self._record.arrays()
         return meta, arrays
 
     @classmethod
@@ -286,13 +294,11 @@ class OnlineLogDet(BaseEstimator):
         self = cls(**parameters_restored(meta["params"], arrays))
         if "factor" in arrays:
             self._fixed, self.n_features_in_ = float(meta["eta"]), int(meta["n_features_in"])
-            self._keeps = bool(meta["keeps"])
             self._Bt, self._totals = arrays["factor"].copy(), arrays["totals"].copy()
             self._first = arrays.get("first")
-            kept = "kept_Z" in arrays
-            self._kept = (
-                [(arrays["kept_Z"].copy(), arrays["kept_y"].copy(), arrays["kept_sense"].copy())] if kept else []
-            )
+            if meta["keeps"]:
+                self._record = _new_record()
+                self._record.restore(arrays, self.n_features_in_)
         return self
 
     # ------------------------------------------------------------------ inside
@@ -325,23 +331,19 @@ class OnlineLogDet(BaseEstimator):
         first = self._prior(d)
         C, is_definite = cholesky(first)
         if not is_definite:
-            raise ValueError(f"prior must be positive definite; its smallest eigenvalue is {eigvalsh(first)[0]:.3g}.")
+            check_psd("prior", eigvalsh(first), definite=True)
         Bt[:d, :d] = C.T
         return first, Bt
 
     def _learn(self, X: Any, y: Any, sense: Any, *, fresh: bool = False) -> np.ndarray:
         fresh = fresh or not hasattr(self, "_Bt")
-        Z = differences(X, self._dim(fresh=fresh), are_given=self.differences)
+        Z = self._differences(X, self._dim(fresh=fresh))
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
-        check_labels(Z, y, sense)
-        if fresh and isinstance(self.eta, str) and self.eta != "auto":
-            raise ValueError(f'eta must be "auto" or a positive number; got {self.eta!r}.')
-        if fresh and not isinstance(self.eta, str):
-            check_positive("eta", self.eta, finite=True)
+        _check_labels(Z, y, sense)
+        fixed = self._first_rate() if fresh else self._fixed
         if fresh and not len(Z):
             raise ValueError("X must hold at least one example to begin with.")
-        fixed = self._fixed if not fresh else 0.0 if isinstance(self.eta, str) else float(self.eta)
         first, Bt = self._start(Z.shape[1]) if fresh else (self._first, self._Bt.copy())
         totals = np.zeros(kernels.N_TOTALS) if fresh else self._totals.copy()
         predictions = np.empty(len(Z))
@@ -350,28 +352,57 @@ class OnlineLogDet(BaseEstimator):
             where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
             advice = f"scale X and y, or lower eta={fixed:g}" if fixed else "scale X and y"
             raise FloatingPointError(f"a step {where} is not finite; {advice}.")
+        record = self._record
         if fresh:
             check_flag("keep_examples", self.keep_examples)
-        keeps = bool(self.keep_examples) if fresh else self._keeps
-        kept = [] if fresh else self._kept
-        before, seen = dict(vars(self)), len(kept)
-        try:
+            record = _new_record() if self.keep_examples else None
+        with Undo(self, [] if record is None else [(record, record.mark(Z))]):
             if fresh:
-                self.n_features_in_, self._fixed, self._keeps, self._kept = Z.shape[1], fixed, keeps, kept
+                self.n_features_in_, self._fixed, self._record = Z.shape[1], fixed, record
             self._first, self._Bt, self._totals = first, Bt, totals
-            if keeps:
-                kept.append((Z.copy(), y, sense))
-            return predictions
-        except BaseException:  # Ctrl-C
-            self.__dict__ = before
-            del kept[seen:]
-            raise
+            if record is not None:
+                record.add(Z, y, sense)
+        return predictions
 
-    def _loss_or_given(self, A: Any, loss_of_A: Any) -> float:
-        if loss_of_A is None:
-            return self.loss_of(A)
-        check_positive("loss_of_A", loss_of_A, finite=True, zero=True)
-        return float(loss_of_A)
+    def _first_rate(self) -> float:
+        """The fixed learning rate of the parameters, 0 for "auto"."""
+        if isinstance(self.eta, str):
+            if self.eta != "auto":
+                raise ValueError(f'eta must be "auto" or a positive number; got {self.eta!r}.')
+            return 0.0
+        check_positive("eta", self.eta, finite=True)
+        return float(self.eta)
 
-    def _read_comparison(self, A: Any) -> np.ndarray:
-        return as_matrix("A", A, order=self._dim(), psd=True, sparse="dense")
+    def _differences(self, X: Any, d: int | None) -> np.ndarray:
+        """Finite rows (n, d): differences as they are, pairs (n, 2, d) subtracted."""
+        if self.differences:
+            return _rows(X, d, "(n, d) differences", ndim=2)
+        A = _rows(X, d, "(n, 2, d) pairs of points (differences of points need differences=True)", ndim=3)
+        return np.ascontiguousarray(A[:, 0] - A[:, 1])
+
+
+def _new_record() -> KeptExamples:
+    return KeptExamples("Z", "y", "sense")
+
+
+def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
+    """Finite real numbers, (n, d) or (n, 2, d)."""
+    A = as_numbers("X", X)
+    if A.ndim != ndim or (A.ndim == 3 and A.shape[1] != 2) or A.shape[-1] == 0:
+        raise ValueError(f"X must have shape {shapes}; got {A.shape}.")
+    if d is not None and A.shape[-1] != d:
+        raise ValueError(f"X must have {d} features; got {A.shape[-1]}.")
+    check_finite("X", A)
+    return np.ascontiguousarray(A)
+
+
+def _check_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
+    """Raise for squared distances that no metric has."""
+    bad = np.flatnonzero(y < 0.0)
+    if len(bad):
+        raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
+    bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}."
+        )

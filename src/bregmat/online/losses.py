@@ -1,5 +1,8 @@
 """What an online learner pays for a prediction: value and derivative (Tsuda 2004, footnotes 1 and 3).
 
+Not the losses of :mod:`bregmat.losses`: those say what a broken bound costs in a problem, with a sense, a weight and a conjugate for
+its dual; these compare one prediction with one label. The two meet in :mod:`bregmat.online.hindsight`.
+
 The built-in losses are compiled, so that a block of examples is one compiled loop. Any object with ``value(prediction, label)``
 and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
 """
@@ -12,6 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from bregmat._kernels import lanczos
+from bregmat.checks import as_choice, rows_text
 
 
 @runtime_checkable
@@ -31,8 +35,8 @@ class _Compiled:
 
     @property
     def parameter(self) -> float:
-        """The number that the formula needs beside prediction and label."""
-        return 0.0
+        """The number that the formula needs beside prediction and label: the field of the loss, 0 if it has none."""
+        return float(next(iter(vars(self).values()), 0.0))
 
     def check_labels(self, y: np.ndarray) -> None:
         """Raise ``ValueError`` for labels that the loss has no value for."""
@@ -89,16 +93,11 @@ class LogisticLoss(_Compiled):
         if not np.isfinite(self.threshold):
             raise ValueError(f"threshold must be finite; got {self.threshold!r}.")
 
-    @property
-    def parameter(self) -> float:
-        """The threshold."""
-        return float(self.threshold)
-
     def check_labels(self, y: np.ndarray) -> None:
         """Only -1 and 1."""
         bad = np.flatnonzero(np.abs(y) != 1.0)
         if len(bad):
-            raise ValueError(f"y must be -1 or 1 for the logistic loss; got {y[bad[0]]} in example {bad[0]}.")
+            raise ValueError(f"y must be -1 or 1 for the logistic loss; got {y[bad[0]]} in {rows_text(bad)}.")
 
 
 @dataclass(frozen=True)
@@ -120,16 +119,11 @@ class EntropicLoss(_Compiled):
         if not 0.0 < self.floor < 0.5:
             raise ValueError(f"floor must be in (0, 0.5); got {self.floor!r}.")
 
-    @property
-    def parameter(self) -> float:
-        """The floor."""
-        return float(self.floor)
-
     def check_labels(self, y: np.ndarray) -> None:
         """Only numbers in [0, 1]."""
         bad = np.flatnonzero((y < 0.0) | (y > 1.0))
         if len(bad):
-            raise ValueError(f"y must be in [0, 1] for the entropic loss; got {y[bad[0]]} in example {bad[0]}.")
+            raise ValueError(f"y must be in [0, 1] for the entropic loss; got {y[bad[0]]} in {rows_text(bad)}.")
 
 
 ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss)}
@@ -138,9 +132,7 @@ ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in (SquaredLoss, Absolut
 def as_online_loss(loss: Any) -> Any:
     """A loss object from an object, or from the name of a built-in one."""
     if isinstance(loss, str):
-        if loss not in ONLINE_LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(ONLINE_LOSSES)} or an object; got {loss!r}.")
-        return ONLINE_LOSSES[loss]()
+        return ONLINE_LOSSES[as_choice("loss", loss, ONLINE_LOSSES, hint=" or an object")]()
     if isinstance(loss, type) or not isinstance(loss, OnlineLoss):
         raise TypeError(
             f"loss must be one of {', '.join(ONLINE_LOSSES)} or an object with value(prediction, label) and "

@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.eigen_update import eigen_work
-from bregmat.checks import check_integer, check_positive, rows_text
+from bregmat.checks import as_numbers, check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh
-from bregmat.online.corners import mixture_of_corners
+from bregmat.online.capped_simplex import mixture_of_corners
+from bregmat.online.learner import Undo
 from bregmat.sampling import check_random_state, generator, sq_norms
 
 LARGEST = 1e100  # squared norms above it would overflow
@@ -147,7 +148,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Points of the subspace from their coordinates (n, k): ``X @ components_ + mean_``; shape (n, d)."""
         check_is_fitted(self)
-        X = np.asarray(X)
+        X = as_numbers("X", X)
         if X.ndim != 2 or X.shape[1] != self.n_components_:
             raise ValueError(f"X must have shape (n, {self.n_components_}); got {X.shape}.")
         return X @ self.components_ + self.mean_
@@ -267,10 +268,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         paper. The closed form with ``max_norm`` follows from ``rho >= 1 - eta b / 2`` and ``eta_s^2 = R / (B (B + L_s))``.
         """
         check_is_fitted(self)
-        L = self.loss_of_best() if loss_of_best is None else float(loss_of_best)
-        if not 0.0 <= L < math.inf:
-            raise ValueError(f"loss_of_best must be finite and at least 0; got {loss_of_best!r}.")
-        R, totals = self._reach(), self._totals
+        L = self.loss_of_best() if loss_of_best is None else loss_of_best
+        check_positive("loss_of_best", L, finite=True, zero=True)
+        L, R, totals = float(L), self._farthest(), self._totals
         if totals[kernels.LAST_ETA] == 0.0:  # nothing but zeros so far
             return L
         if self._fixed > 0.0:
@@ -320,22 +320,17 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_is_fitted(self)
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
 
-    def _reach(self) -> float:
+    def _farthest(self) -> float:
         """``m log(d / m)``: the most that m times the relative entropy to the first W can be."""
         return self._m * math.log(self.n_features_in_ / self._m)
 
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
         fresh = fresh or not hasattr(self, "_Vt")
-        before = dict(vars(self))
-        try:
+        with Undo(self, []):
             X = validate_data(self, X, dtype=np.float64, order="C", reset=fresh)
             if fresh:
                 self._begin(X.shape[1])
             self._trials(X)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _begin(self, d: int) -> None:
@@ -348,7 +343,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.eta is not None:
             rate = float(self.eta)
         elif self.n_rounds is not None:
-            rate = math.log1p(math.sqrt(2.0 * self._reach() / (self.n_rounds * m / d)))
+            rate = math.log1p(math.sqrt(2.0 * self._farthest() / (self.n_rounds * m / d)))
         self._fixed = rate / float(self._limit or 1.0) ** 2
         self.n_samples_seen_ = 0
         self._lam, self._Vt = np.full(d, -math.log(d)), np.eye(d)
@@ -392,7 +387,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
         lam, Vt, totals = self._lam.copy(), self._Vt.copy(), self._totals.copy()
-        kernels.pca_trials_inplace(lam, Vt, totals, X, self._m, self._fixed, self._reach(), eigen_work(len(lam)))
+        kernels.pca_trials_inplace(lam, Vt, totals, X, self._m, self._fixed, self._farthest(), eigen_work(len(lam)))
         moment = self._moment + X.T @ X
         self._lam, self._Vt, self._totals, self._moment, self._sum = lam, Vt, totals, moment, total
         self.n_samples_seen_ += len(X)

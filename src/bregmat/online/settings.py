@@ -11,7 +11,7 @@ import numpy as np
 from bregmat.checks import as_choice, as_matrix, check_flag, check_integer, check_positive, check_psd
 from bregmat.linalg import eigh
 from bregmat.online import bounds
-from bregmat.online.instances import INSTANCES
+from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import as_online_loss, loss_from_state, loss_state
 
 MODES = ("auto", "lanczos", "rank_one", "eigh", "minibatch")
@@ -35,31 +35,27 @@ class Settings:
     is_squared: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        is_derived = isinstance(self.eta, str) and self.eta == "bound"
-        if not is_derived:
-            check_positive("eta", self.eta, finite=True, hint="'bound' or ")
-        check_positive("trace", self.trace, finite=True)
-        check_flag("normalized", self.normalized)
-        check_positive("spectral_spread", self.spectral_spread, finite=True)
-        check_positive("loss_budget", self.loss_budget, finite=True, zero=True)
-        as_choice("mode", self.mode, MODES)
+        has_rate = not (isinstance(self.eta, str) and self.eta == "bound")
+        for name in (*["eta"] * has_rate, "trace", "spectral_spread", "loss_budget"):
+            value, hint = getattr(self, name), "'bound' or " * (name == "eta")
+            check_positive(name, value, finite=True, zero=name == "loss_budget", hint=hint)
+            self._set(name, float(value))
+        for name in ("normalized", "keep_examples"):
+            check_flag(name, getattr(self, name))
+            self._set(name, bool(getattr(self, name)))
         check_integer("batch_size", self.batch_size, 1, optional=False)
-        check_flag("keep_examples", self.keep_examples)
-        checked: dict[str, Any] = {
-            name: float(getattr(self, name)) for name in ("trace", "spectral_spread", "loss_budget")
-        }
-        checked |= {name: bool(getattr(self, name)) for name in ("normalized", "keep_examples")}
-        checked["eta"] = "bound" if is_derived else float(self.eta)
-        checked["batch_size"] = int(self.batch_size)
-        checked["kind"] = INSTANCES[as_choice("instances", self.instances, INSTANCES)]()
-        checked["loss"] = as_online_loss(self.loss)
-        checked["is_squared"] = getattr(checked["loss"], "name", None) == "squared"
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._set("batch_size", int(self.batch_size))
+        as_choice("mode", self.mode, MODES)
+        self._set("loss", as_online_loss(self.loss))
+        self._set("is_squared", getattr(self.loss, "name", None) == "squared")
+        self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
         if self.eta == "bound" and not (self.is_squared and self.normalized):
             raise ValueError(
                 "eta='bound' is the rate of Lemma 3.2, for loss='squared' and normalized=True; give a number."
             )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def is_compiled(self) -> bool:
@@ -120,7 +116,7 @@ class Settings:
     # ------------------------------------------------------------------ matrices that go with them
     def read_prior(self, prior: Any, dim: int | None) -> np.ndarray:
         """The logarithm of a prior, which is positive definite and of the promised trace."""
-        values, U = eigh(as_matrix("prior", prior, order=dim, symmetric=True, complex_too=True, sparse="dense"))
+        values, U = eigh(hermitian("prior", prior, dim))
         check_psd("prior", values, tol=1e-14, definite=True)
         if abs(values.sum() - self.trace) > 1e-8 * self.trace:
             raise ValueError(f"prior must have the trace {self.trace:g}, the argument trace; got {values.sum():.8g}.")
@@ -129,7 +125,7 @@ class Settings:
 
     def read_comparison(self, U: Any, dim: int | None) -> np.ndarray:
         """A matrix to compare with: PSD and of the learner's trace."""
-        A = as_matrix("U", U, order=dim, psd=True, complex_too=True, sparse="dense")
+        A = as_matrix("U", U, psd=True, order=dim, sparse="dense", complex_too=True)
         total = float(np.trace(A).real)
         if abs(total - self.trace) > 1e-6 * self.trace:
             raise ValueError(f"U must have the trace {self.trace:g}; got {total:.8g}.")

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregmat._kernels import eigen_update, lanczos
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
-from bregmat.online.instances import Matrices, Pairs, is_complex
+from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import Settings
 
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
@@ -28,6 +28,13 @@ class _State:
 
     arrays: Callable[[], dict[str, np.ndarray]]
     restore: Callable[[dict[str, np.ndarray]], None]
+    _refresh: Callable[[], None]  # what a kernel asks for from time to time
+    _room: Callable[[int], None]  # work arrays for so many steps of a run
+
+    @property
+    def _written(self) -> tuple[Any, ...]:
+        """What every kernel of a representation writes, as its first arguments."""
+        raise NotImplementedError
 
     def __init__(self, settings: Settings, eta: float) -> None:
         self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
@@ -51,6 +58,19 @@ class _State:
     def go_back(self, mark: Any) -> None:
         """As it was when marked, to the same bits."""
         self.restore(mark)
+
+    def _in_full(self, kernel: Any, *columns: np.ndarray) -> None:
+        """Run a kernel over all rows of the columns: it comes back before the row for which something has to be done."""
+        done, why = 0, -1
+        while why != lanczos.DONE:
+            n, why = kernel(*self._written, *(c[done:] for c in columns), self.settings)
+            done += n
+            if why == lanczos.NEEDS_REFRESH:
+                self._refresh()
+            elif why == lanczos.NEEDS_ROOM:
+                self._room(2 * self._written[-1].shape[1] - 2)
+            elif why == lanczos.FAILED:
+                raise FloatingPointError(NOT_FINITE)
 
     def _pay(self, p: float, y: float) -> float:
         """Count a trial; the weight that its instance gets in H."""
@@ -77,6 +97,10 @@ class LogState(_State):
         self._room(min(len(log_W), 48))
         self._refresh()
 
+    @property
+    def _written(self) -> tuple[Any, ...]:
+        return self.H, self.totals, self._Q, self._T
+
     # ------------------------------------------------------------------ what W is
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Ascending eigenvalues of the W that predicts next, and its eigenvectors."""
@@ -101,7 +125,7 @@ class LogState(_State):
         self._spectrum = None
         if self.mode in ("eigh", "minibatch"):
             return self._learn_batches(block, y)
-        if self.compiled and not isinstance(self.kind, Matrices):
+        if self.compiled and not isinstance(self.kind, MatrixInstances):
             return self._learn_compiled(block, y)
         predictions = np.empty(len(y))
         for t in range(len(y)):
@@ -113,22 +137,18 @@ class LogState(_State):
                 self._refresh()
             V, mu = self._terms(block, t)
             predictions[t] = self._value(V, mu)
-            self._add(V, self._pay(predictions[t], y[t]) * mu)
+            self._in_full(lanczos.add_vectors_inplace, V, self._pay(predictions[t], y[t]) * mu)
             self.totals[lanczos.SINCE] += 1.0
         return predictions
 
     def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
-        predictions, done = np.empty(len(y)), 0
-        pairs = isinstance(self.kind, Pairs)
-        columns = tuple(np.ascontiguousarray(block.T)) if pairs else (np.ascontiguousarray(block, dtype=self.H.dtype),)
-        kernel: Any = lanczos.learn_pairs_inplace if pairs else lanczos.learn_vectors_inplace
-        while True:
-            rest: list[Any] = [c[done:] for c in (*columns, y)]
-            n, why = kernel(self.H, self.totals, predictions[done:], self._Q, self._T, *rest, self.settings)
-            done += n
-            if why == lanczos.DONE:
-                return predictions
-            self._attend(why)
+        predictions = np.empty(len(y))
+        if isinstance(self.kind, PairInstances):
+            self._in_full(lanczos.learn_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
+        else:
+            V = np.ascontiguousarray(block, dtype=self.H.dtype)
+            self._in_full(lanczos.learn_vectors_inplace, predictions, V, y)
+        return predictions
 
     def _learn_batches(self, block: Any, y: np.ndarray) -> np.ndarray:
         """Predictions of a batch from one W; its updates summed. A batch of one is the algorithm of the paper."""
@@ -164,7 +184,9 @@ class LogState(_State):
     # ------------------------------------------------------------------ Lanczos, one example at a time
     def _is_wide(self, block: Any, t: int) -> bool:
         """Whether an eigendecomposition is cheaper than a Lanczos run for every eigenvector of the instance."""
-        return self.mode == "auto" and isinstance(self.kind, Matrices) and len(block[t].index) > len(self.H) // 16
+        return (
+            self.mode == "auto" and isinstance(self.kind, MatrixInstances) and len(block[t].index) > len(self.H) // 16
+        )
 
     def _terms(self, block: Any, t: int) -> tuple[np.ndarray, np.ndarray]:
         V, mu = self.kind.terms(block, t, len(self.H))
@@ -172,30 +194,8 @@ class LogState(_State):
 
     def _value(self, V: np.ndarray, mu: np.ndarray) -> float:
         values = np.empty(len(mu))
-        while True:
-            _, why = lanczos.predict_vectors_inplace(values, self.H, self.totals, self._Q, self._T, V, self.settings)
-            if why == lanczos.DONE:
-                return float(values @ mu)
-            self._attend(why)
-
-    def _add(self, V: np.ndarray, rho: np.ndarray) -> None:
-        done = 0
-        while True:
-            n, why = lanczos.add_vectors_inplace(
-                self.H, self.totals, self._Q, self._T, V[done:], rho[done:], self.settings
-            )
-            done += n
-            if why == lanczos.DONE:
-                return
-            self._attend(why)
-
-    def _attend(self, why: int) -> None:
-        if why == lanczos.NEEDS_REFRESH:
-            self._refresh()
-        elif why == lanczos.NEEDS_ROOM:
-            self._room(2 * (self._T.shape[1] - 1))
-        else:
-            raise FloatingPointError(NOT_FINITE)
+        self._in_full(lanczos.predict_vectors_inplace, values, V)
+        return float(values @ mu)
 
     def _refresh(self) -> None:
         """Largest eigenvalue of H to 0, normaliser anew."""
@@ -221,7 +221,9 @@ class LogState(_State):
     # ------------------------------------------------------------------ copies
     def mark(self, block: Any) -> Any:
         """Of a single pair no copy of H: a Lanczos trial changes four entries, and a refresh the diagonal, which it keeps."""
-        if len(block) > 1 or not (self.compiled and isinstance(self.kind, Pairs) and self.mode in ("auto", "lanczos")):
+        if len(block) > 1 or not (
+            self.compiled and isinstance(self.kind, PairInstances) and self.mode in ("auto", "lanczos")
+        ):
             return super().mark(block)
         self._diagonal = None
         a, b = block[0].tolist()
@@ -263,6 +265,10 @@ class EigenState(_State):
         self.Vt = np.ascontiguousarray(U.T)
         self._work = eigen_update.eigen_work(len(self.lam))
 
+    @property
+    def _written(self) -> tuple[Any, ...]:
+        return self.lam, self.Vt, self.totals, self._work
+
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Ascending eigenvalues of W, and its eigenvectors."""
         return self.weights(self.lam, 0.0), self.Vt.T
@@ -277,12 +283,12 @@ class EigenState(_State):
         if is_complex(block):
             raise TypeError("mode='rank_one' takes real instances; use mode='lanczos' or 'eigh' for complex ones.")
         predictions = np.empty(len(y))
-        if self.compiled and isinstance(self.kind, Pairs):
-            self._learn_compiled(predictions, *np.ascontiguousarray(block.T), y)
+        if self.compiled and isinstance(self.kind, PairInstances):
+            self._in_full(lanczos.rotate_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
             return predictions
         for t in range(len(y)):
             if not self.totals[lanczos.SINCE] < REFRESH:
-                self._polish()
+                self._refresh()
             self.totals[lanczos.SINCE] += 1.0
             V, mu = self.kind.terms(block, t, len(self.lam))
             x = self.weights(self.lam, 0.0)
@@ -295,28 +301,14 @@ class EigenState(_State):
                     eigen_update.rank_one_update_inplace(self.lam, self.Vt, w, rho * mu[k], self._work)
         return predictions
 
-    def _learn_compiled(self, *columns: np.ndarray) -> None:
-        done = 0
-        while True:
-            predictions, a, b, y = (c[done:] for c in columns)
-            n, why = lanczos.rotate_pairs_inplace(
-                self.lam, self.Vt, self.totals, predictions, a, b, y, self.settings, self._work
-            )
-            done += n
-            if why == lanczos.DONE:
-                return
-            if why != lanczos.NEEDS_REFRESH:
-                raise FloatingPointError(NOT_FINITE)
-            self._polish()
-
-    def _polish(self) -> None:
+    def _refresh(self) -> None:
         """One Newton-Schulz step to the nearest orthogonal matrix: the updates drift by about 1e-17 each."""
         self.Vt = np.ascontiguousarray(1.5 * self.Vt - 0.5 * (self.Vt @ self.Vt.T) @ self.Vt)
         self.totals[lanczos.SINCE] = 0.0
 
     def _along(self, block: Any, t: int, V: np.ndarray) -> np.ndarray:
         """The vectors of an instance in the eigenbasis, (k, d)."""
-        if isinstance(self.kind, Pairs):
+        if isinstance(self.kind, PairInstances):
             a, b = block[t]
             return ((self.Vt[:, a] - self.Vt[:, b]) * math.sqrt(0.5))[None]
         return np.ascontiguousarray(V @ self.Vt.T)

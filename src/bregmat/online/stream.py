@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import re
 import time
 import warnings
@@ -14,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import held_interrupts
 from bregmat.checks import check_integer, check_positive
-from bregmat.online.blocks import Block, Form, StreamError, as_block, held_interrupts
-from bregmat.online.checksum import Checksum
+from bregmat.online.blocks import Block, Checksum, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
@@ -42,7 +41,7 @@ class FixedShare:
     every: int = 1000
 
     def __post_init__(self) -> None:
-        check_positive("share", self.share, finite=True)
+        check_positive("share", self.share)
         if not self.share < 1.0:
             raise ValueError(f"share must be in (0, 1); got {self.share!r}.")
         check_integer("every", self.every, 1, optional=False)
@@ -111,7 +110,7 @@ def run_stream(
         Where the learner and its position go: from time to time between two blocks, and whenever the run ends, be it by an
         error or by Ctrl-C.
     checkpoint_seconds : float
-        Seconds of work between two checkpoints, at least; 0 for one after every block.
+        Seconds of work between two checkpoints, at least; 0 for one after every block, inf for none before the end.
     resume : bool
         Continue from the checkpoint, if there is one; what `learner` has learned is replaced. The stream must be the same
         from its beginning: what was learned is read again and compared by a checksum, but not learned. False starts anew,
@@ -148,8 +147,7 @@ def run_stream(
     if not isinstance(stream, Iterable):
         raise TypeError(f"stream must be an iterable of examples or chunks; got {stream!r}.")
     check_integer("every", every, 1, optional=False)
-    if checkpoint_seconds != math.inf:  # at the end only
-        check_positive("checkpoint_seconds", checkpoint_seconds, finite=True, zero=True)
+    check_positive("checkpoint_seconds", checkpoint_seconds, zero=True)
     if checkpoint is not None and not (hasattr(checkpoint, "load") and hasattr(checkpoint, "write")):
         raise TypeError(f"checkpoint must be a bregmat.io.Checkpoint(path); got {checkpoint!r}.")
     for name, value in (("callback", callback), ("bound", bound)):
@@ -161,7 +159,7 @@ def run_stream(
         raise TypeError(f"drift needs a learner with mix_with_prior; got {type(learner).__name__}.")
     if isinstance(bound, _Against):
         bound.check(learner)
-    run = _Run(learner, stream, every, checkpoint, checkpoint_seconds, bound or _own_bound, drift)
+    run = _LiveRun(learner, stream, every, checkpoint, checkpoint_seconds, bound or _own_bound, drift)
     if resume and checkpoint is not None and (found := checkpoint.load()) is not None:
         run.resume(*found)
     resumed_at, reason = run.position, StreamExit.END
@@ -169,18 +167,18 @@ def run_stream(
         for block in run.blocks():
             record = run.learn(block)
             if callback is not None and record is not None and callback(record):
-                reason = StreamExit.CALLBACK
+                reason = StreamExit.INTERRUPTED
                 break
             run.write_if_due()
     except KeyboardInterrupt:
         reason = StreamExit.INTERRUPTED
     finally:
         run.write()
-    return StreamRun(run.learner, run.position, run.all_records(), reason, resumed_at)
+    return StreamRun(run.learner, run.position, run.history(), reason, resumed_at)
 
 
 @dataclass(eq=False)
-class _Run:
+class _LiveRun:
     """A run on its way; `position` and the learner belong together whenever `is_whole`."""
 
     learner: Any
@@ -302,7 +300,7 @@ class _Run:
             self.records = [r for r in self.records if r.position % self.stride == 0]
         return record
 
-    def all_records(self) -> tuple[StreamRecord, ...]:
+    def history(self) -> tuple[StreamRecord, ...]:
         """Those kept, and the present one, made anew: `bound` may be another one than before a resume."""
         return (*(r for r in self.records if r.position < self.position), self._record())
 

@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 
 class StreamExit(StrEnum):
-    """Why a run ended."""
+    """Why a run ended: a stream has no tolerance to meet and no limit but its end, so not an :class:`bregmat.ExitReason`."""
 
     END = "END"  # of the stream
-    CALLBACK = "CALLBACK"  # which returned True
-    INTERRUPTED = "INTERRUPTED"  # Ctrl-C
+    INTERRUPTED = "INTERRUPTED"  # on request, by Ctrl-C or a callback that returned True, as a solver is
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class StreamRun:
         The one given, at `position`.
     position : int
         Examples of the stream learned so far, those before a resume included.
-    records : tuple of StreamRecord
+    history : tuple of StreamRecord
         At most about a thousand, evenly spaced; the last one is the present state.
     exit_reason : StreamExit
     resumed_at : int
@@ -60,23 +59,23 @@ class StreamRun:
 
     learner: Any
     position: int
-    records: tuple[StreamRecord, ...]
+    history: tuple[StreamRecord, ...]
     exit_reason: StreamExit
     resumed_at: int = 0
 
     @property
     def loss(self) -> float:
         """Total loss so far."""
-        return self.records[-1].loss
+        return self.history[-1].loss
 
     @property
     def bound(self) -> float:
         """Its bound; NaN where the learner has none."""
-        return self.records[-1].bound
+        return self.history[-1].bound
 
     def __repr__(self) -> str:
-        void = "" if self.records[-1].void is None else f" ({self.records[-1].void})"
+        void = "" if self.history[-1].void is None else f" ({self.history[-1].void})"
         return (
             f"StreamRun({type(self.learner).__name__}: {self.position} examples, {self.exit_reason}; "
-            f"loss {self.loss:.6g}, bound {self.bound:.6g}{void}; {len(self.records)} records)"
+            f"loss {self.loss:.6g}, bound {self.bound:.6g}{void}; {len(self.history)} records)"
         )

@@ -58,7 +58,7 @@ class OnlineLossDisplay:
     @classmethod
     def from_run(cls, run: Any, **options: Any) -> OnlineLossDisplay:
         """Draw the records of a :class:`bregmat.online.StreamRun`; options as in `from_data`."""
-        return cls.from_data(run.records, **options)
+        return cls.from_data(run.history, **options)
 
     @classmethod
     def from_data(

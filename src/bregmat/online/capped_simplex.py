@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import online as kernels
+from bregmat.checks import as_column
 
 
 def cap(weights: Any, m: int) -> np.ndarray:
@@ -23,7 +24,7 @@ def cap(weights: Any, m: int) -> np.ndarray:
     -------
     ndarray, shape (n,)
     """
-    weights = np.asarray(weights, dtype=float)
+    weights = as_column("weights", weights, positive=True)
     if not 1 <= m <= len(weights):
         raise ValueError(f"m must be from 1 to {len(weights)}, the number of weights; got {m}.")
     order = np.argsort(weights, kind="stable")

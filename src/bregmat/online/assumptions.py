@@ -1,4 +1,8 @@
-"""What the learner of a matrix of fixed trace can be shown at all: steps that can be computed, labels that it can reach."""
+"""What the matrix exponentiated gradient learner assumes of a stream, and what becomes of its bound where that fails.
+
+Steps that can be computed and labels that mean something, else an error; instances no wider than promised and labels that a
+matrix of the trace can predict, else no bound, with a warning.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,8 @@ class UnreachableLabelWarning(UserWarning):
 
 def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> None:
     """Raise for steps that would overflow."""
-    reach = max(1.0, settings.kind.reach(block))
-    if not eta * reach * (settings.trace * reach + float(np.abs(y).max())) < LARGEST:
+    norm = max(1.0, settings.kind.largest_norm(block))
+    if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
 
 
@@ -65,7 +69,7 @@ def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.n
     if settings.instances == "pairs" and y.max() <= settings.trace:  # the rule, and for single pairs no time to lose
         return None
     beyond = settings.kind.beyond(block, dim, y / settings.trace)
-    bad = np.abs(beyond) > ROUNDING * max(1.0, settings.kind.reach(block))
+    bad = np.abs(beyond) > ROUNDING * max(1.0, settings.kind.largest_norm(block))
     if not bad.any():
         return None
     return np.where(bad, settings.loss.value(y - settings.trace * beyond, y), 0.0)
