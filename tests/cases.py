@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import brentq
 
 from bregmat import (
     Constraints,
@@ -26,15 +27,18 @@ from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.losses import ItakuraSaito, RelativeEntropy
 from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
+from toy_divergence import EntropyWithBarrier
+from toy_loss import PseudoHuber
 from toy_relation import MIDPOINT
 
-DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
+DIVERGENCES = (LogDet(), VonNeumann(), Frobenius(), EntropyWithBarrier())
 
 # scalar loss d(p, b), written out again, and what computes it
 LOSSES = {
     ItakuraSaito(): lambda p, b, scale: p / b - np.log(p / b) - 1,
     RelativeEntropy(): lambda p, b, scale: p * np.log(p / b) - p + b,
     SquaredHinge(): lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
+    PseudoHuber(): lambda p, b, scale: np.sqrt(1 + ((p - b) / scale) ** 2) - 1,
 }
 
 # value of a relation between samples, written out again from the kernel
@@ -154,11 +158,19 @@ def _along_pair(x: float) -> np.ndarray:
 
 def _own_slack_optimum(D: Any, gamma: float, b: float) -> float:
     """x that minimises D(x, 1) + gamma d(2 x, b), the slack in the divergence's own form (Kulis 2009, eq. 22)."""
-    return {
+    known = {
         "logdet": (1 + gamma) / (1 + 2 * gamma / b),
         "vonneumann": (b / 2) ** (2 * gamma / (1 + 2 * gamma)),
         "frobenius": (1 + 2 * gamma * b) / (1 + 4 * gamma),
-    }[D.name]
+    }
+    if D.name in known:
+        return known[D.name]
+
+    def stationary(x: float) -> float:
+        now, prior, p, bound = D.link(np.array([x, 1.0, 2 * x, b]))
+        return float(now - prior + 2 * gamma * (p - bound))
+
+    return float(brentq(stationary, 1e-3, 1.0, xtol=1e-15))
 
 
 def _own_slack(D: Any, gamma: float, p: float, b: float) -> float:
@@ -210,7 +222,7 @@ def _feasible(D: Any) -> list[Problem]:
         value = (x - 1) ** 2 / 2 + 2 * (2 * x - 1) ** 2
         hinge = {"slack_weight": 4.0, "loss": SquaredHinge()}
         problems.append(Problem("hinge", D, eye, pair(0, 1, 1.0, "<="), value, _along_pair(x), **hinge))
-    if not D.is_congruence_invariant:  # there only singular matrices meet a bound of 0, which LogDet has none of
+    if not D.keeps_rank:  # only singular matrices meet a bound of 0
         problems.append(Problem("must-link", D, eye, pair(0, 1, 0.0, "<="), scalar(D, 0.0, 1.0), _along_pair(0.0)))
     return problems
 

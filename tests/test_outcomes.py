@@ -243,10 +243,10 @@ def test_every_reason_has_advice_and_every_status_a_meaning():
 @pytest.mark.parametrize("name", SOFT_SOLVERS)
 @pytest.mark.parametrize("divergence", [D.name for D in DIVERGENCES])
 def test_history(points, pairs, name, divergence):
-    if (name, divergence) == ("cyclic_projection", "frobenius"):
+    if name == "cyclic_projection" and divergence not in ("logdet", "vonneumann"):
         with pytest.raises(
             TypeError,
-            match="needs compiled projections onto one row .* 'logdet' and 'vonneumann' .got 'frobenius'",
+            match="needs compiled projections onto one row .* 'logdet' and 'vonneumann' .got '",
         ):
             nearest_metric(points, pairs, divergence=divergence, slack_weight=5.0, solver=name)
         return

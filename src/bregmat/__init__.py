@@ -9,7 +9,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import Frobenius, LogDet, SpectralDivergence, VonNeumann
 from bregmat.labels import constraints_from_labels
-from bregmat.losses import RelativeSlack, Squared, SquaredHinge
+from bregmat.losses import RelativeSlack, ScalarLoss, Squared, SquaredHinge
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.priors import widen_range
 from bregmat.registry import register
@@ -73,6 +73,7 @@ __all__ = [
     "Relation",
     "RelativeSlack",
     "Result",
+    "ScalarLoss",
     "SolverError",
     "SpectralDivergence",
     "Squared",

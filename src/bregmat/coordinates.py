@@ -217,6 +217,7 @@ def eliminate(
     N = N @ Q
     R = N if coordinates.R is None else coordinates.R @ N
     offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
+    offset += (len(V) - len(t0)) * divergence.phi_at_zero()
     moved = replace(coordinates, t0=t0, R=R, identity=False)
     return Elimination(moved, operator.congruence(N), offset)
 

@@ -37,7 +37,9 @@ class SpectralDivergence(ABC):
     is_congruence_invariant : bool
         ``D(A W A', A W0 A') = D(W, W0)`` for invertible A. True for LogDet alone, whose formulas solvers then use.
     keeps_range : bool
-        Finite only for matrices whose range space lies in that of the prior; by default read off the link at 0.
+        Finite only for matrices whose range space lies in that of the prior: ``phi'(0) = -inf``, by default read off the link.
+    keeps_rank : bool
+        Finite only for matrices with the same range space: ``phi(0) = inf``, by default read off phi.
 
     Notes
     -----
@@ -48,6 +50,7 @@ class SpectralDivergence(ABC):
     name: ClassVar[str]
     is_congruence_invariant: ClassVar[bool] = False
     row_projections: ClassVar[str | None] = None  # the compiled projections onto one row, which know a few divergences
+    takes_indefinite: ClassVar[bool] = False  # |X - Y|^2 / 2 alone, which the prior need not be semidefinite for
     keeps_trace: ClassVar[bool] = False  # whether these can eliminate a trace that is fixed
 
     @abstractmethod
@@ -68,11 +71,26 @@ class SpectralDivergence(ABC):
         """Whether the link is unbounded at 0."""
         return is_unbounded(lambda x: -self.link(1.0 / x))
 
+    @property
+    def keeps_rank(self) -> bool:
+        """Whether phi is unbounded at 0."""
+        one = np.ones(1)
+        return is_unbounded(lambda x: self.phi(1.0 / x) - self.phi(one) - self.link(one) * (1.0 / x - 1.0))
+
+    def phi_at_zero(self) -> float:
+        """``phi(0)``, where it is finite: the limit, which phi itself need not be able to compute."""
+        return float(self.phi(np.array([1.0 / FAR]))[0])
+
     def in_domain(self, t: np.ndarray) -> bool:
-        """Whether the inverse link takes every mirror eigenvalue to a finite number that is positive, or 0 where the range may change."""
+        """Whether every mirror eigenvalue has a finite x with ``phi'(x) = t``, or 0 where t is below all of them."""
+        t = np.asarray(t, dtype=float)
         with np.errstate(all="ignore"):
-            x = self.inverse_link(np.asarray(t, dtype=float))
-        return bool((np.isfinite(t) & np.isfinite(x) & ((x > 0) if self.keeps_range else (x >= 0))).all())
+            x = self.inverse_link(t)
+            back = self.link(np.maximum(x, 1.0 / FAR))
+            inside = np.where(
+                x > 1.0 / FAR, np.abs(back - t) <= 1e-6 * np.abs(t) + 1e-13, (x >= 0) & (t <= back + 1e-13)
+            )
+        return bool((inside & np.isfinite(t) & np.isfinite(x)).all())
 
     # ------------------------------------------------------------------ derivatives
     def curvature(self, x: np.ndarray) -> np.ndarray:
@@ -120,21 +138,20 @@ class SpectralDivergence(ABC):
         """
         x, V, y, U = _eigenpairs(self.name, X, Y)
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
-        zeros = np.zeros(0)  # eigenvalues of X that count beside the positive ones
+        zeros = 0  # eigenvalues of X that count beside the positive ones
         if self.keeps_range:
             overlap = (V[:, px].T @ U[:, py]) ** 2
-            one = np.ones(1)
-            both = is_unbounded(lambda s: self.phi(1.0 / s) - self.phi(one) - self.link(one) * (1.0 / s - 1.0))
-            if (both and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=both):
+            if (self.keeps_rank and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=self.keeps_rank):
                 return np.inf
             x, y = x[px], y[py]
-            zeros = np.full(len(y) - len(x), 1.0 / FAR)
+            zeros = len(y) - len(x)
         else:
             overlap = (V.T @ U) ** 2
             x, y = np.where(px, x, 0.0), np.where(py, y, 0.0)
         t = self.link(y)
         cross = float((overlap * np.multiply.outer(x, t)).sum())
-        return float(self.phi(x).sum() + self.phi(zeros).sum()) - cross + float((t * y - self.phi(y)).sum())
+        rest = zeros * self.phi_at_zero() if zeros else 0.0
+        return float(self.phi(x).sum()) + rest - cross + float((t * y - self.phi(y)).sum())
 
     # ------------------------------------------------------------------ the central path
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
@@ -235,6 +252,7 @@ class LogDet(SpectralDivergence):
     row_projections: ClassVar[str | None] = "logdet"
     is_congruence_invariant: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
+    keeps_rank: ClassVar[bool] = True  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = -1/x``."""
@@ -280,6 +298,7 @@ class VonNeumann(SpectralDivergence):
     row_projections: ClassVar[str | None] = "vonneumann"
     keeps_trace: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
+    keeps_rank: ClassVar[bool] = False  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = log x``."""
@@ -327,7 +346,9 @@ class Frobenius(SpectralDivergence):
     """``|X - Y|^2 / 2``; link ``x``, inverse link ``max(t, 0)``, so the cone is kept as well."""
 
     name: ClassVar[str] = "frobenius"
+    takes_indefinite: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = False  # type: ignore[assignment]
+    keeps_rank: ClassVar[bool] = False  # type: ignore[assignment]
 
     def link(self, x: np.ndarray) -> np.ndarray:
         """``phi'(x) = x``."""
@@ -395,15 +416,43 @@ for _cls in (LogDet, VonNeumann, Frobenius):
 
 
 def as_divergence(divergence: Any) -> SpectralDivergence:
-    """A divergence object from an object or a string that names one; its claim to be invariant is looked at, since proofs rest on it."""
+    """A divergence object from an object or a string that names one; what a class of a user's own claims is looked at."""
     found: SpectralDivergence = DIVERGENCES.resolve(divergence)
-    if found.is_congruence_invariant and type(found) is not LogDet:
-        x = np.array([0.5, 1.0, 4.0])
-        if not np.allclose(found.link(x), LogDet().link(x), rtol=1e-12):
-            raise ValueError(
-                f"divergence: only LogDet is invariant under congruence; is_congruence_invariant must be False for {found.name}."
-            )
+    if type(found).__module__ != __name__:
+        _check_claims(found)
     return found
+
+
+def _check_claims(D: SpectralDivergence) -> None:
+    """Raise unless the three functions belong together, since all proofs rest on that, and D is LogDet if it says so."""
+    x = np.array([0.03, 0.5, 1.0, 3.0, 20.0])
+    h = STEP * x
+    t = D.link(x)
+    check_elementwise("divergence", D.name, {"phi": D.phi(x), "link": t, "inverse_link": D.inverse_link(t)}, x)
+    if not (np.diff(t) > 0).all():
+        raise ValueError(f"divergence {D.name!r}: link must increase; got {t} at {x}.")
+    check_agreement("divergence", D.name, "inverse_link must be the inverse of link", x, D.inverse_link(t), x)
+    slope = (D.phi(x + h) - D.phi(x - h)) / (2.0 * h)
+    check_agreement("divergence", D.name, "link must be the derivative of phi", x, slope, t)
+    if D.is_congruence_invariant and not np.allclose(t, LogDet().link(x), rtol=1e-12):
+        raise ValueError(
+            f"divergence {D.name!r}: only LogDet is invariant under congruence; is_congruence_invariant must be False."
+        )
+
+
+def check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarray) -> None:
+    """Raise unless every function gave one finite value for each of its arguments."""
+    for function, value in values.items():
+        if np.shape(value) != x.shape or not np.isfinite(value).all():
+            raise ValueError(f"{kind} {name!r}: {function} must give one finite value for each of {x}; got {value!r}.")
+
+
+def check_agreement(kind: str, name: str, claim: str, x: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
+    """Raise where two ways to compute the same differ clearly, by more than differences and rounding explain."""
+    bad = np.flatnonzero(~(np.abs(found - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(found).max())))
+    if len(bad):
+        k = bad[0]
+        raise ValueError(f"{kind} {name!r}: {claim}; at {x[k]:g} got {found[k]:.8g} instead of {expected[k]:.8g}.")
 
 
 Divergence = SpectralDivergence

@@ -39,7 +39,7 @@ def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
 def singular_rows(problem: Nearness) -> Proof | None:
     """Hard rows that only a singular matrix meets (a value <= 0 of a PSD row), where the divergence admits none."""
     L = problem.losses
-    if not problem.divergence.is_congruence_invariant:
+    if not problem.divergence.keeps_rank:
         return None
     rows = np.flatnonzero(L.hard & (L.bound == 0))
     if not len(rows):
@@ -151,7 +151,7 @@ def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
         return None
     weight, b = y[rows], problem.losses.bound[rows]
     total, size = float(weight @ b), float(np.abs(weight) @ np.abs(b))
-    strict = problem.divergence.is_congruence_invariant and size == 0  # <A*(y), M> <= 0: M would be singular
+    strict = problem.divergence.keeps_rank and size == 0  # <A*(y), M> <= 0: M would be singular
     if not (total < -CLEAR * size or strict):
         return None
     op = problem.operator.restrict(rows)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.divergences import Divergence, as_divergence
+from bregmat.divergences import DIVERGENCES, Divergence
 from bregmat.linalg import add_diagonal, cholesky, eigh, symmetrize, triangular_inverse
 
 
@@ -71,7 +71,10 @@ class Spectral:
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays."""
-        return {"kind": "spectral", "divergence": self.divergence.name}, {"mirror": self.t, "frame": self.F}
+        return {"kind": "spectral", "divergence": DIVERGENCES.to_state(self.divergence)}, {
+            "mirror": self.t,
+            "frame": self.F,
+        }
 
     def matrix(self) -> np.ndarray:
         """M."""
@@ -143,7 +146,7 @@ def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, n
     """The iterate that ``to_state`` described."""
     if meta["kind"] == "factored":
         return Factored(arrays["frame"], float(meta["logdet"]))
-    return Spectral(as_divergence(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
+    return Spectral(DIVERGENCES.from_state(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
 def iterate_at_prior(divergence: Divergence, t0: np.ndarray) -> Iterate:

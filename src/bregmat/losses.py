@@ -13,7 +13,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
-from bregmat.divergences import FAR, STEP, Frobenius, LogDet, SpectralDivergence, VonNeumann, barrier_root, is_unbounded
+from bregmat.divergences import (
+    FAR,
+    STEP,
+    Frobenius,
+    LogDet,
+    SpectralDivergence,
+    VonNeumann,
+    barrier_root,
+    check_agreement,
+    check_elementwise,
+    is_unbounded,
+)
 from bregmat.registry import Registry
 from bregmat.row_losses import RowLosses, WeightedBounds
 
@@ -432,4 +443,24 @@ for _cls in (RelativeSlack, Squared, SquaredHinge):
 
 def as_loss(loss: Any) -> Loss | None:
     """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
-    return None if loss is None else LOSSES.resolve(loss)
+    if loss is None:
+        return None
+    found: Loss = LOSSES.resolve(loss)
+    if isinstance(found, ScalarLoss) and type(found).__module__ != __name__:
+        _check_claims(found)
+    return found
+
+
+def _check_claims(loss: ScalarLoss) -> None:
+    """Raise unless the functions of a loss belong together, since all proofs rest on that."""
+    q, c = np.array([0.2, 0.9, 1.0, 1.1, 3.0]), np.ones(5)
+    h = STEP * q
+    cost, m = loss.cost(q, c), loss.slope(q, c)
+    check_elementwise("loss", loss.name, {"cost": cost, "slope": m, "at_slope": loss.at_slope(m, c)}, q)
+    if not (np.diff(m) > 0).all() or not np.abs([cost[2], m[2]]).max() <= 1e-12:
+        raise ValueError(
+            f"loss {loss.name!r}: slope must increase, and cost and slope must be 0 at the bound; got {cost}, {m}."
+        )
+    check_agreement("loss", loss.name, "at_slope must be the inverse of slope", q, loss.at_slope(m, c), q)
+    slope = (loss.cost(q + h, c) - loss.cost(q - h, c)) / (2.0 * h)
+    check_agreement("loss", loss.name, "slope must be the derivative of cost", q, slope, m)

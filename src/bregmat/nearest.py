@@ -153,7 +153,7 @@ def _nearest(
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start)
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
-    linked = np.zeros(0, np.int64) if divergence.is_congruence_invariant else must_link_rows(constraints, slack_weight)
+    linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, slack_weight)
     coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
     whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
     reduced = eliminate(coordinates, operator, linked, divergence) if len(linked) else None

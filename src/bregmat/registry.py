@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -83,6 +84,26 @@ class Registry(Mapping[str, Any]):
             lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
             raise TypeError(f"{self.kind} must be {self._choices()}; got {value!r}{lack}.")
         return value
+
+    def to_state(self, value: Any) -> str | dict[str, Any]:
+        """Name and settings (of a dataclass) as plain values, for files."""
+        if self._classes.get(value.name) is not type(value):
+            raise TypeError(
+                f"the {self.kind} {value.name!r} must be known by its name to be written to a file; call "
+                f"bregmat.register({type(value).__name__}) where the class is defined."
+            )
+        settings = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
+        return {"name": value.name, **settings} if settings else value.name
+
+    def from_state(self, state: str | dict[str, Any]) -> Any:
+        """Inverse of :meth:`to_state`."""
+        settings = {} if isinstance(state, str) else {key: v for key, v in state.items() if key != "name"}
+        name = state if isinstance(state, str) else state["name"]
+        if name not in self._classes:
+            raise ValueError(
+                f"the file has the {self.kind} {name!r}, which is not known here; import the module that registers it."
+            )
+        return self._classes[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()})
 
     def _choices(self) -> str:
         none = f"None ({self.none}), " if self.none else ""

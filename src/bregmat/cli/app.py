@@ -103,7 +103,7 @@ def learn(
     unlabeled: Annotated[
         str | None, typer.Option(metavar="VALUE", help="Label that means 'not known', beside empty cells.")
     ] = None,
-    divergence: Annotated[str, typer.Option(help="logdet, vonneumann or frobenius.")] = "logdet",
+    divergence: Annotated[str, typer.Option(help="logdet, vonneumann, frobenius, or a registered one.")] = "logdet",
     slack_weight: Annotated[
         str | None,
         typer.Option(

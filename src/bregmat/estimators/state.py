@@ -10,9 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.constraints import Constraints
+from bregmat.divergences import DIVERGENCES
+from bregmat.losses import LOSSES
 from bregmat.nearest import SOLVERS
 from bregmat.relations import BUILT_IN, RELATIONS, table_of
 
+_TERMS = {"divergence": DIVERGENCES, "loss": LOSSES}
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
 
@@ -55,16 +58,16 @@ def parameters_state(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Hyper-parameters as plain values and arrays.
 
-    Library objects with a name become that name, solver objects (of the classes in ``solvers``) their name and settings.
-    Callbacks and random generators are not kept: None.
+    Divergences and losses become their name (and settings), solver objects (of the classes in ``solvers``) their name and
+    settings. Callbacks and random generators are not kept: None.
     """
     meta: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, value in params.items():
         if name == "callback" or isinstance(value, np.random.Generator | np.random.RandomState):
             meta[name] = None
-        elif name in ("divergence", "loss") and hasattr(value, "name"):
-            meta[name] = value.name
+        elif name in _TERMS and value is not None and not isinstance(value, str):
+            meta[name] = _TERMS[name].to_state(value)
         elif name == "solver" and type(value) in solvers.values():
             meta[name] = {"name": value.name, **asdict(value)}
         elif name == "prior" and not isinstance(value, str):
@@ -78,6 +81,8 @@ def parameters_restored(
     meta: dict[str, Any], arrays: dict[str, np.ndarray], *, solvers: Mapping[str, type] = SOLVERS
 ) -> dict[str, Any]:
     """Inverse of :func:`parameters_state`."""
+    terms = {name: _TERMS[name].from_state(meta[name]) for name in _TERMS if isinstance(meta.get(name), dict)}
+    meta = {**meta, **terms}
     solver = meta.get("solver")
     if isinstance(solver, dict):
         settings = {key: tuple(v) if isinstance(v, list) else v for key, v in solver.items() if key != "name"}

@@ -125,6 +125,11 @@ def nearest_correlation(
     """
     limits = Limits.of(tol, max_iter, max_seconds, callback)
     D = as_divergence(divergence)
+    if not (D.keeps_range or D.takes_indefinite):
+        raise TypeError(
+            "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
+            f"got {D.name!r}."
+        )
     check_options(D, fixed, min_eig, rank, repair, floor, scale)
     if isinstance(C, Factor):
         if min_eig > 0 or any(option is not None for option in (fixed, rank, repair, scale)):
