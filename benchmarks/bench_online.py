@@ -31,8 +31,7 @@ from typing import Any
 import harness
 import numpy as np
 
-from bregmat.io import PairFile
-from bregmat.io.points import write_csv, write_parquet
+from bregmat.io import PairFile, tables
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.stream import bound_against, run_stream
 
@@ -86,10 +85,8 @@ def from_a_file(folder: Path, repeats: int) -> None:
     K = target_kernel(D)
     pairs, y = distance_examples(K, N)
     columns = {"a": pairs[:, 0], "b": pairs[:, 1], "y": y}
-    with (folder / "pairs.csv").open("wb") as handle:
-        write_csv(handle, list(columns), [c.tolist() for c in columns.values()])
-    with (folder / "pairs.parquet").open("wb") as handle:
-        write_parquet(handle, columns)
+    for name in ("pairs.csv", "pairs.parquet"):
+        tables.write(folder / name, columns)
 
     def run(name: str) -> Any:
         return run_stream(MatrixExponentiatedGradient(D), PairFile(folder / name))

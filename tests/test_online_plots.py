@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from bregmat.cli import show
 from bregmat.cli.app import app
-from bregmat.io import load, read_manifest, save
-from bregmat.io.points import write_csv
+from bregmat.io import load, read_manifest, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.online.stream import StreamRecord, bound_against, run_stream
 from bregmat.plots import OnlineLossDisplay
@@ -149,8 +148,7 @@ def bregmat(monkeypatch, tmp_path):
 @pytest.fixture
 def pairs(tmp_path, data):
     _, X, y = data
-    with (tmp_path / "pairs.csv").open("wb") as handle:
-        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), y.tolist()])
+    tables.write(tmp_path / "pairs.csv", {"a": X[:, 0], "b": X[:, 1], "y": y})
     return tmp_path / "pairs.csv"
 
 
@@ -173,8 +171,7 @@ def test_stream_learns_and_reports_the_loss_against_its_bound(bregmat, pairs, da
 
 def test_stream_of_squared_distances(bregmat, pairs, data, tmp_path):
     _, X, y = data
-    with (tmp_path / "squared.csv").open("wb") as handle:
-        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), (2.0 * y).tolist()])
+    tables.write(tmp_path / "squared.csv", {"a": X[:, 0], "b": X[:, 1], "y": (2.0 * y)})
     assert bregmat("stream", "pairs.csv", "--dim", D, "--out", "m").exit_code == 0
     assert bregmat("stream", "squared.csv", "--squared", "--dim", D, "--out", "s").exit_code == 0
     assert_array_equal(load("m").matrix(), load("s").matrix())
@@ -194,8 +191,7 @@ def test_stream_with_other_settings(bregmat, pairs):
 def test_stream_that_nothing_fits(bregmat, tmp_path, data):
     """Squared distances at another scale: no bound below the loss, but what to change."""
     _, X, y = data
-    with (tmp_path / "big.csv").open("wb") as handle:
-        write_csv(handle, ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), (1e3 * y).tolist()])
+    tables.write(tmp_path / "big.csv", {"a": X[:, 0], "b": X[:, 1], "y": (1e3 * y)})
     done = bregmat("stream", "big.csv", "--dim", D, "--out", "m", "--checkpoint", "c", "--plot", "p.svg")
     assert done.exit_code == 0, done.output
     for output in (done.stdout, bregmat("inspect", "m").stdout):

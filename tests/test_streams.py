@@ -12,8 +12,7 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat._interrupt import held_interrupts
-from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save
-from bregmat.io.points import write_csv, write_parquet
+from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
 from bregmat.online.blocks import Block, Checksum, StreamError
 from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
@@ -47,12 +46,7 @@ def data(rng, U):
 
 
 def write_pairs(path, X, y):
-    columns = {"a": X[:, 0], "b": X[:, 1], "y": y}
-    with path.open("wb") as handle:
-        if path.suffix == ".csv":
-            write_csv(handle, list(columns), [c.tolist() for c in columns.values()])
-        else:
-            write_parquet(handle, columns)
+    tables.write(path, {"a": X[:, 0], "b": X[:, 1], "y": y})
     return path
 
 
@@ -678,12 +672,10 @@ def test_files_of_another_kind(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=message):
             PairFile(tmp_path / name)
-    with (tmp_path / "no.parquet").open("wb") as handle:
-        write_parquet(handle, {"a": [0], "y": [0.1]})
+    tables.write(tmp_path / "no.parquet", {"a": [0], "y": [0.1]})
     with pytest.raises(ValueError, match="no column 'b'; the columns are 'a', 'y'"):
         PairFile(tmp_path / "no.parquet")
-    with (tmp_path / "words.parquet").open("wb") as handle:
-        write_parquet(handle, {"a": ["x"], "b": [1], "y": [0.1]})
+    tables.write(tmp_path / "words.parquet", {"a": ["x"], "b": [1], "y": [0.1]})
     with pytest.raises(ValueError, match="column 'a' must hold numbers; it holds string"):
         PairFile(tmp_path / "words.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

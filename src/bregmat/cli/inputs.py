@@ -11,12 +11,11 @@ import numpy as np
 
 from bregmat.cli.words import for_labels
 from bregmat.constraints import Constraints
-from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points
+from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points, tables
+from bregmat.io.points import is_id
 from bregmat.labels import label_codes
 
 __all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "import_terms", "read_task"]
-
-_ID_NAMES = ("id", "sample_id")
 
 
 def import_terms(name: str) -> None:
@@ -95,10 +94,10 @@ def read_task(
     task = Task(path.name, points.X, points.names)
     id_name, task.sample_id = find_sample_ids(points, id_column)
     if labels is not None:
-        values = np.load(labels, allow_pickle=False) if is_label_file else points.columns[labels]
+        values = tables.read_npy(labels) if is_label_file else points.columns[labels]
         task.labels = find_labels(values, len(points.X), labels, unlabeled)
         task.class_names, task.label_column = class_names(values, task.labels), labels
-    unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not _is_id(name)]
+    unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not is_id(name)]
     if unused:
         task.warnings.append(f"not used: {_some(unused)} (not numeric)")
     if constraints is not None:
@@ -121,7 +120,7 @@ def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, 
     """The column that names the rows: the one asked for, or one called "id" or "sample_id"; None: row numbers."""
     name = id_column
     if name is None:
-        name = next((column for column in points.columns if _is_id(column)), None)
+        name = next((column for column in points.columns if is_id(column)), None)
     return name, None if name is None else parse_sample_ids(points.columns[name])
 
 
@@ -164,10 +163,6 @@ def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
         return tuple(int(float(name)) for name in names)
     except (ValueError, OverflowError):
         return tuple(names)
-
-
-def _is_id(name: str) -> bool:
-    return name.lower() in _ID_NAMES
 
 
 def _some(names: list[str], most: int = 8) -> str:

@@ -12,7 +12,7 @@ from bregmat._html import number, seconds
 from bregmat.cli import show
 from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note
 from bregmat.cli.words import for_command
-from bregmat.io import Checkpoint, PairFile, atomic_write, load, read_points, save, write_points
+from bregmat.io import Checkpoint, PairFile, atomic_write, load, read_points, save, tables, write_points
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import FixedShare, StreamExit, StreamRun, bound_against, run_stream
@@ -157,10 +157,7 @@ def _last_tenth(run: StreamRun) -> str:
 
 def _read_target(path: Path, learner: Any) -> np.ndarray:
     """The matrix to compare with, from .npy; its bound is asked for once, which checks it."""
-    try:
-        U = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
+    U = tables.read_npy(path)
     try:
         learner.loss_of(U)
     except (ValueError, TypeError) as error:

@@ -1,7 +1,7 @@
 """Files in and out: models, points, constraints, streams of pairs. Nothing here ever unpickles."""
 
+from bregmat.io.constraints import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints
 from bregmat.io.models import ModelFileError, load, read_manifest, save
-from bregmat.io.pairs import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
 from bregmat.io.streams import Checkpoint, PairFile

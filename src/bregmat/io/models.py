@@ -54,6 +54,7 @@ _RENAMED = {"Result": "MatrixResult"}
 _MANIFEST = "manifest.json"
 _ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
 _MAX_MANIFEST_BYTES = 64 * 2**20
+_BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error, EOFError, OSError)
 
 
 class ModelFileError(ValueError):
@@ -172,16 +173,7 @@ class _Reader:
     def _open_zip(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self._handle)
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            UnicodeDecodeError,
-            struct.error,
-            ValueError,
-            OverflowError,
-            EOFError,
-            OSError,
-        ) as error:
+        except (*_BROKEN_ZIP, ValueError, OverflowError) as error:
             raise self._wrong(f"not a bregmat model, or cut off ({error})") from error
 
     def _members(self) -> dict[str, zipfile.ZipInfo]:
@@ -219,15 +211,7 @@ class _Reader:
                     view[: len(chunk)] = chunk
                     view = view[len(chunk) :]
                 stream.read(1)  # the CRC is compared at the end of the member
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            RuntimeError,
-            UnicodeDecodeError,
-            struct.error,
-            EOFError,
-            OSError,
-        ) as error:
+        except (*_BROKEN_ZIP, RuntimeError) as error:
             raise self._wrong(f"member {name!r} is damaged ({error})") from error
         return buffer
 

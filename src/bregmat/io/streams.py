@@ -3,16 +3,15 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
+from bregmat.io import tables
 from bregmat.io.models import load, read_manifest, save
 from bregmat.io.paths import check_writable
-from bregmat.io.points import is_number
 
 __all__ = ["Checkpoint", "PairFile"]
 
@@ -48,14 +47,9 @@ class PairFile:
     """
 
     def __init__(self, path: str | os.PathLike, *, squared: bool = False) -> None:
-        self.path, self.squared = Path(path), bool(squared)
-        self.name = self.path.name
-        suffix = self.path.suffix.lower()
-        if suffix not in (".csv", ".parquet"):
-            raise ValueError(
-                f"{self.path}: cannot read pairs from {suffix or 'a file without ending'}; use .csv or .parquet"
-            )
-        self._rows: _CsvRows | _ParquetRows = (_CsvRows if suffix == ".csv" else _ParquetRows)(self.path)
+        self.path, kind = tables.file_kind(path, "read pairs from", (".csv", ".parquet"))
+        self.squared, self.name = bool(squared), self.path.name
+        self._rows: _CsvRows | _ParquetRows = _CsvRows(self.path) if kind == ".csv" else _ParquetRows(self.path)
         first = next(self._rows.chunks(1), None)
         if first is None:
             raise ValueError(f"{self.path}: no rows")
@@ -96,26 +90,23 @@ class _CsvRows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._open() as handle:
+        with tables.open_csv(path) as handle:
             first = next((line for line in handle if line.strip()), "")
         if not first:
             raise ValueError(f"{path}: the file is empty")
-        self.delimiter = max(",;\t", key=first.count)
+        self.delimiter = tables.delimiter_of(first)
         cells = self._cells(first)
-        self.has_header = not all(map(is_number, cells))
-        names = cells if self.has_header else list(COLUMNS)
         self.n_cells = len(cells)
-        if self.has_header:
-            missing = [name for name in COLUMNS if name not in names]
-            if missing:
-                raise ValueError(f"{path}: no column {missing[0]!r}; the columns are {', '.join(map(repr, names))}")
-        elif len(cells) != 3:
+        self.has_header = not all(map(tables.is_number, cells))
+        if not self.has_header and len(cells) != 3:
             raise ValueError(f"{path}: {len(cells)} cells in the first line; without a header they must be a, b, y")
+        names = cells if self.has_header else list(COLUMNS)
+        tables.require_columns(path, COLUMNS, names)
         self.columns = [names.index(name) for name in COLUMNS]
 
     def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
         at = 0
-        with self._open() as handle:
+        with tables.open_csv(self.path) as handle:
             lines = (line for line in handle if line.strip())
             if self.has_header:
                 next(lines)
@@ -125,18 +116,10 @@ class _CsvRows:
 
     def place(self, row: int) -> str:
         """Counted again from the start, for blank lines are no rows."""
-        with self._open() as handle:
+        with tables.open_csv(self.path) as handle:
             filled = (number for number, line in enumerate(handle, 1) if line.strip())
             number = next(islice(filled, row + self.has_header, None), None)
         return f"{self.path}, line {number}"
-
-    @contextmanager
-    def _open(self) -> Iterator[TextIO]:
-        try:
-            with self.path.open(encoding="utf-8-sig") as handle:
-                yield handle
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path}: not a text file in UTF-8 ({error})") from error
 
     def _cells(self, line: str) -> list[str]:
         return [cell.strip().strip('"') for cell in line.split(self.delimiter)]
@@ -155,9 +138,8 @@ class _CsvRows:
             if len(cells) != self.n_cells:
                 return ValueError(f"{self.place(row)}: {len(cells)} cells, but the first line has {self.n_cells}")
             for name, k in zip(COLUMNS, self.columns):
-                if not is_number(cells[k]):
-                    shown = repr(cells[k]) if cells[k] else "an empty cell"
-                    return ValueError(f"{self.place(row)}, column {name!r}: {shown} is not a number")
+                if not tables.is_number(cells[k]):
+                    return tables.not_a_number(self.place(row), name, cells[k])
         return ValueError(f"{self.place(at)} and the {len(block) - 1} rows after it cannot be read as numbers")
 
 
@@ -166,28 +148,15 @@ class _ParquetRows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            import pyarrow.parquet as parquet
-        except ImportError as error:
-            raise ImportError('.parquet needs pyarrow: pip install "bregmat[frames]"') from error
-        from pyarrow import ArrowException, types
-
-        try:
-            with path.open("rb") as handle:  # OSError for a file that is not there
-                schema = parquet.read_schema(handle)
-        except ArrowException as error:
-            raise ValueError(f"{path}: not a parquet file ({error})") from error
+        with tables.open_parquet(path) as file:
+            schema = file.schema_arrow
+        tables.require_columns(path, COLUMNS, schema.names)
         for name in COLUMNS:
-            if name not in schema.names:
-                raise ValueError(f"{path}: no column {name!r}; the columns are {', '.join(map(repr, schema.names))}")
-            kind = schema.field(name).type
-            if not (types.is_integer(kind) or types.is_floating(kind)):
+            if not tables.is_numeric(kind := schema.field(name).type):
                 raise ValueError(f"{path}: column {name!r} must hold numbers; it holds {kind}")
 
     def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
-        import pyarrow.parquet as parquet
-
-        with parquet.ParquetFile(self.path) as file:
+        with tables.open_parquet(self.path) as file:
             at = 0
             for batch in file.iter_batches(batch_size=size, columns=list(COLUMNS)):
                 columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]

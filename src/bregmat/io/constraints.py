@@ -1,19 +1,18 @@
 """Constraints from .csv and .parquet, and back: columns relation, i, j, k, l, bound, sense, weight."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bregmat.columns import SENSES
 from bregmat.constraints import Constraints
-from bregmat.io.paths import atomic_write
-from bregmat.io.points import read_csv, read_parquet, write_csv, write_parquet
+from bregmat.io import tables
 from bregmat.relations import RELATIONS, SAMPLES, Relation, table_of
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
 
+KINDS = (".csv", ".parquet")
 COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
 
 
@@ -64,41 +63,27 @@ def read_placed_constraints(
     path: str | os.PathLike, *, id_type: type | None = None
 ) -> tuple[Constraints, list[str], list[tuple[str, ...]]]:
     """As `read_constraints`, with the place of every row ("line 7"; "row 6" of .parquet) and the samples it names."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    lines: list[int] | None = None
-    if suffix == ".csv":
-        header, cells, lines = read_csv(path, has_header=True)
-        table = {name: np.array(column) for name, column in zip(header or (), cells)}
-    elif suffix == ".parquet":
-        table = {name: _as_text(column) for name, column in read_parquet(path).items()}
-    else:
-        raise ValueError(
-            f"{path}: cannot read constraints from {suffix or 'a file without ending'}; use .csv or .parquet"
-        )
-    if unknown := [name for name in table if name not in COLUMNS]:
-        raise ValueError(
-            f"{path}{', line 1' if lines else ''}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}"
-        )
-    if missing := [name for name in ("relation", "bound", "sense") if name not in table]:
-        raise ValueError(
-            f"{path}{', line 1' if lines else ''}: no column {missing[0]!r}; needed: relation, bound, sense"
-        )
-    n = len(table["relation"])
-    rows = _Rows(path, lines, {name: table.get(name, np.full(n, "")) for name in COLUMNS})
-    places = [f"line {line}" for line in lines] if lines is not None else [f"row {row}" for row in range(n)]
-    samples = zip(*(rows.table[name].tolist() for name in SAMPLES))
-    return rows.constraints(id_type), places, [tuple(word for word in row if word) for row in samples]
+    path, _ = tables.file_kind(path, "read constraints from", KINDS)
+    table = tables.read(path, has_header=True)
+    header = path if table.lines is None else f"{path}, line 1"
+    if unknown := [name for name in table.columns if name not in COLUMNS]:
+        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
+    if missing := [name for name in ("relation", "bound", "sense") if name not in table.columns]:
+        raise ValueError(f"{header}: no column {missing[0]!r}; needed: relation, bound, sense")
+    cells = {name: _words(column) for name, column in table.columns.items()}
+    n = len(cells["relation"])
+    rows = _Rows(table, {name: cells.get(name, np.full(n, "")) for name in COLUMNS})
+    samples = zip(*(rows.cells[name].tolist() for name in SAMPLES))
+    return (
+        rows.constraints(id_type),
+        [table.where(row) for row in range(n)],
+        [tuple(word for word in row if word) for row in samples],
+    )
 
 
 def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None:
     """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise ValueError(
-            f"{path}: cannot write constraints to {suffix or 'a file without ending'}; use .csv or .parquet"
-        )
+    path, _ = tables.file_kind(path, "write constraints to", KINDS)
     relation = np.array([known.name for known in constraints.relations])[constraints.relation]
     if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
         name = str(relation[given[0]])
@@ -106,41 +91,34 @@ def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None
             f"constraints of the relation {name!r} have no column form; rows {given[:5].tolist()} are {name}"
         )
     symbols = {code: symbol for symbol, code in SENSES.items()}
-    columns: dict[str, Any] = {"relation": relation.tolist()}
+    ids = None if constraints.ids is None else constraints.ids.tolist()
+    columns: dict[str, Any] = {"relation": relation}
     for k, name in enumerate(SAMPLES):
-        index = constraints.index[:, k]
-        if constraints.ids is None:
-            columns[name] = [str(i) if i >= 0 else "" for i in index.tolist()]
-        else:
-            ids = constraints.ids.tolist()
-            columns[name] = [str(ids[i]) if i >= 0 else "" for i in index.tolist()]
-    columns["bound"] = constraints.bound.tolist()
+        index = constraints.index[:, k].tolist()
+        columns[name] = ["" if i < 0 else str(i if ids is None else ids[i]) for i in index]
+    columns["bound"] = constraints.bound
     columns["sense"] = [symbols[code] for code in constraints.sense.tolist()]
-    columns["weight"] = constraints.weight.tolist()
-    with atomic_write(path) as handle:
-        if suffix == ".csv":
-            write_csv(handle, list(columns), list(columns.values()))
-        else:
-            write_parquet(handle, columns)
+    columns["weight"] = constraints.weight
+    tables.write(path, columns)
 
 
-def _as_text(column: np.ndarray) -> np.ndarray:
-    """A parquet column as the text a .csv would hold; missing numbers become empty."""
-    if column.dtype.kind == "f":
+def _words(column: Any) -> np.ndarray:
+    """A column as the words a .csv holds; missing numbers of a .parquet file become empty."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         whole = np.isfinite(column) & (column == np.rint(column)) & (np.abs(column) < 2**53)
         return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(column, whole)])
-    return column.astype(str)
+    return np.asarray(column).astype(str)
 
 
 class _Rows:
     """The cells of a constraints file, checked column by column; every message names the line."""
 
-    def __init__(self, path: Path, lines: list[int] | None, table: dict[str, np.ndarray]) -> None:
-        self.path, self.lines, self.table = path, lines, table
-        self.n = len(table["relation"])
+    def __init__(self, table: tables.Table, cells: dict[str, np.ndarray]) -> None:
+        self.table, self.cells = table, cells
+        self.n = len(cells["relation"])
 
     def constraints(self, id_type: type | None) -> Constraints:
-        names, code = np.unique(self.table["relation"], return_inverse=True)
+        names, code = np.unique(self.cells["relation"], return_inverse=True)
         known = {name: relation for name, relation in RELATIONS.items() if not relation.takes_matrix}
         for k, name in enumerate(names):
             if name not in known:
@@ -170,11 +148,10 @@ class _Rows:
         if not rows.size:
             return
         row = int(rows[0])
-        where = f"line {self.lines[row]}" if self.lines is not None else f"row {row}"
         more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
-        for name, column in self.table.items():
+        for name, column in self.cells.items():
             message = message.replace(f"{{{name}}}", repr(str(column[row])))
-        raise ValueError(f"{self.path}, {where}: {message}{more}")
+        raise ValueError(f"{self.table.place(row)}: {message}{more}")
 
     def _samples(
         self, here: list[Relation], code: np.ndarray, id_type: type | None
@@ -182,10 +159,10 @@ class _Rows:
         index = np.full((self.n, 4), -1, dtype=np.int64)
         used = np.arange(4)[None, :] < np.array([relation.arity for relation in here])[code][:, None]
         for k, name in enumerate(SAMPLES):
-            empty = self.table[name] == ""
+            empty = self.cells[name] == ""
             self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {name!r}, which is empty")
             self._wrong(~used[:, k] & ~empty, f"{{relation}} takes no sample in column {name!r}, got {{{name}}}")
-        words = [self.table[name][used[:, k]] for k, name in enumerate(SAMPLES)]
+        words = [self.cells[name][used[:, k]] for k, name in enumerate(SAMPLES)]
         if not used.any():
             return index, None
         ids = np.concatenate(words)
@@ -217,11 +194,11 @@ class _Rows:
         return numbers
 
     def _float(self, name: str, default: np.ndarray, message: str) -> np.ndarray:
-        cells = np.where((self.table[name] == "") & (default != ""), default, self.table[name])
+        cells = np.where((self.cells[name] == "") & (default != ""), default, self.cells[name])
         try:
             return cells.astype(np.float64)
         except ValueError:
-            self._wrong(np.array([not _is_float(cell) for cell in cells]), message)
+            self._wrong(np.array([not tables.is_number(cell) for cell in cells]), message)
             raise
 
     def _bound(self, default: np.ndarray) -> np.ndarray:
@@ -235,15 +212,7 @@ class _Rows:
         return weight
 
     def _sense(self, default: np.ndarray) -> np.ndarray:
-        sense = np.where(self.table["sense"] == "", default, self.table["sense"])
+        sense = np.where(self.cells["sense"] == "", default, self.cells["sense"])
         self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
         names, code = np.unique(sense, return_inverse=True)
         return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]
-
-
-def _is_float(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
