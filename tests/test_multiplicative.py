@@ -3,14 +3,17 @@
 The numbered equations are in test_equations_multiplicative.py, the splits and their kernels in test_splits.py.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram, run_updates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
 from bregmat.result import ExitReason
+from bregmat.solve import solve
 from bregmat_papers.datasets import load_sonar_split
 
 EPS = np.finfo(float).eps
@@ -281,17 +284,22 @@ def test_callback_limits_and_history(rng):
     assert end.exit_reason is ExitReason.INTERRUPTED and np.isfinite(end.x).all()
 
 
-def test_the_callers_gap_ends_the_run(rng):
+def test_the_programs_gap_ends_the_run(rng):
     K, y, A = machine(rng)
     C = 1.0
 
-    def gap(x, p, q):
-        np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
-        dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
-        return (primal - dual) / primal
+    class Machine(SplitProgram):
+        is_certified = True
 
-    end = run_updates(ClassBlocks(K, y), -np.ones(len(y)), upper=C, tol=1e-3, certify=gap)
-    assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.gap <= 1e-3
+        def prove(self, point):
+            x, p, q = point.v, point.p, point.q
+            np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
+            dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
+            return SimpleNamespace(objective=primal, dual_bound=dual, gap=(primal - dual) / primal)
+
+    problem = Machine(ClassBlocks(K, y), -np.ones(len(y)), upper=C)
+    end = solve(problem, MultiplicativeUpdates(), tol=1e-3)
+    assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.certificate.gap <= 1e-3
     assert [record.gap <= 1e-3 for record in end.history[-2:]] == [False, True]
 
 

@@ -10,10 +10,11 @@ from scipy.optimize import lsq_linear, nnls
 
 from bregmat.io import load, save
 from bregmat.quadratic import (
+    ExactActiveSet,
     MultiplicativeUpdates,
     NonnegativeQP,
     QPResult,
-    active_set,
+    QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
 )
@@ -67,8 +68,8 @@ def check_optimal(result, problem, best, tol=1e-8):
     x = result.x
     assert result.status is Status.OPTIMAL
     assert (x >= 0).all()
-    assert (x <= problem.bounds).all()
-    E, e = problem.rows
+    assert (x <= problem.upper).all()
+    E, e = problem.E, problem.e
     # rounding of sums of up to a few terms of order 1
     np.testing.assert_allclose(E @ x, e, atol=1e-9)
     assert result.objective == pytest.approx(problem.objective(x), rel=1e-12, abs=1e-12)
@@ -294,7 +295,7 @@ def test_bound_is_repaired_by_a_shift():
 # ---------------------------------------------------------------- the active set
 def test_active_set_never_raises_the_objective(rng, monkeypatch):
     """Looked at after every single exchange."""
-    monkeypatch.setattr(sys.modules[active_set.__module__], "CHUNK", 1)
+    monkeypatch.setattr(sys.modules[ExactActiveSet.__module__], "CHUNK", 1)
     longest = 0
     for _ in range(60):
         A, b, upper, E, e, inside = random_problem(rng)
@@ -305,10 +306,10 @@ def test_active_set_never_raises_the_objective(rng, monkeypatch):
             values.append(0.5 * x @ A @ x + b @ x)
             return False
 
-        end = active_set(A, b, inside, upper=upper, equality=rows, watch=watch)
+        end = ExactActiveSet().minimize(QuadraticProgram.of(A, b, upper, rows), inside, watch)
         values.append(0.5 * end.x @ A @ end.x + b @ end.x)
         assert (np.diff(values) <= 1e-12 * (1 + np.abs(values[:-1]))).all()
-        assert end.direction is not None or end.violation <= 1e-9
+        assert end.falling is not None or end.violation <= 1e-9
         longest = max(longest, len(values))
     assert longest >= 6
 
@@ -320,13 +321,13 @@ def test_active_set_in_bulk(rng):
     exact = nnqp(A, b).x
     start = np.maximum(exact + 0.05 * rng.standard_normal(500), 0.0)
     upper = np.full(500, np.inf)
-    end = active_set(A, b, start, upper=upper)
+    end = ExactActiveSet().minimize(QuadraticProgram.of(A, b, upper), start)
     np.testing.assert_allclose(end.x, exact, atol=1e-12)
     assert end.n_factor <= 40
     row = rng.choice([-1.0, 1.0], (1, 500))
     boxed = np.full(500, 1.5)
     start = np.minimum(start, boxed)
-    end = active_set(A, b, start, upper=boxed, equality=(row, row @ start))
+    end = ExactActiveSet().minimize(QuadraticProgram.of(A, b, boxed, (row, row @ start)), start)
     reference = nnqp(A, b, upper=boxed, equality=(row, row @ start))
     assert reference.solver == "pivoting"
     np.testing.assert_allclose(end.x, reference.x, atol=1e-10)

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from bregmat.quadratic import MultiplicativeUpdates, NonnegativeQP, nnqp, nonnegative_least_squares, run_updates
+from bregmat.quadratic import (
+    MultiplicativeUpdates,
+    NonnegativeQP,
+    QuadraticProgram,
+    nnqp,
+    nonnegative_least_squares,
+    run_updates,
+)
 from bregmat.quadratic.bound import implied_upper, lower_bound
-from bregmat.quadratic.scale import gradient_unit
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.result import ExitReason, Status
 
@@ -164,13 +170,16 @@ def test_a_large_entry_among_others(rng, solver):
 
 
 def test_unit_of_a_gradient():
-    diagonal, free = np.ones(3), np.full(3, np.inf)
     b = np.array([1e9, -2.0, 0.5])
-    assert gradient_unit(b, b, diagonal=diagonal, upper=free) == 2.0
-    assert gradient_unit(b, b + [4.0, 0.0, 0.0], diagonal=diagonal, upper=free) == 4.0
-    assert gradient_unit(-b, -b, diagonal=diagonal, upper=np.array([3.0, 1.0, 1.0])) == 3.0
-    assert gradient_unit(np.zeros(3), np.array([0.0, -3.0, 1.0]), diagonal=diagonal, upper=free) == 3.0
-    assert gradient_unit(np.zeros(3), np.zeros(3), diagonal=diagonal, upper=free) == 1.0
+
+    def unit(b, h, upper=None):
+        return QuadraticProgram.of(np.eye(3), b, upper).unit(h)
+
+    assert unit(b, b) == 2.0
+    assert unit(b, b + [4.0, 0.0, 0.0]) == 4.0
+    assert unit(-b, -b, np.array([3.0, 1.0, 1.0])) == 3.0
+    assert unit(np.zeros(3), np.array([0.0, -3.0, 1.0])) == 3.0
+    assert unit(np.zeros(3), np.zeros(3)) == 1.0
 
 
 # ---------------------------------------------------------------- slack variables
@@ -333,7 +342,7 @@ def test_least_squares_of_any_size(rng, sx, sy):
 
 
 # ---------------------------------------------------------------- Ctrl-C, wherever it comes
-PLACES = ["check_definite", "reduce_rows", "toward_rows", "DenseSplit", "free_multiplier"]
+PLACES = ["check_definite", "onto_row", "DenseSplit", "BlockPivoting", "rough_point"]
 
 
 @EVERY_SOLVER
@@ -346,14 +355,20 @@ def test_interrupt_before_the_first_step(rng, monkeypatch, solver, place):
     X = rng.standard_normal((30, 12))
     y = np.where(np.arange(12) % 2, 1.0, -1.0)
     result = nnqp(X.T @ X, -np.ones(12), equality=(y, 0.0), solver=solver)
-    used = place in PLACES[:2] or (solver == "multiplicative") == (place in PLACES[3:])
+    users = {
+        "onto_row": "multiplicative",
+        "DenseSplit": "multiplicative",
+        "BlockPivoting": "auto",
+        "rough_point": "active_set",
+    }
+    used = users.get(place, solver) == solver
     assert (result.exit_reason is ExitReason.INTERRUPTED) == used
     assert (result.x >= 0).all()
     assert result.max_violation <= 1e-12
     assert result.equality_dual.shape == (1,)
 
 
-@pytest.mark.parametrize("place", ["solve_nonnegative", "_polished", "cholesky"])
+@pytest.mark.parametrize("place", ["minimize", "_polished", "cholesky"])
 def test_interrupt_of_least_squares(rng, monkeypatch, place):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -363,7 +378,7 @@ def test_interrupt_of_least_squares(rng, monkeypatch, place):
     result = nonnegative_least_squares(X, y, x0=np.full(12, 0.1))
     assert result.exit_reason is ExitReason.INTERRUPTED
     assert result.status is Status.FEASIBLE
-    assert (result.x == 0.1).all() == (place == "solve_nonnegative")
+    assert (result.x == 0.1).all() == (place == "minimize")
     assert result.objective == pytest.approx(0.5 * np.square(X @ result.x - y).sum(), rel=1e-14)
     assert result.dual_bound == 0
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from bregmat.kernels.definite import check_definite
-from bregmat.quadratic import NonnegativeQP, active_set, nnqp, nonnegative_least_squares
+from bregmat.quadratic import ExactActiveSet, NonnegativeQP, QuadraticProgram, nnqp, nonnegative_least_squares
 
 I2 = np.eye(2)
 NAN = np.array([[1.0, 0.0], [0.0, np.nan]])
@@ -184,7 +184,7 @@ def test_indefinite_matrix_that_no_minor_shows():
     with pytest.raises(
         ValueError, match=r"A is not positive semidefinite: d'Ad / d'd = -0\.\d+ along a direction d of 3"
     ):
-        active_set(A, -np.ones(3), np.zeros(3), upper=np.full(3, np.inf))
+        ExactActiveSet().minimize(QuadraticProgram.of(A, -np.ones(3)), np.zeros(3))
 
 
 @pytest.mark.parametrize("n", [40, 300])
@@ -218,7 +218,7 @@ def test_data_are_not_changed(rng):
         np.testing.assert_array_equal(given, copy)
     x = rng.random(6)
     kept = x.copy()
-    active_set(A, b, x, upper=np.full(6, 2.0))
+    ExactActiveSet().minimize(QuadraticProgram.of(A, b, np.full(6, 2.0)), x)
     np.testing.assert_array_equal(x, kept)
 
 
@@ -231,4 +231,4 @@ def test_layouts_and_types_are_read_alike(rng):
     np.testing.assert_array_equal(nnqp(2 * np.eye(2, dtype=int), np.array([-2, 1])).x, [1.0, 0.0])
     problem = NonnegativeQP.build(A, b, equality=(np.ones(6), 1.0))
     assert problem.A is A
-    assert problem.rows[0].shape == (1, 6)
+    assert problem.E.shape == (1, 6)

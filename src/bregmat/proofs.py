@@ -52,6 +52,16 @@ class Certificate:
         """Whether every hard row is met up to rounding."""
         return bool(np.isfinite(self.upper))
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What a history says of it."""
+        return {
+            "objective": self.objective,
+            "dual_bound": self.dual_bound,
+            "gap": self.gap,
+            "violation": self.violation,
+        }
+
     def proves(self, tol: float) -> bool:
         """Whether the point is optimal to the relative gap ``tol``; NaN, and a gap below -tol by rounding, prove nothing."""
         return bool(np.isfinite(self.gap) and abs(self.gap) <= tol)

@@ -70,8 +70,9 @@ class Solver(Protocol):
 
     name: ClassVar[str]
     works_on: ClassVar[str]  # what its state calls objective where rows are hard: "objective" or "dual_bound"
-    max_iter: ClassVar[int]  # steps that a run may take unless told otherwise
 
+    @property
+    def max_iter(self) -> int: ...  # steps that a run may take unless told otherwise
     def check(self, problem: Any) -> None: ...
     def init(self, problem: Any, tol: float, start: Any) -> Any: ...
     def step(self, problem: Any, state: Any) -> Any: ...
@@ -100,6 +101,52 @@ class Outcome:
         return story | numbers | {"max_violation": proof.violation}
 
 
+class RunLog:
+    """Clock, history and callback of one run, or of several that count as one.
+
+    Also for inner solvers whose steps are too short for :func:`solve`: they write the same records.
+
+    Parameters
+    ----------
+    callback : callable, optional
+        Called with each :class:`Record`; True asks to stop.
+    max_seconds : float, optional
+        Limit on wall time from here on.
+    units : callable, optional
+        Record -> Record in the caller's units, where the run has others.
+    """
+
+    def __init__(
+        self,
+        callback: CallBack | None = None,
+        max_seconds: float | None = None,
+        units: Callable[[Record], Record] | None = None,
+    ) -> None:
+        self.callback, self.max_seconds, self.units = callback, max_seconds, units
+        self.clock = time.perf_counter()
+        self.history: list[Record] = []
+        self.before = 0  # steps of the runs before this one
+
+    def seconds(self) -> float:
+        """Wall time since the start."""
+        return time.perf_counter() - self.clock
+
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return self.max_seconds is not None and self.seconds() > self.max_seconds
+
+    def note(self, iteration: int, **figures: float) -> Record:
+        """Add a line to the history."""
+        row = Record(self.before + iteration, self.seconds(), **figures)
+        self.history.append(row if self.units is None else self.units(row))
+        return self.history[-1]
+
+    def tell(self, iteration: int, **figures: float) -> bool:
+        """Add a line to the history and call back; whether the callback asks to stop."""
+        row = self.note(iteration, **figures)
+        return self.callback is not None and bool(self.callback(row))
+
+
 def solve(
     problem: Problem,
     solver: Solver,
@@ -109,6 +156,7 @@ def solve(
     max_seconds: float | None = None,
     start: Any = None,
     callback: CallBack | None = None,
+    log: RunLog | None = None,
 ) -> Outcome:
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
@@ -131,32 +179,28 @@ def solve(
         A warm start, as the solver's ``init`` takes it: dual weights, shape (c,), for (P). Copied.
     callback : callable, optional
         Called with each :class:`Record`.
+    log : RunLog, optional
+        Of a run that this one continues, in place of ``max_seconds`` and ``callback``.
     """
     solver.check(problem)
-    run = _Run(problem, solver, tol, callback)
+    run = _Run(problem, solver, tol, RunLog(callback, max_seconds) if log is None else log)
     limit = solver.max_iter if max_iter is None else max_iter
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
     with single_thread_blas(problem.order), np.errstate(all="ignore"):
-        return run.iterate(start, limit, max_seconds)
+        return run.iterate(start, limit)
 
 
 class _Run:
-    """One run: clock, history, best certificate, proof that there is nothing to find."""
+    """One run: best certificate, proof that there is nothing to find."""
 
-    def __init__(self, problem: Problem, solver: Solver, tol: float, callback: CallBack | None) -> None:
-        self.problem, self.solver, self.tol, self.callback = problem, solver, tol, callback
-        self.clock = time.perf_counter()
-        self.history: list[Record] = []
+    def __init__(self, problem: Problem, solver: Solver, tol: float, log: RunLog) -> None:
+        self.problem, self.solver, self.tol, self.log = problem, solver, tol, log
         self.best: Certificate | None = None
         self.proof: Proof | None = None
         self._largest_dual = 0.0
         self._retry_below = np.inf
 
-    def seconds(self) -> float:
-        """Wall time since the start."""
-        return time.perf_counter() - self.clock
-
-    def iterate(self, start: Any, max_iter: int, max_seconds: float | None) -> Outcome:
+    def iterate(self, start: Any, max_iter: int) -> Outcome:
         """The loop itself."""
         problem, solver = self.problem, self.solver
         iteration, state = 0, None
@@ -175,7 +219,7 @@ class _Run:
                     reason = state.ended
                 elif iteration >= max_iter:
                     reason = ExitReason.MAX_ITER
-                elif max_seconds is not None and self.seconds() > max_seconds:
+                elif self.log.is_late():
                     reason = ExitReason.TIME
                 else:
                     following = solver.step(problem, state)
@@ -203,16 +247,13 @@ class _Run:
         """
         problem = self.problem
         due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
-        if due or last or (self.callback is not None and problem.certifies_cheaply):
+        if due or last or (self.log.callback is not None and problem.certifies_cheaply):
             if last:
                 problem.conclude(state)
             new = self.certify(state)
             self._retry_below = problem.retry_below(new, state)
-            row = Record(iteration, self.seconds(), new.objective, new.dual_bound, new.gap, new.violation)
-        else:
-            row = Record(iteration, self.seconds(), **{"gap": np.nan} | problem.estimate(state, self.solver.works_on))
-        self.history.append(row)
-        return self.callback is not None and bool(self.callback(row))
+            return self.log.tell(iteration, **new.figures)
+        return self.log.tell(iteration, **{"gap": np.nan} | problem.estimate(state, self.solver.works_on))
 
     def certify(self, state: Any) -> Certificate:
         """The certificate of a state; the best point and the best bound of all are kept."""
@@ -247,8 +288,8 @@ class _Run:
             reason,
             self.tol,
             iteration,
-            self.seconds(),
-            self.history,
+            self.log.seconds(),
+            self.log.history,
             self.solver.name,
             rows,
             state.trace,
@@ -275,31 +316,19 @@ def solve_in_turn(
         As in :func:`solve`.
     """
     best: Outcome | None = None
-    clock = time.perf_counter()
-    used, limit = 0, plan[-1][1]
+    log, limit = RunLog(callback, max_seconds), plan[-1][1]
     for solver, share in plan:
-        left = limit - used
+        left = limit - log.before
         if best is not None and left <= 0:
             break
-        passed = time.perf_counter() - clock
-        seconds = None if max_seconds is None else max(1e-9, max_seconds - passed)
-
-        def moved(record: Record, offset: int = used, passed: float = passed) -> Record:
-            return replace(record, iteration=record.iteration + offset, seconds=record.seconds + passed)
-
-        told = callback
-        if best is not None and callback is not None:
-            told = lambda record, moved=moved: callback(moved(record))  # noqa: E731
         try:
-            outcome = solve(
-                problem, solver, tol=tol, max_iter=min(share, left), max_seconds=seconds, start=start, callback=told
-            )
+            outcome = solve(problem, solver, tol=tol, max_iter=min(share, left), start=start, log=log)
         except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
             if best is None:
                 raise
             return replace(best, exit_reason=ExitReason.INTERRUPTED)
-        used += outcome.n_iter
-        best = outcome if best is None else _continued(best, outcome, [moved(r) for r in outcome.history])
+        log.before += outcome.n_iter
+        best = outcome if best is None else _continued(best, outcome)
         if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (
             ExitReason.TOLERANCE,
             ExitReason.INTERRUPTED,
@@ -310,8 +339,8 @@ def solve_in_turn(
     return best
 
 
-def _continued(first: Outcome, then: Outcome, history: list[Record]) -> Outcome:
-    """Two runs as one, with the better point and the better bound, unless the second proves that there is none."""
+def _continued(first: Outcome, then: Outcome) -> Outcome:
+    """Two runs with one log as one, with the better point and the better bound, unless the second proves that there is none."""
     joined, status = then.certificate, then.status
     if status not in (Status.INFEASIBLE, Status.UNBOUNDED):
         joined = first.certificate.joined(then.certificate)
@@ -320,8 +349,6 @@ def _continued(first: Outcome, then: Outcome, history: list[Record]) -> Outcome:
         then,
         certificate=joined,
         status=status,
-        history=first.history + history,
         n_iter=first.n_iter + then.n_iter,
-        seconds=first.seconds + then.seconds,
         solver=f"{first.solver} + {then.solver}",
     )

@@ -11,7 +11,8 @@ from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.certificate import Values, rough_values, sharpen
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
-from bregmat.quadratic.active_set import ActiveSetEnd, active_set
+from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 BAND = 0.02  # distance from the margin within which a sample takes part, in units of the margin
 OBJECTION = 1e-9  # violation of a sample outside that brings it in
@@ -67,7 +68,7 @@ def finish(
         end = _solve(problem, F, A, pull - 1.0, alpha[F], upper[F], equality, tol, stop)
         n_iter += end.n_iter + end.n_factor
         x[F] = y[F] * end.x
-        shift = float(end.dual_equality[0]) if problem.intercept else 0.0
+        shift = float(end.multiplier[0]) if problem.intercept else 0.0
         values = rough_values(problem, x, cache)
         # y f + ridge alpha over F from the block at hand; the bounded samples from sums.
         values.f[F] = y[F] * (A @ end.x + pull - problem.ridge[F] * end.x)
@@ -100,11 +101,14 @@ def _solve(
     equality: tuple[np.ndarray, np.ndarray] | None,
     tol: float,
     stop: Callable[[], bool],
-) -> ActiveSetEnd:
+) -> Minimum:
     """The active set over the samples F; what it says about its matrix is about the kernel here."""
     try:
-        scale = max(float(np.abs(b).max()), 1.0)  # active_set takes tol relative to it; violations here are in margins
-        return active_set(A, b, x, upper=upper, equality=equality, tol=tol / scale, watch=lambda *_: stop())
+        scale = max(
+            float(np.abs(b).max()), 1.0
+        )  # the active set takes tol relative to it; violations here are in margins
+        program = QuadraticProgram.of(A, b, upper, equality)
+        return ExactActiveSet(tol / scale).minimize(program, x, lambda *_: stop())
     except ValueError as error:
         found = smallest_eigenvalue(A, problem.kernel.rounding)
         raise IndefiniteKernelError(replace(found, rows=F[found.rows]), len(F)) from error
@@ -157,7 +161,7 @@ def nearest_points(
             return Hulls(weight, margin, False, n_iter)
         f = kernel.sums(np.arange(problem.n), np.flatnonzero(weight), (y * weight)[weight > 0])
         # Optimal: signs (f + shift) is q / total for those with weight, and at least that for the others.
-        shift, level = float(end.dual_equality[1]) if problem.intercept else 0.0, q / total
+        shift, level = float(end.multiplier[1]) if problem.intercept else 0.0, q / total
         objections = counts & ~part & (y * (f + shift) < level * (1 - 1e-9) - 1e-15 * total * largest**2)
         if not objections.any() or stop():
             break

@@ -14,9 +14,10 @@ from bregmat.margin.certificate import MarginCertificate, Values, certify
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, solve_by_updates
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 from bregmat.result import ExitReason, Status
+from bregmat.solve import RunLog
 
 SEARCHED = (ExitReason.MAX_ITER, ExitReason.STALLED)  # ends of a run that has had its chance
 
@@ -38,41 +39,25 @@ def train_by_updates(
     begun = time.perf_counter()
     rows = np.flatnonzero(problem.counts)
     y, ridge = problem.signs[rows], problem.ridge[rows]
-    whole = np.arange(len(rows))
     part = MarginProblem(Subset(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
-    if problem.kernel.nonnegative:
-        split: Any = ClassBlocks(part.kernel, y, ridge=ridge)
-    else:
-        split = margin_split(part.kernel.block(whole, whole), y, ridge=ridge)
-
-    def proof_of(alpha: np.ndarray, slope: np.ndarray) -> tuple[MarginCertificate, np.ndarray, np.ndarray]:
-        """Certificate of weights whose ``A alpha`` (with ridge) is ``slope``; they are scaled where no bound forbids."""
-        x, f = y * alpha, y * (slope - ridge * alpha)
-        return certify(part, x, Values(f, np.zeros(len(f))), 0.0), x, f
-
-    def gap(alpha: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> float:
-        return proof_of(alpha, positive - negative)[0].gap
-
-    end = run_updates(
-        split,
-        -np.ones(len(rows)),
+    program = _Dual(part)
+    outcome = solve_by_updates(
+        program,
+        settings,
         None if start is None else start[rows],
-        upper=part.upper if problem.loss == "hinge" else None,
-        signs=y if problem.intercept else None,
-        settings=settings,
         tol=tol,
         max_iter=max_iter,
-        max_seconds=max_seconds,
-        callback=callback,
-        certify=gap,
+        log=RunLog(callback, max_seconds),
     )
-    proof, x, f = proof_of(end.x, end.positive - end.negative)
+    end = outcome.certificate.state
+    proof, x, f = outcome.certificate.proof, *program.signed(end.point)
     hulls = None
-    if problem.loss == "hard" and end.exit_reason in SEARCHED and np.isinf(proof.gap) and np.isfinite(end.x).all():
+    finite = bool(np.isfinite(end.point.v).all())
+    if problem.loss == "hard" and outcome.exit_reason in SEARCHED and np.isinf(proof.gap) and finite:
         # The updates have no end where nothing separates the classes; the hulls' nearest points tell.
         hulls = nearest_points(part, np.abs(x), y - f)
         if not hulls.separable:
-            x, f = y * hulls.alpha, part.kernel.sums(whole, whole, y * hulls.alpha)
+            x, f = y * hulls.alpha, part.kernel.sums(program.whole, program.whole, y * hulls.alpha)
             proof = replace(
                 proof, objective=np.inf, distance=np.inf, dual_bound=np.inf, intercept=0.0, certified=~part.counts
             )
@@ -85,9 +70,9 @@ def train_by_updates(
         decision[other] = problem.kernel.sums(other, rows, x) * proof.scale
     met = proof.gap <= tol
     impossible = hulls is not None and not hulls.separable
-    reason = ExitReason.CERTIFICATE if impossible else end.exit_reason
-    if end.exit_reason is ExitReason.CERTIFICATE or not np.isfinite(end.x).all():
-        reason = ExitReason.NONFINITE if not np.isfinite(end.x).all() else ExitReason.STALLED
+    reason = ExitReason.CERTIFICATE if impossible else outcome.exit_reason
+    if outcome.exit_reason is ExitReason.CERTIFICATE or not finite:
+        reason = ExitReason.STALLED if finite else ExitReason.NONFINITE
     return MarginResult(
         status=Status.INFEASIBLE if impossible else Status.OPTIMAL if met else Status.FEASIBLE,
         exit_reason=reason,
@@ -99,12 +84,38 @@ def train_by_updates(
         gap=proof.gap,
         certified=certified,
         certified_support=support,
-        max_violation=float(end.violation),
+        max_violation=float(end.miss),
         margin_bound=hulls.margin if hulls is not None and impossible else np.nan,
         price=problem.price,
-        n_iter=end.n_iter,
+        n_iter=outcome.n_iter,
         seconds=time.perf_counter() - begun,
-        history=list(end.history),
+        history=outcome.history,
         solver="multiplicative",
         tol=tol,
     )
+
+
+class _Dual(SplitProgram):
+    """The dual of a margin machine as the updates see it: ``1/2 alpha'A alpha - sum alpha``, with the machine's own gap."""
+
+    is_certified = True
+
+    def __init__(self, machine: MarginProblem) -> None:
+        y = machine.signs
+        self.machine, self.whole = machine, np.arange(len(y))
+        if machine.kernel.nonnegative:
+            split: Any = ClassBlocks(machine.kernel, y, ridge=machine.ridge)
+        else:
+            split = margin_split(machine.kernel.block(self.whole, self.whole), y, ridge=machine.ridge)
+        upper = machine.upper if machine.loss == "hinge" else None
+        super().__init__(split, -np.ones(len(y)), upper=upper, signs=y if machine.intercept else None)
+
+    def signed(self, point: Point) -> tuple[np.ndarray, np.ndarray]:
+        """Signed weights and their decision values without intercept, shapes (n,)."""
+        y = self.machine.signs
+        return y * point.v, y * (point.p - point.q - self.machine.ridge * point.v)
+
+    def prove(self, point: Point) -> MarginCertificate:
+        """The machine's certificate; its weights are scaled where no bound forbids."""
+        x, f = self.signed(point)
+        return certify(self.machine, x, Values(f, np.zeros(len(f))), 0.0)

@@ -11,89 +11,32 @@ from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUS
 from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
 from bregmat._kernels.vectors import add_rows_inplace
 from bregmat.linalg import single_thread_blas
-from bregmat.quadratic.free_set import FEW, Factor
-from bregmat.quadratic.problem import conditions, weights_of
-from bregmat.quadratic.scale import gradient_unit
+from bregmat.quadratic.free_set import FEW, FreeFactor
+from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 CHUNK = 200  # single exchanges between two looks at the clock
 EXCHANGES = 50  # single exchanges that count as one bulk step
 SMALL = 256  # free variables up to which single exchanges are quicker than bulk steps from the beginning
+Watch = Callable[[np.ndarray, np.ndarray, int], bool]  # (point, reduced gradient, steps so far) -> whether to stop
 
 
-@dataclass(frozen=True, eq=False)
-class ActiveSetEnd:
-    """Where an active set ended.
+@dataclass(frozen=True)
+class ExactActiveSet:
+    """An exact method for a start whose support is nearly right, such as the end of coordinate descent or of a working-set method.
 
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        Inside the box; ``E x = e`` to rounding where the start allowed it.
-    dual_equality : ndarray, shape (m,)
-        Multipliers of E x = e: the reduced gradient is ``A x + b + E' dual_equality``.
-    violation : float
-        Largest violation of the optimality conditions by the reduced gradient, in its units.
-    n_factor, n_iter : int
-        Factorisations from scratch; bulk steps and single exchanges.
-    direction : ndarray, shape (n,), or None
-        Along which the objective falls without end, where one was met.
-    """
-
-    x: np.ndarray
-    dual_equality: np.ndarray
-    violation: float
-    n_factor: int
-    n_iter: int
-    direction: np.ndarray | None = None
-
-
-def active_set(
-    A: np.ndarray,
-    b: np.ndarray,
-    x: np.ndarray,
-    *,
-    upper: np.ndarray,
-    equality: tuple[np.ndarray, np.ndarray] | None = None,
-    tol: float = 1e-10,
-    max_iter: int = 200,
-    single: bool = False,
-    watch: Callable[[np.ndarray, np.ndarray, int], bool] | None = None,
-) -> ActiveSetEnd:
-    """Minimise ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e`` exactly, from a point near the solution.
-
-    For a start whose support is nearly right, such as the end of coordinate descent or of a working-set method; from far
-    away it needs many factorisations.
+    From far away it needs many factorisations: prefer :class:`bregmat.quadratic.pivoting.BlockPivoting` there, unless A is
+    singular on a free set.
 
     Parameters
     ----------
-    A : ndarray, shape (n, n)
-        Symmetric positive semidefinite, float64; singular blocks are allowed.
-    b : ndarray, shape (n,)
-    x : ndarray, shape (n,)
-        Start; clipped to the box. Not changed. Where ``E x = e`` does not hold it is repaired on the free variables.
-    upper : ndarray, shape (n,)
-        Upper bounds, inf where there is none.
-    equality : tuple (E, e), optional
-        Shapes (m, n) and (m,); E of full row rank.
     tol : float
         Largest violation of the optimality conditions, with every gradient in units of sqrt(A_ii), relative to the largest b
         that matters in these units: a large positive entry that keeps its variable at zero does not. Rounding of the gradient
         is allowed for on top.
     max_iter : int
         Limit on bulk steps; single exchanges have 50 times as many.
-    single : bool
+    is_single : bool
         One variable at a time from the beginning.
-
-    watch : callable, optional
-        Gets (point, reduced gradient, steps so far) after every bulk step and every 200 single exchanges; True stops.
-
-    Returns
-    -------
-    ActiveSetEnd
-
-    Raises
-    ------
-    ValueError
-        A step along which the curvature is clearly negative: A is not positive semidefinite.
 
     Notes
     -----
@@ -105,36 +48,49 @@ def active_set(
     depends on those of F enters too, but then moves until another leaves. Cost: |F|^3 / 3 for each factorisation from scratch,
     |F|^2 for each exchange.
     """
-    n = len(b)
-    E, e = (np.zeros((0, n)), np.zeros(0)) if equality is None else equality
-    start = np.minimum(np.maximum(x, 0.0), upper)
-    with single_thread_blas(0):
-        run = _Run(np.ascontiguousarray(A), b, upper, np.ascontiguousarray(E), e, start, tol)
-        run.watch = watch
-        return run.minimize(max_iter, single)
+
+    tol: float = 1e-10
+    max_iter: int = 200
+    is_single: bool = False
+
+    def minimize(self, program: QuadraticProgram, start: np.ndarray, watch: Watch | None = None) -> Minimum:
+        """From a point near the solution to the solution.
+
+        Parameters
+        ----------
+        program : QuadraticProgram
+            Singular blocks of A are allowed; E must be of full row rank.
+        start : ndarray, shape (n,)
+            Clipped to the box; not changed. Where ``E x = e`` does not hold it is repaired on the free variables.
+        watch : callable, optional
+            Gets (point, reduced gradient, steps so far) after every bulk step and every 200 single exchanges; True stops.
+
+        Raises
+        ------
+        ValueError
+            A step along which the curvature is clearly negative: A is not positive semidefinite.
+        """
+        with single_thread_blas(0):
+            inside = np.minimum(np.maximum(start, 0.0), program.upper)
+            return _Search(program, inside, self.tol, watch).minimize(self.max_iter, self.is_single)
 
 
-class _Run:
-    """One run: point, gradient, free set."""
+class _Search:
+    """Point, gradient, multipliers and free set of one search."""
 
-    def __init__(
-        self, A: np.ndarray, b: np.ndarray, upper: np.ndarray, E: np.ndarray, e: np.ndarray, x: np.ndarray, tol: float
-    ) -> None:
-        self.A, self.b, self.E, self.e, self.x = A, b, E, e, x
-        self.upper = np.ascontiguousarray(upper, dtype=np.float64)
-        self.root = np.sqrt(np.maximum(A.diagonal(), 0.0))
+    def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float, watch: Watch | None) -> None:
+        self.program, self.x, self.relative, self.watch = program, x, tol, watch
+        self.A, self.b, self.E, self.e, self.upper = program.A, program.b, program.E, program.e, program.upper
         rho = 0.0
-        if len(E):
-            rho = (float(self.root @ self.root) or float(len(b))) / max(float((E * E).sum()), 1e-300)
-        self.weight = weights_of(A)
-        self.problem = Quadratic(A, self.upper, E, self.weight, rho)
+        if len(self.E):
+            size = float(program.root @ program.root) or float(program.n)
+            rho = size / max(float((self.E * self.E).sum()), 1e-300)
+        self.fixed = Quadratic(self.A, self.upper, self.E, program.weights, rho)
         self.refresh()
-        self.relative = tol
-        self.multiplier = np.zeros(len(E))
+        self.multiplier = np.zeros(program.m)
         self.n_iter = 0
-        self.direction: np.ndarray | None = None
-        self.watch: Callable[[np.ndarray, np.ndarray, int], bool] | None = None
-        self.factor = Factor(self.problem, len(b))
+        self.falling: np.ndarray | None = None
+        self.factor = FreeFactor(self.fixed, program.n)
 
     def refresh(self) -> None:
         """The gradient anew."""
@@ -154,15 +110,12 @@ class _Run:
     @property
     def tol(self) -> float:
         """The goal, or where it is smaller, the rounding of a gradient."""
-        noise = 2e-16 * float(self.root @ np.abs(self.x))
-        unit = gradient_unit(
-            self.b, self.reduced(), diagonal=np.square(self.root), upper=self.upper, weight=self.weight
-        )
-        return max(self.relative * unit, noise)
+        noise = 2e-16 * float(self.program.root @ np.abs(self.x))
+        return max(self.relative * self.program.unit(self.reduced(), weighted=True), noise)
 
     def violations(self) -> np.ndarray:
         """By how much the reduced gradient, in units of sqrt(A_ii), violates each variable's condition."""
-        return conditions(self.x, self.reduced(), self.upper) * self.weight
+        return self.program.violations(self.x, self.reduced()) * self.program.weights
 
     def stopped(self, steps: int) -> bool:
         """Whether the caller wants no more."""
@@ -170,13 +123,22 @@ class _Run:
 
     def reduced(self) -> np.ndarray:
         """``A x + b + E' multiplier``."""
-        return self.g + self.multiplier @ self.E if len(self.E) else self.g
+        return self.program.reduced(self.g, self.multiplier)
 
-    def end(self) -> ActiveSetEnd:
-        violation = float((self.violations() / self.weight).max())
-        return ActiveSetEnd(self.x, self.multiplier, violation, self.factor.n_factor, self.n_iter, self.direction)
+    def end(self) -> Minimum:
+        """What was found."""
+        violation = float(self.program.violations(self.x, self.reduced()).max())
+        return Minimum(
+            x=self.x,
+            multiplier=self.multiplier,
+            n_iter=self.n_iter,
+            n_factor=self.factor.n_factor,
+            violation=violation,
+            falling=self.falling,
+        )
 
-    def minimize(self, max_iter: int, single: bool) -> ActiveSetEnd:
+    def minimize(self, max_iter: int, single: bool) -> Minimum:
+        """Bulk steps, then single exchanges."""
         self.factor.rebuild(np.flatnonzero((self.x > 0.0) & (self.x < self.upper)))
         best, waited, smallest = np.inf, 0, np.inf
         fresh = True
@@ -274,7 +236,7 @@ class _Run:
         F = self.factor.free
         curved = squared_length(self.factor.U, len(F), d)
         if len(self.E):
-            curved -= self.problem.rho * float(np.square(self.E[:, F] @ d).sum())
+            curved -= self.fixed.rho * float(np.square(self.E[:, F] @ d).sum())
         return float(self.g[F] @ d) + 0.5 * curved
 
     def exchange(self, most: int) -> None:
@@ -289,10 +251,10 @@ class _Run:
             self.factor.grow()
             place = Place(self.x, self.g, self.multiplier, self.e)
             code = exchange_inplace(
-                place, direction, counts, free=self.factor.state, problem=self.problem, tol=self.tol, most=CHUNK
+                place, direction, counts, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK
             )
             if direction.any():  # for the caller to prove; where rounding ended the step, the run goes on
-                self.direction = direction
+                self.falling = direction
             if code == UNBOUNDED:
                 break
             if code == INDEFINITE:

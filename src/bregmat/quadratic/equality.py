@@ -7,57 +7,99 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from bregmat.quadratic.active_set import active_set
-from bregmat.quadratic.problem import NonnegativeQP
+from bregmat._kernels.descent import greedy_inplace
+from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.program import QuadraticProgram, no_rows
 
 EPS = float(np.finfo(float).eps)
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
+ROUGH = 1e-2  # KKT residual at which coordinate descent hands over
+NEAREST = ExactActiveSet(tol=1e-14, is_single=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """The equality rows in use, scaled to length 1.
+class EqualityRows:
+    """The equality rows of a program: as they were given, and those in use, which are independent and of length 1.
 
     Attributes
     ----------
-    equality : tuple of ndarray (k, n) and ndarray (k,), or None
-        Independent rows; None where there are none.
+    given : QuadraticProgram
+        With all rows.
+    E, e : ndarray, shapes (k, n) and (k,)
+        Rows in use.
     kept : ndarray of int, shape (k,)
         Their places among the rows given.
     length : ndarray, shape (k,)
         Their lengths before scaling.
-    total : int
-        Number of rows given.
     point : ndarray, shape (n,)
         In the box; meets the rows unless there is a conflict.
-    conflict : ndarray, shape (total,), or None
-        y with ``y'E x < y'e`` for all x in the box.
+    conflict : ndarray, shape (m,), or None
+        y with ``y'E x < y'e`` for all x in the box, in terms of the rows given.
     """
 
-    equality: tuple[np.ndarray, np.ndarray] | None
+    given: QuadraticProgram
+    E: np.ndarray
+    e: np.ndarray
     kept: np.ndarray
     length: np.ndarray
-    total: int
     point: np.ndarray
     conflict: np.ndarray | None = None
 
+    @classmethod
+    def as_given(cls, program: QuadraticProgram, point: np.ndarray) -> EqualityRows:
+        """All rows, unchanged."""
+        m = program.m
+        return cls(program, program.E, program.e, np.arange(m), np.ones(m), point)
+
+    @classmethod
+    def reduce(cls, program: QuadraticProgram, start: np.ndarray | None) -> EqualityRows:
+        """Scale the rows, find a feasible point or a proof that there is none, and keep independent rows."""
+        E, e, m = program.E, program.e, program.m
+        x = np.zeros(program.n) if start is None else start
+        none = (program, *no_rows(program.n), np.zeros(0, np.int64), np.zeros(0))
+        if m == 0:
+            return cls(*none, x)
+        length = np.linalg.norm(E, axis=1)
+        empty = length == 0.0
+        if (empty & (e != 0.0)).any():
+            return cls(*none, x, np.where(empty, e, 0.0))
+        rows = np.flatnonzero(~empty)
+        length = length[rows]
+        unit, goal = E[rows] / length[:, None], e[rows] / length
+        point = nearest_feasible(unit, goal, program.upper, x)
+        missing = goal - unit @ point
+        size = np.abs(unit) @ point + np.abs(goal)
+        if (np.abs(missing) > CLOSE * size).any():
+            proof = _conflict(unit, goal, program.upper, _levelled(unit, point, program.upper, missing))
+            if proof is not None:
+                y = np.zeros(m)
+                y[rows] = proof / length
+                return cls(*none, point, y)
+        if len(rows) == 0:
+            return cls(*none, point)
+        _, R, order = qr(unit.T, mode="economic", pivoting=True)
+        strength = np.abs(np.diag(R))
+        keep = np.sort(order[: len(strength)][strength > 1e-10 * strength[0]])
+        return cls(program, np.ascontiguousarray(unit[keep]), goal[keep], rows[keep], length[keep], point)
+
     def expand(self, multiplier: np.ndarray) -> np.ndarray:
-        """Multipliers of the rows given, from those in use."""
-        out = np.zeros(self.total)
+        """Multipliers of the rows given, shape (m,), from those in use."""
+        out = np.zeros(self.given.m)
         out[self.kept] = multiplier / self.length
         return out
 
-    def onto(self, x: np.ndarray, problem: NonnegativeQP) -> np.ndarray:
+    def onto(self, x: np.ndarray) -> np.ndarray:
         """A point near x that meets the rows and the box."""
-        return x if self.equality is None else nearest_feasible(*self.equality, problem.bounds, x)
+        return nearest_feasible(self.E, self.e, self.given.upper, x)
 
-    def violation(self, problem: NonnegativeQP, x: np.ndarray) -> float:
+    def violation(self, x: np.ndarray) -> float:
         """Largest residual of a row given, relative to the size of its terms."""
-        E, e = problem.rows
-        if not len(E):
+        program = self.given
+        E, e = program.E, program.e
+        if not len(e):
             return 0.0
-        largest = float(problem.A.diagonal().max())
-        usual = max(-float(problem.b.min()), 0.0) / largest if largest > 0 else 0.0
+        largest = float(program.diagonal.max())
+        usual = max(-float(program.b.min()), 0.0) / largest if largest > 0 else 0.0
         # what a few roundings of the largest variable come to is none of a row's whose own variables are tiny
         rounding = 64 * EPS * np.abs(E).max(axis=1) * max(float(np.abs(x).max()), usual)
         missing = np.maximum(np.abs(E @ x - e) - rounding, 0.0)
@@ -65,51 +107,29 @@ class Rows:
         return float((missing / np.where(size > 0, size, 1.0)).max())
 
 
-def unreduced(problem: NonnegativeQP, x: np.ndarray) -> Rows:
-    """All rows as they were given."""
-    E = problem.rows[0]
-    return Rows(problem.equality, np.arange(len(E)), np.ones(len(E)), len(E), x)
-
-
-def reduce_rows(problem: NonnegativeQP, start: np.ndarray | None) -> Rows:
-    """Scale the rows, find a feasible point or a proof that there is none, and keep independent rows."""
-    E, e = problem.rows
-    total = len(E)
-    none = np.zeros(0, np.int64)
-    x = np.zeros(problem.n) if start is None else start
-    if total == 0:
-        return Rows(None, none, np.zeros(0), 0, x)
-    length = np.linalg.norm(E, axis=1)
-    empty = length == 0.0
-    if (empty & (e != 0.0)).any():
-        conflict = np.where(empty, e, 0.0)
-        return Rows(None, none, np.zeros(0), total, x, conflict)
-    rows = np.flatnonzero(~empty)
-    length = length[rows]
-    unit, goal = E[rows] / length[:, None], e[rows] / length
-    point = nearest_feasible(unit, goal, problem.bounds, x)
-    missing = goal - unit @ point
-    size = np.abs(unit) @ point + np.abs(goal)
-    if (np.abs(missing) > CLOSE * size).any() and (
-        proof := _conflict(unit, goal, problem.bounds, _levelled(unit, point, problem.bounds, missing))
-    ) is not None:
-        y = np.zeros(total)
-        y[rows] = proof / length
-        return Rows(None, none, np.zeros(0), total, point, y)
-    if len(rows) == 0:
-        return Rows(None, none, np.zeros(0), total, point)
-    _, R, order = qr(unit.T, mode="economic", pivoting=True)
-    strength = np.abs(np.diag(R))
-    keep = np.sort(order[: len(strength)][strength > 1e-10 * strength[0]])
-    return Rows((np.ascontiguousarray(unit[keep]), goal[keep]), rows[keep], length[keep], total, point)
-
-
 def nearest_feasible(E: np.ndarray, e: np.ndarray, upper: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """From x to a point of the box with the least ``|E x - e|``, by changing few variables."""
-    if len(E) == 0:
+    """From x to a point of the box with the least ``|E x - e|``, by changing few variables.
+
+    Parameters
+    ----------
+    E, e : ndarray, shapes (m, n) and (m,)
+    upper, x : ndarray, shape (n,)
+    """
+    if len(e) == 0:
         return x
-    end = active_set(E.T @ E, -(E.T @ e), x, upper=upper, tol=1e-14, single=True)
-    return end.x
+    return NEAREST.minimize(QuadraticProgram.of(E.T @ E, -(E.T @ e), upper), x).x
+
+
+def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarray:
+    """A feasible point not far from the solution, shape (n,), by greedy coordinate descent with a penalty for the rows."""
+    relaxed = program.without_rows()
+    x = np.zeros(program.n) if start is None else start.copy()
+    g = relaxed.gradient(x)
+    greedy_inplace(x, g, relaxed.A, relaxed.upper, ROUGH * relaxed.unit(g), 20 * program.n)
+    # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
+    if not np.isfinite(x).all():
+        x[:] = 0.0
+    return nearest_feasible(program.E, program.e, program.upper, x)
 
 
 def _levelled(E: np.ndarray, x: np.ndarray, upper: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -134,13 +154,3 @@ def _conflict(E: np.ndarray, e: np.ndarray, upper: np.ndarray, y: np.ndarray) ->
     most = float(gain @ np.where(np.isinf(upper), 0.0, upper))
     terms = float(np.abs(y) @ np.abs(e)) + most
     return y if float(y @ e) - most > 1e-12 * terms else None
-
-
-def toward_rows(problem: NonnegativeQP) -> NonnegativeQP:
-    """The problem without its rows, which a quadratic penalty stands in for: for first guesses."""
-    E, e = problem.rows
-    if not len(E):
-        return problem
-    curved = float(np.trace(problem.A)) or float(np.abs(problem.b).max()) or 1.0
-    weight = curved / (float((E * E).sum()) or 1.0)
-    return NonnegativeQP(problem.A + weight * (E.T @ E), problem.b - weight * (e @ E), problem.upper)

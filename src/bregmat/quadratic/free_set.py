@@ -19,7 +19,7 @@ FEW = 16  # one variable in this many: beyond it a new factorisation is cheaper 
 SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable stays outside
 
 
-class Factor:
+class FreeFactor:
     """``U'U = A_FF + rho E_F' E_F`` for the free set F.
 
     Attributes

@@ -1,20 +1,204 @@
-"""Runs of the multiplicative updates (Sha, Saul and Lee 2002): any bounds, a sum constraint, and Anderson's acceleration."""
+"""The multiplicative updates of Sha, Saul and Lee 2002 as a solver: any bounds, a sum constraint, and Anderson's acceleration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from bregmat.checks import check_integer, check_number
-from bregmat.linalg import single_thread_blas
+from bregmat.proofs import Certificate, Problem, Proof
+from bregmat.quadratic.extrapolation import Extrapolation
 from bregmat.quadratic.splits import Split
-from bregmat.quadratic.updates_run import UpdatesRun
-from bregmat.result import ExitReason, Record
+from bregmat.quadratic.updates import (
+    balanced_step,
+    gradient,
+    objective,
+    spread,
+    step,
+    violation,
+    waiting_place,
+)
+from bregmat.result import ExitReason, Record, Status
+from bregmat.solve import Outcome, RunLog, State, solve
 
+_TINY = float(np.finfo(float).tiny)
 _EPS = float(np.finfo(float).eps)
+
+
+# -------------------------------------------------------------------- the problem
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A point v, its pass over the matrix p = ``A+ v`` and q = ``A- v``, shapes (n,), and its objective F."""
+
+    v: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    F: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UpdatesCertificate(Certificate):
+    """A state of the updates and, where the program has more to say than its objective, the ``proof`` of its point."""
+
+    state: UpdatesState
+    proof: Any = None
+
+    @property
+    def gap(self) -> float:
+        """That of the proof; inf without one."""
+        return np.inf if self.proof is None else self.proof.gap
+
+    def joined(self, new: Self) -> Self:
+        """The later point: F never rises."""
+        return new
+
+
+class SplitProgram(Problem):
+    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A known by a split.
+
+    As it is, nothing is proven of a point: the updates end by their own rule. A subclass with ``is_certified = True`` has
+    :meth:`prove`, whose gap ends them.
+
+    Parameters
+    ----------
+    split : Split
+        ``A``, positive semidefinite, as a difference of nonnegative matrices.
+    b : ndarray, shape (n,)
+    upper : float or ndarray, shape (n,), optional
+        Bounds >= 0, in the units of the variables.
+    signs : ndarray of +-1, shape (n,), optional
+        The sum constraint; ``total`` is that of the start.
+    """
+
+    is_certified: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        split: Split,
+        b: np.ndarray,
+        *,
+        upper: np.ndarray | float | None = None,
+        signs: np.ndarray | None = None,
+    ) -> None:
+        self.split, self.b = split, np.asarray(b, dtype=float)
+        self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
+        self.signs = None if signs is None else np.asarray(signs, dtype=float)
+        self.diagonal = np.maximum(split.diagonal(), 0.0)
+        self.length = np.sqrt(self.diagonal)
+        self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
+        # what counts as zero where everything vanishes: next to the minima along single variables, b_i / A_ii
+        with np.errstate(all="ignore"):
+            alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
+        self.least = _EPS * float((alone * self.length).max(initial=0.0))
+        self.least_alone = _EPS * float(alone.max(initial=0.0))
+
+    def prove(self, point: Point) -> Any:
+        """What is known about a point: an object with ``objective``, ``dual_bound`` and relative ``gap``; None for nothing."""
+        return None
+
+    def first(self, start: np.ndarray | None) -> np.ndarray | None:
+        """A start, shape (n,), that meets what the program knows of its sum; None for the updates' own."""
+        return start
+
+    # ---------------------------------------------------------------- what the loop asks
+    @property
+    def certifies_cheaply(self) -> bool:
+        """Nothing has to be restored first; without proofs an estimate says as much."""
+        return self.is_certified
+
+    def is_due(self, state: UpdatesState, tol: float) -> bool:
+        """Every step, where there is a gap to stop by."""
+        return self.is_certified
+
+    def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
+        """F, and the optimality residual as the violation."""
+        return super().estimate(state, works_on) | {"violation": state.miss}
+
+    def certify(self, state: UpdatesState) -> UpdatesCertificate:
+        """The point with its proof, if there is one."""
+        proof, F = self.prove(state.point), state.objective
+        return UpdatesCertificate(
+            dual=self.slope(state.point, state.multiplier),
+            objective=F if proof is None else proof.objective,
+            dual_bound=-np.inf if proof is None else proof.dual_bound,
+            upper=F if proof is None else proof.objective,
+            violation=state.miss,
+            state=state,
+            proof=proof,
+        )
+
+    def proof_beforehand(self) -> Proof | None:
+        """A variable that only the linear term holds, and that it does not hold; under a sum constraint, a pair of them."""
+        free = (self.diagonal == 0) & np.isinf(self.upper)
+        if self.signs is None:
+            rows = np.flatnonzero(free & (self.b < 0))[:1]
+        else:
+            sides = [np.flatnonzero(free & (self.signs == s)) for s in (1, -1)]
+            rows = np.array([side[np.argmin(self.b[side])] for side in sides if len(side)], dtype=np.int64)
+            if len(rows) < 2 or self.b[rows].sum() >= 0:
+                return None
+        if len(rows) == 0:
+            return None
+        ray = np.zeros(self.split.n)
+        ray[rows] = 1.0
+        return Proof(ray, rows, Status.UNBOUNDED)
+
+    # ---------------------------------------------------------------- what the solver asks
+    def at(self, v: np.ndarray) -> Point:
+        """One pass over the matrix."""
+        p, q = self.split.positive_negative(v)
+        return Point(v, p, q, objective(v, self.b, positive=p, negative=q))
+
+    def slope(self, point: Point, multiplier: float) -> np.ndarray:
+        """Gradient, with the multiplier's part."""
+        g = gradient(self.b, positive=point.p, negative=point.q)
+        return g if self.signs is None else g + multiplier * self.signs
+
+    def vanishing(self, v: np.ndarray, clamp: float) -> np.ndarray:
+        """How large a variable is that waits instead of vanishing, shape (n,)."""
+        floor = max(float((v * self.length).max(initial=0.0)), self.least) / self.length
+        return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
+
+    def on_constraint(self, v: np.ndarray, total: float, movable: np.ndarray | None = None) -> np.ndarray:
+        """``v`` with ``signs'v = total``, by factors for the ``movable`` entries (all)."""
+        if self.signs is None:
+            return v
+        chosen = np.ones(len(v), dtype=bool) if movable is None else movable
+        rest = total - float(self.signs[~chosen] @ v[~chosen])
+        out = v.copy()
+        out[chosen] = spread(v[chosen], signs=self.signs[chosen], total=rest, upper=self.upper[chosen])
+        return out
+
+    def keeps_total(self, v: np.ndarray, total: float) -> bool:
+        """Whether the sum constraint is met to rounding."""
+        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * _EPS * float(v.sum()))
+
+
+# -------------------------------------------------------------------- the solver
+@dataclass(eq=False, kw_only=True)
+class UpdatesState(State):
+    """A point with the plain update of it, the multiplier found on the way, and the point's relative optimality residual."""
+
+    point: Point
+    following: np.ndarray
+    multiplier: float
+    miss: float
+    objective: float
+    stalled: bool
+    finished: bool = False
+    signal: float = np.inf
+    n_passes: int = 1
+    total: float = 0.0  # of the sum constraint
+    tol: float = 0.0
+    memory: Extrapolation | None = None
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """Passes over the matrix, which refused extrapolations add to."""
+        return {"n_passes": np.array(self.n_passes)}
 
 
 @dataclass(frozen=True)
@@ -40,13 +224,15 @@ class MultiplicativeUpdates:
     Notes
     -----
     Source: Sha 2002, eq. 3 and footnote 2. The source clamps a variable for good; here it may grow again, because zero
-    may meet the conditions at one step and not at the optimum. The acceleration is not in the source.
+    may meet the conditions at one step and not at the optimum. The acceleration is not in the source. A step costs one pass
+    over the matrix.
     """
 
     anderson: int = 0
     clamp: float = _EPS
     max_iter: int = 10_000
     name: ClassVar[str] = "multiplicative"
+    works_on: ClassVar[str] = "objective"
 
     def __post_init__(self) -> None:
         check_integer("anderson", self.anderson, 0, optional=False)
@@ -55,10 +241,193 @@ class MultiplicativeUpdates:
         if not 0 <= self.clamp < 1:
             raise ValueError(f"clamp must lie in [0, 1); got {self.clamp!r}.")
 
+    def check(self, problem: Any) -> None:
+        """Raise unless the matrix of the problem is given as a split."""
+        if not isinstance(problem, SplitProgram):
+            raise TypeError(f"the multiplicative updates solve a SplitProgram; got {type(problem).__name__}.")
+
+    def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
+        """The first point: the caller's, lifted off zero, or ones along which the objective is least."""
+        multiplier, total = 0.0, 0.0
+        if problem.signs is not None:
+            able = problem.upper > 0
+            found = np.unique(problem.signs[able])
+            if len(found) == 1:  # should the total be zero, nothing can move, and this multiplier proves it
+                multiplier = float(found[0] * np.max(-problem.b[able]))
+        memory = Extrapolation(self.anderson, problem.length) if self.anderson else None
+        x0 = problem.first(start)
+        if x0 is None or not (self.clamp == 0 or np.any(x0)):
+            return self._state(problem, _ones(problem), multiplier, tol=tol, memory=memory)
+        v = np.clip(np.array(x0, dtype=float), 0.0, problem.upper)
+        total = 0.0 if problem.signs is None else float(problem.signs @ v)
+        lifted = np.where(v == 0, np.minimum(problem.vanishing(v, self.clamp), problem.upper), v)
+        point = problem.at(problem.on_constraint(lifted, total))
+        return self._state(problem, point, multiplier, total=total, tol=tol, memory=memory)
+
+    def step(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
+        """The plain update, or Anderson's point if the objective does not rise there."""
+        reached, passes = None, state.n_passes + 1
+        guess = self._extrapolated(problem, state)
+        if guess is not None and state.memory is not None:
+            reached = problem.at(guess)
+            if not np.isfinite(reached.F) or state.objective < reached.F:
+                state.memory.forget()
+                reached, passes = None, passes + 1
+        if reached is None:
+            reached = problem.at(state.following)
+        return self._state(
+            problem,
+            reached,
+            state.multiplier,
+            total=state.total,
+            tol=state.tol,
+            n_passes=passes,
+            memory=state.memory,
+        )
+
+    def _state(
+        self, problem: SplitProgram, point: Point, multiplier: float, *, total: float = 0.0, tol: float, **more: Any
+    ) -> UpdatesState:
+        """The state at a point; ``multiplier`` is that of the last one."""
+        following, multiplier = self._following(problem, point, multiplier, total)
+        v, upper = point.v, problem.upper
+        # what waits at zero counts as zero, and what rounding keeps below its bound as on it
+        settled = np.where(v >= upper * (1.0 - 1e-12), upper, v)
+        settled = np.where(v <= 2.0 * problem.vanishing(v, self.clamp), 0.0, settled)
+        scale = point.p + point.q + np.abs(problem.b) + (0.0 if problem.signs is None else abs(multiplier))
+        slope = problem.slope(point, multiplier)
+        miss = violation(settled, slope, diagonal=problem.diagonal, upper=upper, scale=scale)
+        return UpdatesState(
+            point=point,
+            following=following,
+            multiplier=multiplier,
+            miss=miss,
+            objective=point.F,
+            stalled=np.array_equal(following, v),
+            finished=not problem.is_certified and miss <= tol,
+            total=total,
+            tol=tol,
+            **more,
+        )
+
+    def _following(
+        self, problem: SplitProgram, point: Point, multiplier: float, total: float
+    ) -> tuple[np.ndarray, float]:
+        """The plain update, and its multiplier."""
+        v, signs, diagonal = point.v, problem.signs, problem.diagonal
+        positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
+        if signs is not None and not diagonal.all():
+            # A + D - D is a split too: without it, a row of zeros would jump to zero or infinity and stay there
+            extra = np.where(diagonal == 0, (problem.unit + abs(multiplier)) * v / (v.max() or 1.0), 0.0)
+            positive, negative = positive + extra, negative + extra
+        slope_at_zero = problem.slope(point, multiplier) - diagonal * v
+        lower = waiting_place(v, slope_at_zero, problem.vanishing(v, self.clamp))
+        parts = {"positive": positive, "negative": negative, "lower": lower, "upper": problem.upper}
+        if signs is None:
+            return step(v, problem.b, **parts), multiplier
+        return balanced_step(v, problem.b, signs=signs, total=total, multiplier=multiplier, **parts)
+
+    def _extrapolated(self, problem: SplitProgram, state: UpdatesState) -> np.ndarray | None:
+        """Anderson's point inside the bounds and on the constraint."""
+        v, new, upper = state.point.v, state.following, problem.upper
+        guess = None if state.memory is None else state.memory.propose(v, new)
+        if guess is None:
+            return None
+        # a bound that the plain update meets is kept; what waits at zero is not sent further down
+        inside = new < upper
+        guess = np.maximum(guess, np.minimum(new, problem.vanishing(new, self.clamp)))
+        guess = np.where(inside, np.minimum(guess, upper), upper)
+        if problem.signs is None:
+            return guess
+        guess = problem.on_constraint(guess, state.total, inside)
+        return guess if problem.keeps_total(guess, state.total) else None
+
+    def clamped(self, problem: SplitProgram, proof: UpdatesCertificate, tol: float) -> UpdatesCertificate:
+        """The certificate with zeros for what has vanished (footnote 2), if objective and gap agree."""
+        state, point = proof.state, proof.state.point
+        slope_at_zero = problem.slope(point, state.multiplier) - problem.diagonal * point.v
+        gone = (point.v > 0) & (point.v <= 2.0 * problem.vanishing(point.v, self.clamp)) & (slope_at_zero >= 0)
+        if not gone.any() or not np.isfinite(point.F):
+            return proof
+        v = problem.on_constraint(np.where(gone, 0.0, point.v), state.total)
+        if not problem.keeps_total(v, state.total):
+            return proof
+        found = problem.at(v)
+        rise = found.F - point.F
+        if not rise <= 4.0 * _EPS * abs(point.F):
+            return proof
+        new = problem.certify(replace(state, point=found, objective=found.F))
+        return new if not problem.is_certified or new.gap <= max(proof.gap, tol) else proof
+
+
+def _ones(problem: SplitProgram) -> Point:
+    """The source's start, shrunk into the box and to a zero sum, then scaled to the least objective."""
+    upper, b = problem.upper, problem.b
+    v = np.minimum(1.0, 0.5 * upper)
+    if problem.signs is not None:
+        sides = [problem.signs > 0, problem.signs < 0]
+        sums = [float(v[side].sum()) for side in sides]
+        for side, own in zip(sides, sums, strict=True):
+            v[side] *= min(sums) / own if own > 0 else 0.0
+    point = problem.at(v)
+    slope, curve = float(b @ v), float(v @ (point.p - point.q))
+    room = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
+    # where the ray rises, at least the size is made right
+    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, room) if curve > 0 else 1.0
+    if not (np.isfinite(t) and t > 0):
+        return point
+    return Point(t * v, t * point.p, t * point.q, t * slope + 0.5 * t * (t * curve))
+
+
+# -------------------------------------------------------------------- runs
+def solve_by_updates(
+    problem: SplitProgram,
+    settings: MultiplicativeUpdates,
+    start: np.ndarray | None,
+    *,
+    tol: float,
+    max_iter: int | None,
+    log: RunLog,
+) -> Outcome:
+    """A run of the updates, and zeros for what has vanished at its end.
+
+    Parameters
+    ----------
+    problem : SplitProgram
+    settings : MultiplicativeUpdates
+    start : ndarray, shape (n,), or None
+        Copied.
+    tol : float
+        Gap, or without one optimality residual, at which the run stops; dimensionless.
+    max_iter : int or None
+        Limit on steps; None for that of the settings.
+    log : RunLog
+
+    Returns
+    -------
+    Outcome
+        With an :class:`UpdatesCertificate`; also after a KeyboardInterrupt.
+    """
+    try:
+        outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
+    except KeyboardInterrupt:  # in the very first pass
+        given = np.zeros(problem.split.n) if start is None else np.array(start, dtype=float)
+        point = problem.at(np.clip(given, 0.0, problem.upper))
+        state = UpdatesState(
+            point=point, following=point.v, multiplier=0.0, miss=np.inf, objective=point.F, stalled=False
+        )
+        proof, reason = problem.certify(state), ExitReason.INTERRUPTED
+        return Outcome(
+            proof, proof.status(tol), reason, tol, 0, log.seconds(), log.history, settings.name, trace=state.trace
+        )
+    # what overflows is refused or reported, not warned about
+    with np.errstate(all="ignore"):
+        return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))
+
 
 @dataclass(frozen=True, eq=False)
 class UpdatesEnd:
-    """Where a run of the updates ended.
+    """Where a run of the updates without a gap ended.
 
     Attributes
     ----------
@@ -69,10 +438,9 @@ class UpdatesEnd:
     n_iter, n_passes : int
         Steps taken, and passes over the matrix, which refused extrapolations add to.
     history : list of Record
-        ``objective`` is F, ``violation`` the largest relative optimality residual (``violation`` in quadratic.updates), ``gap`` what
-        ``certify`` gave, else nan.
-    objective, gap : float
-        F at ``x``, and the last value of ``certify``, else nan.
+        ``objective`` is F, ``violation`` the largest relative optimality residual (``violation`` in quadratic.updates).
+    objective : float
+        F at ``x``.
     violation : float
         The last relative optimality residual.
     exit_reason : ExitReason
@@ -90,7 +458,6 @@ class UpdatesEnd:
     n_passes: int
     history: list[Record]
     objective: float
-    gap: float
     violation: float
     exit_reason: ExitReason
     unbounded_row: int | None
@@ -110,32 +477,23 @@ def run_updates(
     max_iter: int | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
-    certify: Callable[[np.ndarray, np.ndarray, np.ndarray], float] | None = None,
 ) -> UpdatesEnd:
-    """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs.
+    """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs, without a gap.
 
     Parameters
     ----------
-    split : Split
-        ``A``, positive semidefinite, as a difference of nonnegative matrices.
-    b : ndarray, shape (n,)
+    split, b, upper, signs
+        As of :class:`SplitProgram`.
     x0 : ndarray, shape (n,), optional
         Start, copied; used as it is apart from zeros (see ``clamp``). By default ones as in the source, shrunk into the
         box and to a zero sum, then scaled to the least objective.
-    upper : float or ndarray, shape (n,), optional
-        Bounds >= 0, in the units of the variables.
-    signs : ndarray of +-1, shape (n,), optional
-        The sum constraint: labels of a margin machine.
     settings : MultiplicativeUpdates, optional
     tol : float
-        The run stops when ``certify`` gives at most this, or without it when the optimality residual is at most this;
-        dimensionless.
+        The run stops when the optimality residual is at most this; dimensionless.
     max_iter, max_seconds
         Limits on steps and on wall time.
     callback : callable, optional
         Called with each :class:`bregmat.Record`; True ends the run.
-    certify : callable, optional
-        ``certify(x, A+ x, A- x)``, a relative gap. The two products contain a split's ridge.
 
     Returns
     -------
@@ -146,35 +504,21 @@ def run_updates(
     -----
     Sha 2002, eq. 3; bounds and sum constraint as Sha 2007. A step costs one pass over the matrix.
     """
+    problem = SplitProgram(split, b, upper=upper, signs=signs)
     settings = MultiplicativeUpdates() if settings is None else settings
-    ceiling = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
-    run = UpdatesRun(
-        split,
-        np.asarray(b, dtype=float),
-        ceiling,
-        None if signs is None else np.asarray(signs, dtype=float),
-        settings.anderson,
-        settings.clamp,
-        tol,
-        max_seconds,
-        callback,
-        certify,
-    )
-    # threads that BLAS keeps waiting for short sums slow the passes; what overflows is refused or reported, not warned about
-    with single_thread_blas(0), np.errstate(all="ignore"):
-        point, reason = run.go(x0, settings.max_iter if max_iter is None else max_iter)
-        point = run.clamped(point)
+    log = RunLog(callback, max_seconds)
+    outcome = solve_by_updates(problem, settings, x0, tol=tol, max_iter=max_iter, log=log)
+    state, rows = outcome.certificate.state, outcome.conflict
     return UpdatesEnd(
-        x=point.v,
-        multiplier=run.multiplier,
-        n_iter=max(len(run.history) - 1, 0),
-        n_passes=run.n_passes,
-        history=run.history,
-        objective=point.F,
-        gap=run.gap,
-        violation=run.miss,
-        exit_reason=reason,
-        unbounded_row=run.unbounded_row,
-        positive=point.p,
-        negative=point.q,
+        x=state.point.v,
+        multiplier=state.multiplier,
+        n_iter=outcome.n_iter,
+        n_passes=int(outcome.trace["n_passes"]),
+        history=outcome.history,
+        objective=state.point.F,
+        violation=state.miss,
+        exit_reason=outcome.exit_reason,
+        unbounded_row=None if rows is None else int(rows[np.argmin(problem.b[rows])]),
+        positive=state.point.p,
+        negative=state.point.q,
     )

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.descent import greedy_inplace
 from bregmat._kernels.free_factor import onto_row
-from bregmat.checks import as_column, check_limits
+from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
-from bregmat.quadratic.active_set import EXCHANGES, active_set
-from bregmat.quadratic.equality import Rows, reduce_rows, toward_rows
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
-from bregmat.quadratic.pivoting import first_sides, pivot
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.proof import judge, residual_of, shifts
-from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.scale import Units, gradient_unit
+from bregmat.proofs import Proof
+from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
+from bregmat.quadratic.equality import rough_point
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, solve_by_updates
+from bregmat.quadratic.pivoting import BlockPivoting
+from bregmat.quadratic.problem import NonnegativeQP, QPCertificate
+from bregmat.quadratic.program import Minimum, as_start
+from bregmat.quadratic.result import QPResult, Units, exponent
 from bregmat.quadratic.splits import DenseSplit
-from bregmat.quadratic.watch import Watch, free_multiplier
 from bregmat.result import ExitReason, Record, Status
+from bregmat.solve import Outcome, RunLog
 
 SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
-EPS = float(np.finfo(float).eps)
-ROUNDED = 1e-9  # KKT residual up to which a point of pivoting is a solution that rounding only hides the proof of
+ROUNDED = (
+    1e-9  # KKT residual up to which a point of an exact solver is a solution that rounding only hides the proof of
+)
 RETRIES = 40  # free sets of an active set that pivoting's answer did not satisfy
-ROUGH = 1e-2  # KKT residual at which coordinate descent hands over
-EXACT = 1e-12  # to which the exact solvers test their conditions, relative to the largest b that matters
+EXACT = 1e-12  # to which pivoting tests its conditions, relative to the largest b that matters
 FINE = 1e-13  # for the active set, whose exchanges stop at the rounding of the gradient in any case
 MAX_ITER = 200  # free sets of the exact solvers
+MOST_PIVOTS = 60  # of these, before an active set goes on
 
 
 def nnqp(
@@ -99,236 +99,284 @@ def nnqp(
     Sizes beyond 1e60 are brought to 1 by powers of two. Cost: n^3 / 3 for the test, and a few |F|^3 / 3 with F
     the variables that are nonzero; BLAS on one thread.
     """
-    started = time.perf_counter()
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
-    start = None if x0 is None else as_start(x0, problem.bounds)
-    name, settings = as_settings(problem, solver, tol, max_iter, max_seconds, callback)
-    units = Units(problem)
-    if not units.needed:
-        watch = Watch(problem, started, max_seconds, callback)
-        return solve_nonnegative(problem, start, name, settings, tol, max_iter, watch, trusted=False)
+    start = as_start(x0, problem.upper)
+    request = Request.checked(solver, tol, max_iter, max_seconds, callback, E=problem.E)
+    units, inner, start = _in_the_middle(problem, start)
+    outcome = minimize(inner, start, request, request.log(units))
     with np.errstate(all="ignore"):
-        inner = units.inner(problem)
-        watch = Watch(inner, started, max_seconds, units.callback(callback))
-        result = solve_nonnegative(inner, units.start(start), name, settings, tol, max_iter, watch, trusted=False)
-        return units.outer(result, problem.bounds)
+        return units.result(outcome, problem.upper)
 
 
-def as_settings(
-    problem: NonnegativeQP, solver: Any, tol: float, max_iter: int | None, max_seconds: float | None, callback: Any
-) -> tuple[str, MultiplicativeUpdates | None]:
-    """Check what is not data; name of the solver and, for the updates, settings."""
-    name, settings = as_solver(solver)
-    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
-    E = problem.rows[0]
-    E = E[np.abs(E).max(axis=1) > 0.0]
-    if settings is not None and len(E):
-        size = np.abs(E)
-        same = np.sign(E) == np.sign(E[0]) * np.sign(E[:, :1]) * np.sign(E[0, 0])
-        if not (size == size[:, :1]).all() or not same.all():
-            raise TypeError(
-                'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" for others.'
-            )
-    return name, settings
+def _in_the_middle(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[Units, NonnegativeQP, np.ndarray | None]:
+    """The problem with sizes that products do not overflow: ``A = 2^a A'``, ``b = 2^c b'``, so ``x = 2^(c-a) x'``."""
+    falling = float(-problem.b.min())
+    a = exponent(float(problem.diagonal.max()))
+    c = exponent(falling if falling > 0.0 else float(np.abs(problem.b).max()))
+    if a == 0 and c == 0:
+        return Units(), problem, start
+    units = Units(x=c - a, dual=c, multiplier=c, objective=2 * c - a)
+    with np.errstate(all="ignore"):
+        inner = NonnegativeQP(
+            np.ldexp(problem.A, -a),
+            np.ldexp(problem.b, -c),
+            np.ldexp(problem.upper, a - c),
+            problem.E,
+            np.ldexp(problem.e, a - c),
+        )
+        return units, inner, None if start is None else np.ldexp(start, a - c)
 
 
-def solve_nonnegative(
-    problem: NonnegativeQP,
-    start: np.ndarray | None,
-    name: str,
-    settings: MultiplicativeUpdates | None,
-    tol: float,
-    max_iter: int | None,
-    watch: Watch,
-    *,
-    trusted: bool = True,
-) -> QPResult:
-    """The solvers on validated data; ``trusted``: A is known to be positive semidefinite."""
-    rows: Rows | None = None
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, apart from the data; ``settings`` are those of the updates, if it is them."""
+
+    name: str
+    settings: MultiplicativeUpdates | None
+    tol: float
+    max_iter: int | None
+    max_seconds: float | None
+    callback: Callable[[Record], Any] | None
+
+    @classmethod
+    def checked(
+        cls,
+        solver: Any,
+        tol: float,
+        max_iter: int | None,
+        max_seconds: float | None,
+        callback: Callable[[Record], Any] | None,
+        *,
+        E: np.ndarray,
+    ) -> Request:
+        """Check the arguments of a door.
+
+        Parameters
+        ----------
+        solver, tol, max_iter, max_seconds, callback
+            As of :func:`nnqp`.
+        E : ndarray, shape (m, n)
+            Equality rows, of which the updates take one of +-1 (times a constant).
+        """
+        settings = solver if isinstance(solver, MultiplicativeUpdates) else None
+        name = solver if settings is None else settings.name
+        if not isinstance(name, str):
+            raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(solver).__name__}.")
+        if name not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {name!r}.")
+        if name == "multiplicative":
+            settings = settings or MultiplicativeUpdates()
+            E = E[np.abs(E).max(axis=1) > 0.0]
+            size, sign = np.abs(E), np.sign(E)
+            if len(E) and not ((size == size[:, :1]).all() and (sign == sign[0] * sign[:, :1] * sign[0, 0]).all()):
+                raise TypeError(
+                    'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
+                    "for others."
+                )
+        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
+        return cls(name, settings, tol, max_iter, max_seconds, callback)
+
+    def log(self, units: Units) -> RunLog:
+        """Clock, limits and history in the caller's units."""
+        return RunLog(self.callback, self.max_seconds, units.record if units.is_needed else None)
+
+
+def minimize(
+    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+) -> Outcome:
+    """The course of every call on checked data: rows made independent, a solver, one certificate.
+
+    Parameters
+    ----------
+    problem : NonnegativeQP
+    start : ndarray, shape (n,), or None
+    request : Request
+    log : RunLog
+        Its history is continued.
+    trusted : bool
+        Whether A is known to be positive semidefinite.
+
+    Returns
+    -------
+    Outcome
+        With a :class:`QPCertificate` in terms of the rows given, which is the last line of the history, too.
+    """
+    course = _Course(problem, start, request, log)
     with single_thread_blas(0), np.errstate(all="ignore"):
         try:
             if not trusted:
                 check_definite(problem.A)
-            rows = reduce_rows(problem, start)
-            if rows.conflict is not None:
-                return watch.infeasible(rows.conflict, rows.point)
-            watch.point = rows.point
-            inner = NonnegativeQP(problem.A, problem.b, problem.upper, rows.equality)
-            watch.inner = inner
-            if settings is not None:
-                return _updates(inner, rows, start, settings, tol, max_iter, watch)
-            most = MAX_ITER if max_iter is None else max_iter
-            if name == "active_set":
-                return _active_set(inner, rows, start, tol, most, watch, 0, name)
-            return _pivoting(inner, rows, start, tol, most, watch)
+            outcome = course.run()
         except KeyboardInterrupt:
-            return watch.interrupted(rows, start, tol, name)
+            outcome = course.interrupted()
+        log.note(outcome.n_iter, **outcome.certificate.figures)
+    return outcome
 
 
-def _pivoting(
-    problem: NonnegativeQP, rows: Rows, start: np.ndarray | None, tol: float, most: int, watch: Watch
-) -> QPResult:
-    x, side = first_sides(toward_rows(problem), start)
-    watch.point = x
-    if len(problem.rows[0]) and not (side == 0).any():
-        side[:] = np.where(problem.bounds > 0, 0, -1)
-    run = pivot(problem, side, tol=EXACT, max_iter=min(most, 60), watch=watch)
-    if run.done or watch.reason is not None:
-        stopped = watch.reason is not None
-        result = watch.end(rows, run.x, run.multiplier, shifts(problem, run, run.x), tol, run.n_iter, "pivoting")
-        if stopped or result.status is Status.OPTIMAL or run.n_iter >= most:
-            return result
-        if result.kkt_residual <= ROUNDED and result.dual_bound > -np.inf:
-            return result
+class _Course:
+    """One call on its way: the problem with independent rows, and what a Ctrl-C leaves."""
+
+    def __init__(self, problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> None:
+        self.problem, self.start, self.request, self.log = problem, start, request, log
+        self.most = MAX_ITER if request.max_iter is None else request.max_iter
+        self.point = np.zeros(problem.n) if start is None else start
+        self.steps = self.before = 0
+        self.reason: ExitReason | None = None
+
+    def run(self) -> Outcome:
+        """The solver that was asked for."""
+        self.problem = self.problem.with_independent_rows(self.start)
+        if self.problem.rows is not None:
+            self.point = self.problem.rows.point
+        if (proof := self.problem.proof_beforehand()) is not None:
+            return self.without_solution(proof, self.point, 0, "feasibility")
+        if self.request.settings is not None:
+            return self.updates(self.request.settings)
+        if self.request.name == "active_set":
+            return self.active_set(self.start, self.most, "active_set")
+        return self.pivoting()
+
+    def pivoting(self) -> Outcome:
+        """Block pivoting, and where A is singular on a free set, an active set."""
+        most = self.most
+        end = BlockPivoting(EXACT, min(most, MOST_PIVOTS)).minimize(self.problem, self.start, self.watch)
+        both = "pivoting + active_set"
+        if not end.is_done and self.reason is None:
+            if end.n_iter >= most:
+                self.reason = ExitReason.MAX_ITER
+                return self.ended(self.cut_off(), end.n_iter, "pivoting")
+            return self.active_set(end.guess, most - end.n_iter, both, before=end.n_iter)
+        stopped = self.reason is not None
+        first = self.ended(end, end.n_iter, "pivoting")
+        if stopped or first.status is Status.OPTIMAL or end.n_iter >= most:
+            return first
+        if first.certificate.kkt_residual <= ROUNDED and first.certificate.dual_bound > -np.inf:
+            return first
         # singular to rounding: the free set has a factor, but what it gave is no solution
-        few = min(most - run.n_iter, RETRIES)
-        again = _active_set(problem, rows, x, tol, few, watch, run.n_iter, "pivoting + active_set")
+        few = min(most - end.n_iter, RETRIES)
+        again = self.active_set(end.guess, few, both, before=end.n_iter)
         if again.exit_reason is ExitReason.MAX_ITER and few == RETRIES:
-            again.exit_reason = ExitReason.STALLED  # our limit, not the caller's
-        proven = again.status in (Status.OPTIMAL, Status.UNBOUNDED)
-        return again if proven or again.gap < result.gap or again.kkt_residual < result.kkt_residual else result
-    if run.n_iter >= most:
-        watch.reason = ExitReason.MAX_ITER
-        return watch.end(rows, watch.best(rows), None, (), tol, run.n_iter, "pivoting")
-    return _active_set(problem, rows, x, tol, most - run.n_iter, watch, run.n_iter, "pivoting + active_set")
+            again = replace(again, exit_reason=ExitReason.STALLED)  # our limit, not the caller's
+        old, new = first.certificate, again.certificate
+        better = again.status in (Status.OPTIMAL, Status.UNBOUNDED)
+        return again if better or new.gap < old.gap or new.kkt_residual < old.kkt_residual else first
+
+    def active_set(self, start: np.ndarray | None, most: int, name: str, *, before: int = 0) -> Outcome:
+        """Greedy coordinate descent to a rough point, then the active set."""
+        problem, self.before = self.problem, before
+        x = rough_point(problem, start)
+        self.point = x.copy()
+        end = ExactActiveSet(FINE, most).minimize(problem, x, self.watch)
+        n_iter = before + end.n_iter
+        if (proof := problem.contradiction(end)) is not None:
+            return self.without_solution(proof, end.x, n_iter, name)
+        if self.reason is None:
+            h = problem.reduced(problem.gradient(end.x), end.multiplier)
+            is_solved = problem.residual(end.x, h) <= ROUNDED
+            spent = end.n_iter >= EXCHANGES * most
+            self.reason = ExitReason.TOLERANCE if is_solved else ExitReason.MAX_ITER if spent else ExitReason.STALLED
+        return self.ended(end, n_iter, name)
+
+    def updates(self, settings: MultiplicativeUpdates) -> Outcome:
+        """The multiplicative updates, certified at every step."""
+        problem, request = self.problem, self.request
+        program = _CertifiedUpdates(problem, rough=self.log.is_late())
+        found = solve_by_updates(
+            program, settings, self.start, tol=request.tol, max_iter=request.max_iter, log=self.log
+        )
+        name = settings.name if not settings.anderson else f"{settings.name} + anderson"
+        x = found.certificate.state.point.v
+        if found.status is Status.UNBOUNDED:
+            proof = Proof(found.certificate.dual, np.zeros(0), Status.UNBOUNDED)
+            return self.without_solution(proof, x, found.n_iter, name)
+        self.reason = found.exit_reason
+        end = Minimum(x=x, rising=lambda: [x, *program.directions])
+        return self.ended(end, found.n_iter, name)
+
+    def watch(self, x: np.ndarray, h: np.ndarray, steps: int) -> bool:
+        """Record a step with the reduced gradient h; True stops."""
+        problem = self.problem
+        self.steps, self.point = self.before + steps, x.copy()
+        # at multipliers y: h = A x + b + E'y, so that x'(h + b) / 2 - y'E x / 2 is the objective; y'E x drops out with E x = e
+        objective = problem.objective(x) if problem.m else 0.5 * float(x @ (h + problem.b))
+        figures = {"dual_bound": -np.inf, "gap": np.inf, "violation": problem.residual(x, h)}
+        if self.log.tell(self.steps, objective=objective, **figures):
+            self.reason = ExitReason.INTERRUPTED
+        elif self.log.is_late():
+            self.reason = ExitReason.TIME
+        return self.reason is not None
+
+    def cut_off(self) -> Minimum:
+        """The last point, or one that meets the rows."""
+        x = np.minimum(np.maximum(self.point, 0.0), self.problem.upper)
+        return Minimum(x=x if self.problem.rows is None else self.problem.rows.onto(x), is_rough=True)
+
+    def interrupted(self) -> Outcome:
+        """What is known when a KeyboardInterrupt came."""
+        self.reason = ExitReason.INTERRUPTED
+        return self.ended(self.cut_off(), self.steps, self.request.name)
+
+    def ended(self, end: Minimum, n_iter: int, name: str) -> Outcome:
+        """The certified end of a solver."""
+        tol = self.request.tol
+        certificate = self.problem.certify(end, tol)
+        status, reason = certificate.status(tol), self.reason or ExitReason.TOLERANCE
+        if status is Status.OPTIMAL:
+            reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
+        elif reason is ExitReason.TOLERANCE:
+            reason = ExitReason.STALLED
+        return self.outcome(certificate, status, reason, n_iter, name)
+
+    def without_solution(self, proof: Proof, x: np.ndarray, n_iter: int, name: str) -> Outcome:
+        """The end where there is nothing to find."""
+        certificate = self.problem.unproven(x, proof)
+        return self.outcome(certificate, proof.status, ExitReason.CERTIFICATE, n_iter, name)
+
+    def outcome(
+        self, certificate: QPCertificate, status: Status, reason: ExitReason, n_iter: int, name: str
+    ) -> Outcome:
+        log = self.log
+        return Outcome(certificate, status, reason, self.request.tol, n_iter, log.seconds(), log.history, name)
 
 
-def _active_set(
-    problem: NonnegativeQP,
-    rows: Rows,
-    start: np.ndarray | None,
-    tol: float,
-    most: int,
-    watch: Watch,
-    before: int,
-    name: str,
-) -> QPResult:
-    """Greedy coordinate descent to a rough point, then the active set."""
-    relaxed = toward_rows(problem)
-    A, b, upper = relaxed.A, relaxed.b, relaxed.bounds
-    x = np.zeros(len(b)) if start is None else start.copy()
-    g = A @ x + b
-    scale = gradient_unit(b, g, diagonal=A.diagonal(), upper=upper)
-    greedy_inplace(x, g, A, upper, ROUGH * scale, 20 * len(b))
-    # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
-    if not np.isfinite(x).all():
-        x[:] = 0.0
-    x = rows.onto(x, problem)
-    watch.point, watch.before = x.copy(), before
-    run = active_set(
-        problem.A, problem.b, x, upper=problem.bounds, equality=problem.equality, tol=FINE, max_iter=most, watch=watch
-    )
-    # where rounding in the direction blocked it, the point has gone far along it
-    for direction in (run.direction, run.x):
-        if direction is not None and (ray := _ray(problem, direction)) is not None:
-            return watch.unbounded(run.x, ray, rows, before + run.n_iter, name)
-    if watch.reason is None:
-        h = problem.gradient(run.x)
-        residual = residual_of(problem, run.x, h + run.dual_equality @ problem.rows[0] if len(problem.rows[0]) else h)
-        watch.reason = ExitReason.TOLERANCE if residual <= 1e-9 else ExitReason.STALLED
-        if run.n_iter >= EXCHANGES * most and residual > 1e-9:
-            watch.reason = ExitReason.MAX_ITER
-    return watch.end(rows, run.x, run.dual_equality, shifts(problem, None, run.x), tol, before + run.n_iter, name)
+class _CertifiedUpdates(SplitProgram):
+    """A nonnegative QP as the updates see it, with a certificate of every step.
 
+    Parameters
+    ----------
+    problem : NonnegativeQP
+        With independent rows.
+    rough : bool
+        Whether the time is up, so that no direction is worth a factorisation.
+    """
 
-def _updates(
-    problem: NonnegativeQP,
-    rows: Rows,
-    start: np.ndarray | None,
-    settings: MultiplicativeUpdates,
-    tol: float,
-    max_iter: int | None,
-    watch: Watch,
-) -> QPResult:
-    """The multiplicative updates, certified at every step."""
-    signs, x0 = None, start
-    E, e = problem.rows
-    if len(E):
-        unit = float(np.abs(E[0]).max())
-        signs = np.sign(E[0])
-        x0 = onto_row(np.ones(problem.n) if start is None else start, signs, float(e[0]) / unit, problem.bounds)
-    rate = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
-    always: list[tuple[np.ndarray, np.ndarray | None]] = []
-    late = watch.max_seconds is not None and watch.seconds() > watch.max_seconds
-    if (rate > 0).all() and not late:
-        if (problem.A >= 0).all():
-            always.append((1.0 / rate, None))
-        factor, definite = cholesky(problem.A)
-        if definite:
-            always.append((cholesky_solve(factor, rate), None))
+    is_certified = True
 
-    def certify(x: np.ndarray, p: np.ndarray, q: np.ndarray) -> float:
-        product = p - q
-        multiplier = free_multiplier(problem, x, product + problem.b)
-        return judge(problem, x, multiplier, [(x, product), *always], product=product).gap
+    def __init__(self, problem: NonnegativeQP, *, rough: bool) -> None:
+        signs, total = None, 0.0
+        if problem.m:
+            signs = np.sign(problem.E[0])
+            total = float(problem.e[0]) / float(np.abs(problem.E[0]).max())
+        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
+        self.problem, self.given_total = problem, total
+        root = problem.root
+        self.directions: list[np.ndarray] = []
+        if (root > 0).all() and not rough:
+            if (problem.A >= 0).all():
+                self.directions.append(1.0 / root)
+            factor, definite = cholesky(problem.A)
+            if definite:
+                self.directions.append(cholesky_solve(factor, root))
 
-    end = run_updates(
-        DenseSplit(problem.A),
-        problem.b,
-        x0,
-        upper=problem.upper,
-        signs=signs,
-        settings=settings,
-        tol=tol,
-        max_iter=max_iter,
-        max_seconds=watch.remaining(),
-        callback=watch.callback,
-        certify=certify,
-    )
-    watch.reason, watch.history = end.exit_reason, end.history
-    if end.unbounded_row is not None:
-        ray = np.zeros(problem.n)
-        ray[end.unbounded_row] = 1.0
-        if signs is not None:
-            # the other of the pair: no curvature, no bound, the other sign
-            able = (rate == 0.0) & np.isinf(problem.bounds) & (signs != signs[end.unbounded_row])
-            ray[int(np.argmin(np.where(able, problem.b, np.inf)))] = 1.0
-        return watch.unbounded(end.x, ray, rows, end.n_iter, settings.name)
-    multiplier = free_multiplier(problem, end.x, problem.gradient(end.x))
-    name = settings.name if not settings.anderson else f"{settings.name} + anderson"
-    candidates = [(end.x, None), *always, *shifts(problem, None, end.x)]
-    return watch.end(rows, end.x, multiplier, candidates, tol, end.n_iter, name)
+    def first(self, start: np.ndarray | None) -> np.ndarray | None:
+        """A start that meets the row."""
+        if self.signs is None:
+            return start
+        begin = np.ones(self.problem.n) if start is None else start
+        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
 
-
-def _ray(problem: NonnegativeQP, direction: np.ndarray) -> np.ndarray | None:
-    """The direction of an unbounded problem with its rounding removed, if it is a proof."""
-    if not float(np.abs(direction).max()) > 0.0:
-        return None
-    d = np.where(np.abs(direction) <= 1e-13 * float(np.abs(direction).max()), 0.0, direction)
-    d = d / float(np.abs(d).max())
-    if not np.isfinite(d).all() or (d < 0).any() or (d[np.isfinite(problem.bounds)] > 0).any():
-        return None
-    support = np.flatnonzero(d)
-    root = np.sqrt(np.maximum(problem.A.diagonal(), 0.0))
-    length, unit = float(root @ d), 32 * EPS * (len(support) + 4)
-    if (np.abs(problem.A @ d) > 4 * unit * root * length).any():
-        return None
-    exact = problem.A[:, support].astype(np.longdouble) @ d[support].astype(np.longdouble)
-    bend = float(exact[support] @ d[support])
-    E = problem.rows[0]
-    flat = np.abs(exact) <= unit * root * length
-    level = np.abs(E @ d) <= unit * (np.abs(E) @ d)
-    if not flat.all() or not level.all() or bend > 0.25 * EPS * length * length:
-        return None
-    return d if float(problem.b @ d) < -1e-10 * float(np.abs(problem.b) @ d) else None
-
-
-def as_solver(solver: Any) -> tuple[str, MultiplicativeUpdates | None]:
-    """Name and, for the updates, settings."""
-    if isinstance(solver, MultiplicativeUpdates):
-        return solver.name, solver
-    if not isinstance(solver, str):
-        raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(solver).__name__}.")
-    if solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {solver!r}.")
-    return str(solver), MultiplicativeUpdates() if solver == "multiplicative" else None
-
-
-def as_start(x0: Any, upper: np.ndarray) -> np.ndarray:
-    """A start inside the box, copied."""
-    x = as_column("x0", x0, len(upper), per="variable", copy=True)
-    bad = np.flatnonzero((x < 0) | (x > upper))
-    if len(bad):
-        k = int(bad[0])
-        raise ValueError(f"x0 must lie in [0, upper]; x0[{k}] = {x[k]:.6g} with upper bound {upper[k]:.6g}.")
-    return x
+    def prove(self, point: Point) -> QPCertificate:
+        """What a point proves, with the multipliers that its free variables ask for."""
+        x, product = point.v, point.p - point.q
+        y = self.problem.free_multiplier(x, product + self.problem.b)
+        return self.problem.proven(x, y, [(x, product), *((w, None) for w in self.directions)], product=product)

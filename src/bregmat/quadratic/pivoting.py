@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bregmat._kernels.descent import row_products_inplace, sweep_inplace
 from bregmat.numerics import Exchanges
+from bregmat.quadratic.active_set import Watch
 from bregmat.quadratic.block_factor import BlockFactor
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.scale import gradient_unit
+from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 RELAXATION = 1.4  # of the sweeps that find the first free set
 SWEEPS = 12
@@ -23,41 +23,14 @@ REFINEMENTS = 12
 SINGLES = 10  # exchanges of one variable before the active set, which is monotone, takes over
 
 
-@dataclass(frozen=True, eq=False)
-class PivotingEnd:
-    """Where block pivoting ended.
-
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        In the box; the best point known.
-    multiplier : ndarray, shape (m,)
-        Of the equality.
-    done : bool
-        Whether every condition holds; otherwise A is singular on a free set, or pivoting went in circles or was stopped.
-    factor : BlockFactor or None
-        Ready for solves on ``free``.
-    free : ndarray
-    n_iter : int
-        Free sets tried.
-    """
-
-    x: np.ndarray
-    multiplier: np.ndarray
-    done: bool
-    factor: BlockFactor | None
-    free: np.ndarray
-    n_iter: int
-
-
-def first_sides(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """A guess of the active set by relaxed coordinate descent: point, side (-1 at zero, 0 free, 1 at the upper bound)."""
-    A, b, upper = problem.A, problem.b, problem.bounds
+    A, b, upper = program.A, program.b, program.upper
     if start is None:
         along = A.sum(axis=0)
         total = float(along.sum())
         # along a direction with next to no curvature the minimum is far from all that follows
-        curved = total > FLAT * float(np.sqrt(np.maximum(A.diagonal(), 0.0)).sum()) ** 2
+        curved = total > FLAT * float(program.root.sum()) ** 2
         length = max(0.0, -float(b.sum()) / total) if curved else 0.0
         x = np.minimum(length, upper)
         g = b + length * along if not (upper < length).any() else A @ x + b
@@ -77,57 +50,67 @@ def first_sides(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[np.nd
     return x, side
 
 
-def pivot(
-    problem: NonnegativeQP,
-    side: np.ndarray,
-    *,
-    tol: float = 1e-12,
-    max_iter: int = 60,
-    watch: Callable[[np.ndarray, np.ndarray], bool] | None = None,
-) -> PivotingEnd:
-    """Solve on the free variables, let every variable that violates its condition change sides, and again.
+@dataclass(frozen=True)
+class BlockPivoting:
+    """The quickest exact method for positive definite A; elsewhere it gives up soon, and an active set goes on.
 
-    For positive definite A (Portugal, Judice and Vicente 1994; with Murty's single exchanges where blocks do not help). Equality
-    rows are solved along with the free variables. Single exchanges would end for positive definite A, but not soon, and with
-    upper bounds or rows nothing ensures it: they are limited, and the caller goes on with :func:`active_set`.
+    Solve on the free variables, let every variable that violates its condition change sides, and again (Portugal, Judice and
+    Vicente 1994; with Murty's single exchanges where blocks do not help). Equality rows are solved along with the free
+    variables. Single exchanges would end for positive definite A, but not soon, and with upper bounds or rows nothing ensures it:
+    they are limited.
 
     Parameters
     ----------
-    problem : NonnegativeQP
-    side : ndarray of int, shape (n,)
-        First guess: -1 at zero, 0 free, 1 at the upper bound.
     tol : float
         Conditions on the gradient are tested to this, relative to the largest b that matters, both in units of sqrt(A_ii).
     max_iter : int
         Limit on free sets.
-    watch : callable, optional
-        Gets (point, gradient) after every step; True stops.
-
-    Returns
-    -------
-    PivotingEnd
 
     Notes
     -----
     From 256 free variables on the factors are float32; a free set without violation is then refined with float64 residuals and
     tested again, and float64 factors take over only where refinement fails. Cost: |F|^3 / 3 per factor, n^2 per step.
     """
-    return _Pivoting(problem, tol).run(side.copy(), max_iter, watch)
+
+    tol: float = 1e-12
+    max_iter: int = 60
+
+    def minimize(self, program: QuadraticProgram, start: np.ndarray | None, watch: Watch | None = None) -> Minimum:
+        """From a guess of the free set to the solution; ``is_done`` is False where A is singular on a free set, or none came back.
+
+        Parameters
+        ----------
+        program : QuadraticProgram
+        start : ndarray, shape (n,), optional
+            Where the coordinate descent that guesses the free set begins.
+        watch : callable, optional
+            Gets (point, reduced gradient, free sets so far) after every step; True stops.
+
+        Returns
+        -------
+        Minimum
+            Where it is not done, ``x`` is the guess, unless ``watch`` has stopped the run.
+        """
+        guess, side = first_sides(program.without_rows(), start)
+        if program.m and not (side == 0).any():
+            side[:] = np.where(program.upper > 0, 0, -1)
+        return _Pivots(program, self.tol).minimize(guess, side, self.max_iter, watch)
 
 
-class _Pivoting:
-    def __init__(self, problem: NonnegativeQP, tol: float) -> None:
-        self.problem, self.tol = problem, tol
-        self.A, self.b, self.upper = problem.A, problem.b, problem.bounds
-        self.E, self.e = problem.rows
-        self.weight = problem.weights
+class _Pivots:
+    """Multipliers and units of one run."""
+
+    def __init__(self, program: QuadraticProgram, tol: float) -> None:
+        self.program, self.tol = program, tol
+        self.A, self.b, self.upper = program.A, program.b, program.upper
+        self.E, self.e = program.E, program.e
+        self.weight = program.weights
         self.scale = self.unit(self.b)
-        self.multiplier = np.zeros(len(self.E))
+        self.multiplier = np.zeros(program.m)
         self.movable = self.upper > 0.0
 
-    def run(
-        self, side: np.ndarray, max_iter: int, watch: Callable[[np.ndarray, np.ndarray], bool] | None
-    ) -> PivotingEnd:
+    def minimize(self, guess: np.ndarray, side: np.ndarray, max_iter: int, watch: Watch | None) -> Minimum:
+        """Free sets until every condition holds."""
         n = len(self.b)
         strongest = float(np.abs(self.b * self.weight).max()) or 1.0
         sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
@@ -136,7 +119,7 @@ class _Pivoting:
         factor = BlockFactor(self.A, np.float32 if coarse else np.float64)
         exchanges = Exchanges(patience=3, singles=SINGLES)
         x = np.zeros(n)
-        done, exact, n_iter = False, False, 0
+        done, stopped, exact, n_iter = False, False, False, 0
         F = np.flatnonzero(side == 0)
         while n_iter < max_iter:
             n_iter += 1
@@ -164,8 +147,8 @@ class _Pivoting:
                         continue
                     wrong = self.wrong(x, g, side, None)
             if watch is not None:
-                inside = np.minimum(np.maximum(x, 0.0), self.upper)
-                if watch(inside, g):
+                stopped = watch(np.minimum(np.maximum(x, 0.0), self.upper), g, n_iter)
+                if stopped:
                     break
             if not len(wrong):
                 done = True
@@ -176,19 +159,28 @@ class _Pivoting:
             side[moved] = np.where(side[moved] != 0, 0, np.where(x[moved] <= 0.0, -1, 1))
         if done and factor.dtype == np.float64:
             self.refine(factor, x, g, side, F, most=2)
-        best = np.minimum(np.maximum(x, 0.0), self.upper)
-        return PivotingEnd(
-            best,
-            self.multiplier,
-            done,
-            factor if done else None,
-            F,
-            n_iter,
+        if not done and not stopped:
+            return Minimum(x=guess, n_iter=n_iter, guess=guess)
+
+        def rising() -> Iterator[np.ndarray]:
+            solved = factor.solve(self.program.root[F]) if len(F) else None
+            if solved is not None:
+                w = np.zeros(n)
+                w[F] = solved
+                yield w
+
+        return Minimum(
+            x=np.minimum(np.maximum(x, 0.0), self.upper),
+            multiplier=self.multiplier,
+            is_done=done,
+            n_iter=n_iter,
+            rising=rising if done else None,
+            guess=guess,
         )
 
     def unit(self, g: np.ndarray) -> float:
-        diagonal = self.A.diagonal()
-        return gradient_unit(self.b, g, diagonal=diagonal, upper=self.upper, weight=self.weight)
+        """What a gradient is called small beside."""
+        return self.program.unit(g, weighted=True)
 
     def solve(self, factor: BlockFactor, side: np.ndarray, F: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The stationary point of a free set and the gradient there."""

@@ -1,13 +1,16 @@
-"""What a nonnegative quadratic program returns."""
+"""What a nonnegative quadratic program returns, in the caller's units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Result, Status
+from bregmat.result import ExitReason, Record, Result, Status
+from bregmat.solve import Outcome
+
+FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
@@ -23,12 +26,10 @@ _ADVICE = {
 class QPResult(Result):
     """The minimiser of ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``, and its proof.
 
+    Beside what all results have (:class:`bregmat.Result`):
+
     Attributes
     ----------
-    status : Status
-        OPTIMAL: ``gap <= tol``. INFEASIBLE and UNBOUNDED are proven, too.
-    exit_reason : ExitReason
-        Why the run stopped.
     x : ndarray, shape (n,)
         Inside the box.
     dual : ndarray, shape (n,)
@@ -36,8 +37,6 @@ class QPResult(Result):
         ``x <= upper``, in units of the objective per unit of x.
     equality_dual : ndarray, shape (m,)
         Multipliers of ``E x = e``. For INFEASIBLE the proof: ``y'E x < y'e`` for every x in the box, with y = equality_dual.
-    objective, dual_bound : float
-        Objective of x and the proven lower bound.
     gap : float
         ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 1e-6 (|b|'x + |equality_dual|'|E|x))``, and where
         all these vanish 1e-4 of what single variables could gain; dimensionless; inf where nothing is proven.
@@ -50,17 +49,11 @@ class QPResult(Result):
         0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
         bound is proven for b raised somewhere by at most this, relative to the largest b that matters, and for b itself at
         points that are no farther out than x. Never more than 1e-12.
-    tol : float
-        The relative gap that was asked for.
     direction : ndarray, shape (n,), or None
         For UNBOUNDED: ``direction >= 0``, ``b'direction < 0``; ``A direction = 0`` and ``E direction = 0`` to the rounding of their
         terms, and no curvature along it beyond a quarter of a unit in the last place.
     n_iter : int
-        Free sets tried, exchanges, or updates, as the solver counts.
-    seconds : float
-    history : list of Record
-    solver : str
-        Name of the solver, or several joined by " + ".
+        Free sets tried, exchanges, or updates, as the solver counts. In the history, ``violation`` is the KKT residual.
     """
 
     x: np.ndarray
@@ -76,3 +69,68 @@ class QPResult(Result):
     def __post_init__(self) -> None:
         if self.status is Status.INFEASIBLE and self.conflict is None:
             self.conflict = np.flatnonzero(self.equality_dual)
+
+
+def exponent(size: float) -> int:
+    """The power of two nearest below, 0 for sizes in the middle of the numbers and for zero."""
+    return 0 if size == 0.0 or 1.0 / FAR <= size <= FAR else int(np.frexp(size)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Powers of two between a program in the middle of the numbers and the caller's; all zero for almost every problem.
+
+    Attributes
+    ----------
+    x, dual : int or ndarray of int, shape (n,)
+        Of the point and of the reduced gradient.
+    multiplier, objective : int
+        Of the multipliers of the rows, and of objective and bound.
+    constant : float
+        Part of the objective that the inner program lacks, in its units.
+    """
+
+    x: int | np.ndarray = 0
+    dual: int | np.ndarray = 0
+    multiplier: int = 0
+    objective: int = 0
+    constant: float = 0.0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether objectives differ."""
+        return self.objective != 0 or self.constant != 0.0
+
+    def record(self, record: Record) -> Record:
+        """A line of the history."""
+        values = (self.outside(record.objective + self.constant), self.outside(record.dual_bound + self.constant))
+        return replace(record, objective=values[0], dual_bound=values[1])
+
+    def outside(self, value: float) -> float:
+        """An objective of the inner program, its constant included."""
+        return float(np.ldexp(value, self.objective))
+
+    def result(self, outcome: Outcome, upper: np.ndarray) -> QPResult:
+        """The result of a run; NONFINITE where the point or its objective is beyond the largest number.
+
+        Parameters
+        ----------
+        outcome : Outcome
+            Its certificate is that of the inner program with ``constant`` in the objective.
+        upper : ndarray, shape (n,)
+            The caller's bounds.
+        """
+        proof = outcome.certificate
+        result = QPResult(
+            **outcome.shared(),
+            x=np.minimum(np.ldexp(proof.x, self.x), upper),
+            dual=np.ldexp(proof.dual, self.dual),
+            equality_dual=np.ldexp(proof.equality_dual, self.multiplier),
+            kkt_residual=proof.kkt_residual,
+            bound_perturbation=proof.bound_perturbation,
+            direction=proof.falling,
+        )
+        result.objective, result.dual_bound = self.outside(result.objective), self.outside(result.dual_bound)
+        if not (np.isfinite(result.objective) and np.isfinite(result.x).all()):
+            result.exit_reason = ExitReason.NONFINITE
+        return result
