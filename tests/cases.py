@@ -25,11 +25,12 @@ from bregmat import (
 )
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.losses import ItakuraSaito, RelativeEntropy
-from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
+from bregmat.solve import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
 from toy_relation import MIDPOINT
+from toy_solver import MirrorDescent
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius(), EntropyWithBarrier())
 
@@ -53,6 +54,7 @@ RELATIONS = {
 }
 
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
+assert MirrorDescent.name in SOLVERS  # registered by its own file
 SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which is for hard rows and a trace
 
 

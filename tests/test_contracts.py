@@ -11,9 +11,9 @@ from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.divergences import SpectralDivergence, as_divergence
 from bregmat.losses import Hard, OwnSlack, ScalarLoss, SquaredHinge, own_slack
-from bregmat.nearest import SOLVERS as SOLVER_CLASSES
 from bregmat.operators import MatrixRows, smat, svec
 from bregmat.row_losses import RowLosses
+from bregmat.solve import SOLVERS as SOLVER_CLASSES
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5

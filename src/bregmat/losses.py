@@ -436,7 +436,7 @@ class Hard(ScalarLoss):
         return np.zeros(len(b))
 
 
-LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", none="the divergence's own slack")
+LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ")
 for _cls in (RelativeSlack, Squared, SquaredHinge):
     LOSSES.add(_cls)
 

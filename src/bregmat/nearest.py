@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates import MatrixCertificate, dual_bound
-from bregmat.checks import check_positive
+from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import MatrixResult, Record
-from bregmat.solve import Solver, solve_in_turn
+from bregmat.solve import SOLVERS, Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
 
-SOLVERS: dict[str, type] = {
-    cls.name: cls for cls in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost)
-}
+for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
+    SOLVERS.add(solver_class)
 MAX_ITER = 200  # of a plan; a solver that is asked for by name has its own
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
@@ -151,7 +150,7 @@ def _nearest(
     callback: Callable[[Record], Any] | None,
 ) -> MatrixResult:
     clock = time.perf_counter()
-    _check_options(constraints, tol, max_iter, max_seconds, warm_start)
+    _check_options(constraints, tol, max_iter, max_seconds, warm_start, callback)
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, slack_weight)
     coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
@@ -207,19 +206,15 @@ def _with_links(whole: NearestMatrix, certificate: MatrixCertificate, linked: np
     return moved
 
 
-def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any) -> None:
+def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any, callback: Any) -> None:
     if not isinstance(constraints, Constraints):
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    check_positive("tol", tol)
-    if max_iter is not None and (not isinstance(max_iter, int | np.integer) or max_iter < 0):
-        raise ValueError(f"max_iter must be None or an integer of at least 0; got {max_iter!r}.")
-    if max_seconds is not None:
-        check_positive("max_seconds", max_seconds)
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     if warm_start is not None:
         if not isinstance(warm_start, MatrixResult):
-            raise TypeError(f"warm_start must be an earlier Result; got {type(warm_start).__name__}.")
+            raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
         if len(warm_start.dual) > constraints.n_constraints:
             raise ValueError(
                 f"warm_start has {len(warm_start.dual)} rows but there are {constraints.n_constraints} constraints; new rows go to the end."
@@ -228,18 +223,9 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
 
 def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tuple[Solver, int]]:
     """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all."""
-    if isinstance(solver, type):
-        raise TypeError(f"solver must be a string or an object such as {solver.__name__}(); got the class itself.")
-    if not isinstance(solver, str):
-        if not all(hasattr(solver, name) for name in ("name", "works_on", "max_iter", "check", "init", "step")):
-            raise TypeError(
-                f"solver must be a string or an object with name, works_on, max_iter, check, init and step; got {solver!r}."
-            )
-        return [(solver, solver.max_iter if max_iter is None else max_iter)]
-    if solver != "auto":
-        if solver not in SOLVERS:
-            raise ValueError(f"solver must be 'auto' or one of {', '.join(SOLVERS)}; got {solver!r}.")
-        return _plan(problem, SOLVERS[solver](), max_iter)
+    if not (isinstance(solver, str) and solver == "auto"):
+        found = SOLVERS.resolve(solver)
+        return [(found, found.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
     if problem.losses.has_hard or not problem.divergence.keeps_range:
         plan: list[tuple[Solver, int]] = [(DualNewton(), min(limit, 100)), (InteriorPoint(), limit)]

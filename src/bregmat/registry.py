@@ -23,14 +23,14 @@ class Registry(Mapping[str, Any]):
         What a class of the kind derives from.
     needs : tuple of str
         Attributes and methods that it has; ``name`` is one of them always.
-    none : str
-        What ``None`` stands for, where the argument may be None.
+    before : str
+        What else the argument takes, as messages say it before the names.
     """
 
     def __init__(
-        self, kind: str, *, example: str, base: type | None = None, needs: tuple[str, ...] = (), none: str = ""
+        self, kind: str, *, example: str, base: type | None = None, needs: tuple[str, ...] = (), before: str = ""
     ) -> None:
-        self.kind, self.example, self.base, self.needs, self.none = kind, example, base, ("name", *needs), none
+        self.kind, self.example, self.base, self.needs, self.before = kind, example, base, ("name", *needs), before
         self._classes: dict[str, Any] = {}
         _KINDS.append(self)
 
@@ -82,7 +82,8 @@ class Registry(Mapping[str, Any]):
         lacks = self.missing(value)
         if isinstance(value, type) or lacks:
             lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
-            raise TypeError(f"{self.kind} must be {self._choices()}; got {value!r}{lack}.")
+            got = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)
+            raise TypeError(f"{self.kind} must be {self._choices()}; got {got}{lack}.")
         return value
 
     def to_state(self, value: Any) -> str | dict[str, Any]:
@@ -106,8 +107,7 @@ class Registry(Mapping[str, Any]):
         return self._classes[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()})
 
     def _choices(self) -> str:
-        none = f"None ({self.none}), " if self.none else ""
-        return f"{none}one of {', '.join(self)} or an object such as {self.example}"
+        return f"{self.before}one of {', '.join(self)} or an object such as {self.example}"
 
 
 def _called(cls: Any) -> str:

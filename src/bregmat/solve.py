@@ -12,6 +12,7 @@ import numpy as np
 from bregmat.linalg import single_thread_blas
 from bregmat.nearness import Nearness
 from bregmat.proofs import Certificate, Problem, Proof
+from bregmat.registry import Registry
 from bregmat.result import ExitReason, Record, Status
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class Solver(Protocol):
     def check(self, problem: Any) -> None: ...
     def init(self, problem: Any, tol: float, start: Any) -> Any: ...
     def step(self, problem: Any, state: Any) -> Any: ...
+
+
+SOLVERS = Registry(
+    "solver",
+    example="CyclicProjection()",
+    needs=("works_on", "max_iter", "check", "init", "step"),
+    before="'auto' or ",
+)
 
 
 @dataclass(frozen=True, eq=False)

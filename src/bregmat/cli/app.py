@@ -67,7 +67,7 @@ def options(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import a module, or a .py file, first: one that registers relations or divergences of your own.",
+            help="Import a module, or a .py file, first: one that registers divergences, losses, relations or solvers of your own.",
         ),
     ] = None,
     version: Annotated[
@@ -111,6 +111,11 @@ def learn(
             show_default="the library's",
         ),
     ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(help="relative_slack, squared or squared_hinge.", show_default="the divergence's own slack"),
+    ] = None,
+    solver: Annotated[str, typer.Option(help="auto, or the name of a solver.")] = "auto",
     prior: Annotated[str, typer.Option(help="identity, or covariance (its inverse).")] = "identity",
     n_constraints: Annotated[
         int | None, typer.Option(help="Pairs drawn from the labels; 0: labels only measure.", show_default="40 k^2")
@@ -143,6 +148,8 @@ def learn(
         )
     parameters: dict[str, Any] = {
         "divergence": divergence,
+        "loss": loss,
+        "solver": solver,
         "prior": prior,
         "n_constraints": n_constraints,
         "n_components": n_components,

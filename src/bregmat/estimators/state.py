@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from bregmat.constraints import Constraints
 from bregmat.divergences import DIVERGENCES
 from bregmat.losses import LOSSES
-from bregmat.nearest import SOLVERS
 from bregmat.relations import BUILT_IN, RELATIONS, table_of
+from bregmat.solve import SOLVERS
 
 _TERMS = {"divergence": DIVERGENCES, "loss": LOSSES}
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")
