@@ -223,9 +223,8 @@ def machines() -> list[Machine]:
 
 
 def runs(cap: int) -> None:
-    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, solve_by_updates
+    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
     from bregmat.quadratic.splits import ClassBlocks
-    from bregmat.solve import RunLog
 
     class Dual(SplitProgram):
         is_certified = True
@@ -246,10 +245,10 @@ def runs(cap: int) -> None:
         passes, gaps, rises = [], [], []
         for depth in (0, 10):
             settings = MultiplicativeUpdates(anderson=depth)
-            end = solve_by_updates(Dual(machine), settings, None, tol=GAP, max_iter=cap, log=RunLog())
+            end = run_updates(Dual(machine), settings, tol=GAP, max_iter=cap)
             F = np.array([record.objective for record in end.history])
             passes.append(int(end.trace["n_passes"]))
-            gaps.append(machine.gap(end.certificate.state.point.v))
+            gaps.append(machine.gap(end.certificate.x))
             rises.append(float((np.diff(F) / np.abs(F[1:])).max()))
         plain, quick = passes
         short = gaps[0] > GAP  # the plain updates ran into the cap: the ratio is at most this

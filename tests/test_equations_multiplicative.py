@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, LowRankSplit
 from bregmat.quadratic.theorem import decay_bounds
 from bregmat.quadratic.updates import auxiliary, factors, gradient, objective, step
+from split_runs import updated
 
 EXACT = 1e-12  # relative: a few dozen roundings
 SOLVED = 1e-9  # relative to the largest term: what the non-negative least squares routine leaves
@@ -149,7 +150,7 @@ def test_sha_theorem_1(seed, n, rank, size, signs):
 def test_sha_theorem_1_to_the_global_minimum(rng):
     for _ in range(5):
         A, b, v = case(rng, 6, 12)
-        end = run_updates(DenseSplit(A), b, v, tol=1e-12, max_iter=20_000)
+        end = updated(DenseSplit(A), b, v, tol=1e-12, max_iter=20_000)
         best = page_F(A, b, least(A, b))
         assert page_F(A, b, end.x) <= best + 1e-10 * abs(best)  # a residual of 1e-12 and condition numbers below 100
 
@@ -193,7 +194,7 @@ def test_sha_7(rng, split):
     made = DenseSplit(A) if split == "dense" else ClassBlocks(K, y)
     for n_steps in range(1, 6):
         alpha = alpha * (1 + np.sqrt(1 + 4 * (up @ alpha) * (down @ alpha))) / (2 * (up @ alpha))
-        end = run_updates(
+        end = updated(
             made, -np.ones(len(y)), np.ones(len(y)), max_iter=n_steps, settings=MultiplicativeUpdates(clamp=0)
         )
         np.testing.assert_allclose(end.x, alpha, rtol=EXACT)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
 from bregmat.result import ExitReason
 from bregmat.solve import solve
 from bregmat_papers.datasets import load_sonar_split
+from split_runs import updated
 
 EPS = np.finfo(float).eps
 ROUNDING = 1e-13  # relative to the terms of the objective: a few hundred roundings
@@ -60,7 +61,7 @@ def best(A, b, *, upper=None, signs=None):
 def test_box_is_monotone_and_optimal(rng):
     K, y, A = machine(rng)
     b, C = -np.ones(len(y)), 2.0
-    end = run_updates(ClassBlocks(K, y), b, np.ones(len(y)), upper=C, tol=1e-7, max_iter=20_000)
+    end = updated(ClassBlocks(K, y), b, np.ones(len(y)), upper=C, tol=1e-7, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE and falls(end, len(y) * C)
     assert (end.x >= 0).all() and (end.x <= C).all() and (end.x == C).sum() > 5 and (end.x == 0).sum() > 5
     assert end.objective == pytest.approx(best(A, b, upper=C), rel=1e-7)
@@ -71,7 +72,7 @@ def test_bounds_may_differ_and_may_be_zero(rng):
     K, y, A = machine(rng)
     upper = rng.exponential(size=len(y))
     upper[:5], upper[5:10] = 0.0, np.inf
-    end = run_updates(DenseSplit(A), -np.ones(len(y)), upper=upper, tol=1e-6, max_iter=20_000)
+    end = updated(DenseSplit(A), -np.ones(len(y)), upper=upper, tol=1e-6, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE
     g = A @ end.x - 1
     assert (end.x[:5] == 0).all() and (end.x <= upper).all()
@@ -84,7 +85,7 @@ def test_bounds_may_differ_and_may_be_zero(rng):
 def test_sum_constraint_is_monotone_and_optimal(rng, upper):
     K, y, A = machine(rng, ridge=0.1)
     b = -np.ones(len(y))
-    end = run_updates(ClassBlocks(K, y, ridge=0.1), b, upper=upper, signs=y, tol=1e-7, max_iter=20_000)
+    end = updated(ClassBlocks(K, y, ridge=0.1), b, upper=upper, signs=y, tol=1e-7, max_iter=20_000)
     assert end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum())
     assert abs(y @ end.x) <= 1e-14 * len(y) * end.x.sum()
     assert end.objective == pytest.approx(best(A, b, upper=upper, signs=y), rel=1e-6)
@@ -96,7 +97,7 @@ def test_sum_constraint_is_monotone_and_optimal(rng, upper):
 def test_the_total_of_the_start_is_kept(rng):
     _, y, A = machine(rng)
     x0 = rng.exponential(size=len(y))
-    end = run_updates(DenseSplit(A), -np.ones(len(y)), x0, signs=y, upper=5.0, max_iter=50)
+    end = updated(DenseSplit(A), -np.ones(len(y)), x0, signs=y, upper=5.0, max_iter=50)
     assert y @ end.x == pytest.approx(y @ x0, abs=1e-13 * x0.sum())
     assert falls(end, x0 @ np.abs(A) @ x0)
 
@@ -144,7 +145,7 @@ def test_spread_is_the_nearest_point_in_relative_entropy(rng):
 
 def test_one_class_under_a_zero_sum_stays_at_zero(rng):
     _, _, A = machine(rng, 10)
-    end = run_updates(DenseSplit(np.abs(A)), -np.ones(10), signs=np.ones(10))
+    end = updated(DenseSplit(np.abs(A)), -np.ones(10), signs=np.ones(10))
     assert end.exit_reason is ExitReason.TOLERANCE and (end.x == 0).all()
     assert (-1 + end.multiplier * np.ones(10) >= 0).all()
 
@@ -152,7 +153,7 @@ def test_one_class_under_a_zero_sum_stays_at_zero(rng):
 def test_everything_may_vanish_under_a_zero_sum():
     """The optimum is zero, on a row of zeros too, and the multiplier proves it."""
     A, b, y = np.diag([0.0, 5.0, 3.0]), np.array([0.4, 2.0, 0.5]), np.array([-1.0, 1.0, 1.0])
-    end = run_updates(DenseSplit(A), b, signs=y)
+    end = updated(DenseSplit(A), b, signs=y)
     assert end.exit_reason is ExitReason.TOLERANCE and end.x.max() < 1e-15
     assert (b + end.multiplier * y >= -1e-6).all()  # the tolerance
 
@@ -163,7 +164,7 @@ def test_what_vanishes_is_zero_where_zero_is_optimal(rng):
     b = -np.ones(len(y))
     known = {"upper": 2.0, "tol": 1e-8, "max_iter": 50_000}
     with_, without = (
-        run_updates(ClassBlocks(K, y), b, settings=MultiplicativeUpdates(clamp=clamp), **known) for clamp in (EPS, 0.0)
+        updated(ClassBlocks(K, y), b, settings=MultiplicativeUpdates(clamp=clamp), **known) for clamp in (EPS, 0.0)
     )
     gone = with_.x == 0
     assert gone.sum() > 10 and ((A @ with_.x + b)[gone] >= 0).all()
@@ -176,7 +177,7 @@ def test_a_variable_that_waits_may_grow_again():
     """Zero meets the conditions for the second variable while the first is large, and not at the optimum (0, 1)."""
     A, b = np.array([[1.0, 2.0], [2.0, 4.1]]), np.array([-1.0, -4.1])
     start = np.array([1e6, 1e-13])
-    end = run_updates(DenseSplit(A), b, start, settings=MultiplicativeUpdates(clamp=1e-6), tol=1e-10, max_iter=5000)
+    end = updated(DenseSplit(A), b, start, settings=MultiplicativeUpdates(clamp=1e-6), tol=1e-10, max_iter=5000)
     assert end.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(end.x, [0.0, 1.0], atol=3e-6)  # the second one was solved for beside the clamp, 1e-6
 
@@ -192,8 +193,8 @@ def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
     x0 = np.ones(len(y))
     x0[::2] = 0.0
     split, b = ClassBlocks(K, y), -np.ones(len(y))
-    held = run_updates(split, b, x0, upper=2.0, settings=MultiplicativeUpdates(clamp=0.0), tol=1e-3, max_iter=500)
-    freed = run_updates(split, b, x0, upper=2.0, tol=1e-3, max_iter=5000)
+    held = updated(split, b, x0, upper=2.0, settings=MultiplicativeUpdates(clamp=0.0), tol=1e-3, max_iter=500)
+    freed = updated(split, b, x0, upper=2.0, tol=1e-3, max_iter=5000)
     assert (held.x[::2] == 0).all() and held.violation > 0.1 and held.exit_reason is not ExitReason.TOLERANCE
     assert freed.exit_reason is ExitReason.TOLERANCE and freed.objective < held.objective
     assert x0[0] == 0 and x0[1] == 1  # copied
@@ -207,7 +208,7 @@ def test_acceleration_is_monotone_and_quicker(rng, upper, constrained):
     b, signs = -np.ones(len(y)), y if constrained else None
     split = ClassBlocks(K, y, ridge=0.1)
     ends = [
-        run_updates(
+        updated(
             split,
             b,
             upper=upper,
@@ -230,19 +231,19 @@ def test_acceleration_is_monotone_and_quicker(rng, upper, constrained):
 def test_an_unbounded_row_is_named():
     A = np.diag([1.0, 0.0, 2.0, 0.0])
     b = np.array([-1.0, 1.0, -1.0, -1.0])
-    end = run_updates(DenseSplit(A), b)
+    end = updated(DenseSplit(A), b)
     assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 3
-    bounded = run_updates(DenseSplit(A), b, upper=np.array([np.inf, np.inf, np.inf, 7.0]), tol=1e-12)
+    bounded = updated(DenseSplit(A), b, upper=np.array([np.inf, np.inf, np.inf, 7.0]), tol=1e-12)
     assert bounded.unbounded_row is None and bounded.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(bounded.x, [1.0, 0.0, 0.5, 7.0])
 
 
 def test_an_unbounded_pair_under_a_sum_constraint_is_named():
     A, y = np.diag([1.0, 0.0, 0.0]), np.array([1.0, 1.0, -1.0])
-    end = run_updates(DenseSplit(A), np.array([-1.0, 1.0, -2.0]), signs=y)
+    end = updated(DenseSplit(A), np.array([-1.0, 1.0, -2.0]), signs=y)
     assert end.exit_reason is ExitReason.CERTIFICATE and end.unbounded_row == 2
     # either row alone has no end, but the sum holds them both
-    end = run_updates(DenseSplit(A), np.array([-1.0, 2.0, -1.5]), signs=y, tol=1e-10)
+    end = updated(DenseSplit(A), np.array([-1.0, 2.0, -1.5]), signs=y, tol=1e-10)
     assert end.unbounded_row is None and end.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(end.x, [2.5, 0.0, 2.5], rtol=1e-7)
 
@@ -254,33 +255,33 @@ def test_scales_far_from_one(rng, scale, constrained):
     K, y, A = machine(rng, 30, ridge=0.1)
     b, signs = -np.ones(len(y)), y if constrained else None
     known = {"signs": signs, "max_iter": 30}
-    one, far = run_updates(DenseSplit(A), b, **known), run_updates(DenseSplit(scale * A), scale * b, **known)
+    one, far = updated(DenseSplit(A), b, **known), updated(DenseSplit(scale * A), scale * b, **known)
     np.testing.assert_allclose(far.x, one.x, rtol=1e-9, atol=1e-12)
     assert far.multiplier == pytest.approx(scale * one.multiplier, rel=1e-8)
 
 
 def test_missing_numbers_end_a_run():
     A = np.array([[1.0, np.nan], [np.nan, 1.0]])
-    end = run_updates(DenseSplit(A), -np.ones(2))
+    end = updated(DenseSplit(A), -np.ones(2))
     assert end.exit_reason is ExitReason.NONFINITE
-    end = run_updates(DenseSplit(np.eye(2)), np.array([-1.0, np.nan]), signs=np.array([1.0, -1.0]))
+    end = updated(DenseSplit(np.eye(2)), np.array([-1.0, np.nan]), signs=np.array([1.0, -1.0]))
     assert end.exit_reason is ExitReason.NONFINITE
 
 
 def test_callback_limits_and_history(rng):
     K, y, _ = machine(rng)
     split, b, seen = ClassBlocks(K, y), -np.ones(len(y)), []
-    end = run_updates(split, b, upper=1.0, tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
+    end = updated(split, b, upper=1.0, tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
     assert end.exit_reason is ExitReason.INTERRUPTED and end.n_iter == 3 and end.history == seen
     assert [record.iteration for record in seen] == [0, 1, 2, 3]
-    assert run_updates(split, b, upper=1.0, tol=0.0, max_iter=7).exit_reason is ExitReason.MAX_ITER
-    assert run_updates(split, b, upper=1.0, tol=0.0, max_seconds=0.0).exit_reason is ExitReason.TIME
+    assert updated(split, b, upper=1.0, tol=0.0, max_iter=7).exit_reason is ExitReason.MAX_ITER
+    assert updated(split, b, upper=1.0, tol=0.0, max_seconds=0.0).exit_reason is ExitReason.TIME
 
     def stop(record):
         if record.iteration == 2:
             raise KeyboardInterrupt
 
-    end = run_updates(split, b, upper=1.0, tol=0.0, callback=stop)
+    end = updated(split, b, upper=1.0, tol=0.0, callback=stop)
     assert end.exit_reason is ExitReason.INTERRUPTED and np.isfinite(end.x).all()
 
 
@@ -323,7 +324,7 @@ def test_violation_is_zero_exactly_at_optimality():
 # ---------------------------------------------------------------- the result
 def test_objective_of_a_run_is_that_of_its_point(rng):
     K, y, A = machine(rng)
-    end = run_updates(ClassBlocks(K, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
+    end = updated(ClassBlocks(K, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
     assert end.objective == pytest.approx(0.5 * end.x @ A @ end.x - end.x.sum(), rel=1e-12)
     assert objective(end.x, -np.ones(len(y)), positive=end.positive, negative=end.negative) == end.objective
 
@@ -342,7 +343,7 @@ def test_table_1_sonar(data_home):
     errors = {256: [], 512: []}
     for K, K_test in kernels:
         for n_steps, found in errors.items():
-            end = run_updates(ClassBlocks(K, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
+            end = updated(ClassBlocks(K, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
             found.append(int((np.sign(K_test @ (end.x * y)) != y_test).sum()))
             assert end.n_iter == n_steps
     assert errors == {256: [10, 10, 8, 7, 11], 512: [9, 9, 8, 7, 13]}

@@ -14,11 +14,11 @@ from bregmat.quadratic import (
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
-    run_updates,
 )
 from bregmat.quadratic.bound import implied_upper, lower_bound
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.result import ExitReason, Status
+from split_runs import updated
 
 EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])
 EVERY_SOLVER = pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative"])
@@ -395,7 +395,7 @@ def test_interrupt_in_the_first_pass_of_the_updates(rng):
                 raise KeyboardInterrupt
             return super().positive_negative(v)
 
-    end = run_updates(Interrupted(X.T @ X), -np.ones(12), np.full(12, 0.5), settings=MultiplicativeUpdates())
+    end = updated(Interrupted(X.T @ X), -np.ones(12), np.full(12, 0.5), settings=MultiplicativeUpdates())
     assert end.exit_reason is ExitReason.INTERRUPTED
     np.testing.assert_array_equal(end.x, 0.5)
     assert np.isfinite(end.objective)

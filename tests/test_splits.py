@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from bregmat._kernels import tiles
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, LowRankSplit, margin_split, tile_size
 from bregmat.result import ExitReason
+from split_runs import updated
 
 
 def twin(A, v):
@@ -137,8 +138,8 @@ def test_large_matrices_run_in_parallel(rng):
 def test_float32_keeps_its_range(rng):
     K, y, A = machine(rng, 30, ridge=0.1)
     b = -np.ones(len(y))
-    wide = run_updates(DenseSplit(1e200 * A), b, tol=1e-4)
-    narrow = run_updates(DenseSplit(1e200 * A, dtype=np.float32), b, tol=1e-4)
+    wide = updated(DenseSplit(1e200 * A), b, tol=1e-4)
+    narrow = updated(DenseSplit(1e200 * A, dtype=np.float32), b, tol=1e-4)
     assert narrow.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(narrow.x, wide.x, rtol=1e-2, atol=1e-3 * wide.x.max())  # both within the tolerance 1e-4
 
@@ -153,7 +154,7 @@ def test_low_rank_split(rng):
     assert (p >= twin(A, v)[0] - 1e-13 * p.max()).all() and (q >= 0).all()
     np.testing.assert_allclose(split.diagonal(), A.diagonal())
     quick = MultiplicativeUpdates(anderson=10)
-    ends = [run_updates(s, -np.ones(30), settings=quick, tol=1e-8) for s in (split, DenseSplit(A))]
+    ends = [updated(s, -np.ones(30), settings=quick, tol=1e-8) for s in (split, DenseSplit(A))]
     assert ends[0].objective == pytest.approx(ends[1].objective, rel=1e-6)
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from bregmat import MultiplicativeUpdates
 from bregmat.margin import MarginProblem, MarginResult, kernel_source, train_margin
-from bregmat.quadratic import run_updates
+from bregmat.quadratic import SplitProgram, run_updates
 from bregmat.quadratic.splits import margin_split
 from bregmat_papers.experiments import DataHome
 
@@ -69,11 +69,11 @@ def kernel(family: str, parameter: float, X: np.ndarray, Y: np.ndarray) -> np.nd
 
 def coefficients_after(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np.ndarray]:
     """Coefficients of the hard-margin machine after each of so many updates (eq. 7), from ones, without clamping."""
-    split, settings = margin_split(K, y), MultiplicativeUpdates(clamp=0.0)
+    program, settings = SplitProgram(margin_split(K, y), -np.ones(len(y))), MultiplicativeUpdates(clamp=0.0)
     found, x, done = {}, np.ones(len(y)), 0
     for stop in stops:
         if stop > done:
-            x = run_updates(split, -np.ones(len(y)), x, settings=settings, tol=0.0, max_iter=stop - done).x
+            x = run_updates(program, settings, x, tol=0.0, max_iter=stop - done).certificate.x
         found[stop], done = x.copy(), stop
     return found
 

@@ -14,7 +14,7 @@ FINE, NOT_FINITE, NOT_SYMMETRIC, NOT_DEFINITE = 0, 1, 2, 3
 @njit(cache=True)
 def sweep_inplace(x, g, A, upper, relaxation):
     """One coordinate after another, ``relaxation`` times the way to its minimum; returns the decrease of the objective
-    and how many went to a bound or left one."""
+    and how many went to a bound or left one. x, g = A x + b, upper (n,), A (n, n); x and g are changed."""
     gain, changed = 0.0, 0
     for i in range(len(x)):
         d = A[i, i]
@@ -33,7 +33,10 @@ def sweep_inplace(x, g, A, upper, relaxation):
 
 @njit(cache=True)
 def greedy_inplace(x, g, A, upper, tol, most):
-    """Minimise over the coordinate that gains most, until no condition is violated by more than ``tol``; returns the steps."""
+    """Minimise over the coordinate that gains most, until no condition is violated by more than ``tol``; returns the steps.
+
+    x, g = A x + b, upper (n,), A (n, n); x and g are changed.
+    """
     for step in range(most):
         best, j, goal, worst = 0.0, -1, 0.0, 0.0
         for i in range(len(x)):
@@ -56,14 +59,14 @@ def greedy_inplace(x, g, A, upper, tol, most):
 
 @njit(cache=True)
 def row_products_inplace(out, A, rows, v):
-    """``out[rows] = A[rows] v``."""
+    """``out[rows] = A[rows] v``; out, v (n,), A (n, n), rows (k,)."""
     for i in rows:
         out[i] = dot(A[i], v)
 
 
 @njit(cache=True)
 def gather_triangle_inplace(M, A, rows):
-    """Upper triangle of ``A[rows][:, rows]`` in the precision of M."""
+    """Upper triangle of ``A[rows][:, rows]`` in the precision of M; M (k, k), A (n, n), rows (k,)."""
     for i in range(len(rows)):
         source, out = A[rows[i]], M[i]
         for j in range(i, len(rows)):
@@ -72,7 +75,7 @@ def gather_triangle_inplace(M, A, rows):
 
 @njit(cache=True)
 def inspect(A, tol, slack):
-    """First reason why A is not finite, symmetric and positive semidefinite that its 2 x 2 minors show, with the entry."""
+    """First reason why A (n, n) is not finite, symmetric and positive semidefinite that its 2 x 2 minors show, with the entry."""
     n = len(A)
     largest = 0.0
     root = np.empty(n)

@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 @njit(cache=True)
 def reduced_gradient(g, E, multiplier, i):
-    """``g_i + E_i' multiplier``."""
+    """``g_i + E_i' multiplier``; g (n,), E (m, n), multiplier (m,)."""
     h = g[i]
     for r in range(len(E)):
         h += E[r, i] * multiplier[r]
@@ -53,7 +53,10 @@ def reduced_gradient(g, E, multiplier, i):
 
 @njit(cache=True)
 def worst_outside(x, g, multiplier, free, problem):
-    """The variable outside the free set whose condition is violated most for its weight, and its reduced gradient."""
+    """The variable outside the free set whose condition is violated most for its weight, and its reduced gradient.
+
+    x, g (n,), multiplier (m,); -1 where there is none.
+    """
     worst, j, at = 0.0, -1, 0.0
     for i in range(len(x)):
         if free.position[i] >= 0:
@@ -67,7 +70,10 @@ def worst_outside(x, g, multiplier, free, problem):
 
 @njit(cache=True)
 def first_blocked(x, d, free, upper, most):
-    """The longest step along d that stays in the box, at most ``most``, and the place that blocks it (-1: none)."""
+    """The longest step along d that stays in the box, at most ``most``, and the place that blocks it (-1: none).
+
+    x, upper (n,); d (k,) in the order of the free set.
+    """
     t, p = most, -1
     for i in range(free.size[0]):
         v = free.order[i]
@@ -84,7 +90,7 @@ def first_blocked(x, d, free, upper, most):
 
 @njit(cache=True)
 def move_inplace(x, d, t, free, upper):
-    """``x_F += t d`` inside the box."""
+    """``x_F += t d`` inside the box; x, upper (n,), d (k,)."""
     for i in range(free.size[0]):
         v = free.order[i]
         x[v] = min(max(x[v] + t * d[i], 0.0), upper[v])
@@ -92,7 +98,10 @@ def move_inplace(x, d, t, free, upper):
 
 @njit(cache=True)
 def centre_inplace(place, work, free, problem):
-    """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank."""
+    """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank.
+
+    Shapes as in :class:`Place`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
+    """
     x, g, multiplier, target = place
     W, S, d = work
     m, n = problem.E.shape
@@ -131,7 +140,7 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
     """Enter the most violated variable until none is violated by more than ``tol`` times ``sqrt(A_jj)``.
 
     Returns OPTIMAL, FULL (no room to join), PAUSED (``most`` steps), UNBOUNDED (along ``direction``), DEFICIENT (E_F
-    lacks full row rank) or INDEFINITE (negative curvature along ``direction``). ``counts``: steps taken.
+    lacks full row rank) or INDEFINITE (negative curvature along ``direction``). direction (n,), counts (1,): steps taken.
     Where ``direction`` comes in as 0, it keeps that of the first step so long that only rounding can have ended it.
     """
     x, g, multiplier, target = place

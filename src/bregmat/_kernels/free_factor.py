@@ -34,7 +34,7 @@ class Quadratic(NamedTuple):
 
 @njit(cache=True)
 def gather_upper_inplace(M, A, E, rho, rows):
-    """Upper triangle of ``A_FF + rho E_F' E_F``."""
+    """Upper triangle of ``A_FF + rho E_F' E_F``; M (k, k), A (n, n), E (m, n), rows (k,)."""
     for i in range(len(rows)):
         source, out = A[rows[i]], M[i]
         for j in range(i, len(rows)):
@@ -48,7 +48,7 @@ def gather_upper_inplace(M, A, E, rho, rows):
 
 @njit(cache=True)
 def entry_column_inplace(column, problem, order, k, j):
-    """``(A + rho E'E)_{F j}``; returns the diagonal entry of j."""
+    """``(A + rho E'E)_{F j}`` into column (>= k,), order (>= k,); returns the diagonal entry of j."""
     source = problem.A[j]
     diagonal = source[j]
     for i in range(k):
@@ -63,7 +63,7 @@ def entry_column_inplace(column, problem, order, k, j):
 
 @njit(cache=True)
 def forward_inplace(b, U, k):
-    """``U'^-1 b``."""
+    """``U'^-1 b``; b (>= k,), U (>= k, >= k)."""
     for i in range(k):
         b[i] /= U[i, i]
         add_multiple_inplace(b[i + 1 : k], U[i, i + 1 : k], -b[i])
@@ -71,21 +71,21 @@ def forward_inplace(b, U, k):
 
 @njit(cache=True)
 def backward_inplace(b, U, k):
-    """``U^-1 b``."""
+    """``U^-1 b``; b (>= k,), U (>= k, >= k)."""
     for i in range(k - 1, -1, -1):
         b[i] = (b[i] - dot(U[i, i + 1 : k], b[i + 1 : k])) / U[i, i]
 
 
 @njit(cache=True)
 def solve_inplace(b, U, k):
-    """``(U'U)^-1 b``."""
+    """``(U'U)^-1 b``; b (>= k,), U (>= k, >= k)."""
     forward_inplace(b, U, k)
     backward_inplace(b, U, k)
 
 
 @njit(cache=True)
 def squared_length(U, k, d):
-    """``|U d|^2``, the curvature along d."""
+    """``|U d|^2``, the curvature along d (>= k,); U (>= k, >= k)."""
     total = 0.0
     for i in range(k):
         part = dot(U[i, i:k], d[i:k])
@@ -95,7 +95,10 @@ def squared_length(U, k, d):
 
 @njit(cache=True)
 def join_inplace(free, problem, j, least):
-    """Variable j joins the free set; False, with nothing changed, where its pivot is below ``least`` of its diagonal."""
+    """Variable j joins the free set; False, with nothing changed, where its pivot is below ``least`` of its diagonal.
+
+    Shapes as in :class:`FreeSet` and :class:`Quadratic`.
+    """
     U, k = free.U, free.size[0]
     column = np.empty(k)
     diagonal = entry_column_inplace(column, problem, free.order, k, j)
@@ -114,7 +117,7 @@ def join_inplace(free, problem, j, least):
 
 @njit(cache=True)
 def leave_inplace(free, p):
-    """The variable at place p leaves: its row of the factor is rotated into the rows below it."""
+    """The variable at place p leaves: its row of the factor is rotated into the rows below it; shapes as in :class:`FreeSet`."""
     U, k = free.U, free.size[0]
     w = U[p, p + 1 : k].copy()
     for i in range(p):
@@ -139,7 +142,10 @@ def leave_inplace(free, p):
 
 @njit(cache=True)
 def constrain_inplace(W, S, free, problem):
-    """Rows ``W = (M^-1 E_F')'`` and the Cholesky factor of ``E_F M^-1 E_F'``; False where E_F lacks full row rank."""
+    """Rows ``W = (M^-1 E_F')'`` and the Cholesky factor of ``E_F M^-1 E_F'``; False where E_F lacks full row rank.
+
+    W (m, >= k), S (m, m).
+    """
     k = free.size[0]
     for r in range(len(problem.E)):
         for i in range(k):
@@ -156,7 +162,7 @@ def constrain_inplace(W, S, free, problem):
 
 @njit(cache=True)
 def small_cholesky_inplace(S):
-    """Lower factor in the lower triangle; False where a pivot is tiny beside its diagonal entry."""
+    """Lower factor in the lower triangle of S (m, m); False where a pivot is tiny beside its diagonal entry."""
     for r in range(len(S)):
         whole = S[r, r]
         for q in range(r + 1):
@@ -172,7 +178,7 @@ def small_cholesky_inplace(S):
 
 @njit(cache=True)
 def is_needed(W, S, free, p):
-    """Whether E_F would lack full row rank without the variable at place p."""
+    """Whether E_F would lack full row rank without the variable at place p; W (m, >= k), S (m, m)."""
     k, m = free.size[0], len(S)
     unit = np.zeros(k)
     unit[p] = 1.0
@@ -194,7 +200,7 @@ def is_needed(W, S, free, p):
 
 @njit(cache=True)
 def small_solve_inplace(b, S):
-    """``(S S')^-1 b`` from a lower factor."""
+    """``(S S')^-1 b`` from a lower factor; b (m,), S (m, m)."""
     for r in range(len(S)):
         for t in range(r):
             b[r] -= S[r, t] * b[t]
@@ -207,7 +213,10 @@ def small_solve_inplace(b, S):
 
 @njit(cache=True)
 def constrained_solve_inplace(d, multiplier, W, S, free, problem, residual):
-    """``M d + E_F' multiplier = rhs`` and ``E_F d = residual``; d holds the right-hand side."""
+    """``M d + E_F' multiplier = rhs`` and ``E_F d = residual``; d holds the right-hand side.
+
+    d (>= k,), multiplier, residual (m,), W (m, >= k), S (m, m) from :func:`constrain_inplace`.
+    """
     k = free.size[0]
     solve_inplace(d, free.U, k)
     for r in range(len(problem.E)):
@@ -222,7 +231,7 @@ def constrained_solve_inplace(d, multiplier, W, S, free, problem, residual):
 
 @njit(cache=True)
 def clipped_sum(z, row, mu, upper):
-    """``row . clip(z - mu row, 0, upper)``."""
+    """``row . clip(z - mu row, 0, upper)``; z, row, upper (n,)."""
     total = 0.0
     for i in range(len(z)):
         if row[i] != 0.0:
@@ -234,7 +243,7 @@ def clipped_sum(z, row, mu, upper):
 def onto_row(z, row, total, upper):
     """``clip(z - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit; row is not 0.
 
-    Where the box does not allow that total, the point of the box nearest to it along the way.
+    Where the box does not allow that total, the point of the box nearest to it along the way. z, row, upper and the point: (n,).
     """
     largest, smallest, strongest = abs(total), np.inf, 0.0
     for i in range(len(z)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from bregmat.margin.certificate import MarginCertificate, Values, certify
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, solve_by_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 from bregmat.result import ExitReason, Status
 from bregmat.solve import RunLog
@@ -36,19 +35,13 @@ def train_by_updates(
 
     The kernel over the samples that count is kept: 4 n^2 bytes where no entry is negative, else 16 n^2.
     """
-    begun = time.perf_counter()
+    log = RunLog(callback, max_seconds)
     rows = np.flatnonzero(problem.counts)
     y, ridge = problem.signs[rows], problem.ridge[rows]
     part = MarginProblem(Subset(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
     program = _Dual(part)
-    outcome = solve_by_updates(
-        program,
-        settings,
-        None if start is None else start[rows],
-        tol=tol,
-        max_iter=max_iter,
-        log=RunLog(callback, max_seconds),
-    )
+    warm = None if start is None else start[rows]
+    outcome = run_updates(program, settings, warm, tol=tol, max_iter=max_iter, log=log)
     end = outcome.certificate.state
     proof, x, f = outcome.certificate.proof, *program.signed(end.point)
     hulls = None
@@ -73,25 +66,25 @@ def train_by_updates(
     reason = ExitReason.CERTIFICATE if impossible else outcome.exit_reason
     if outcome.exit_reason is ExitReason.CERTIFICATE or not finite:
         reason = ExitReason.STALLED if finite else ExitReason.NONFINITE
+    told = {
+        "status": Status.INFEASIBLE if impossible else Status.OPTIMAL if met else Status.FEASIBLE,
+        "exit_reason": reason,
+        "objective": proof.objective,
+        "dual_bound": proof.dual_bound,
+        "gap": proof.gap,
+        "seconds": log.seconds(),
+        "conflict": None,
+        "trace": {},
+    }
     return MarginResult(
-        status=Status.INFEASIBLE if impossible else Status.OPTIMAL if met else Status.FEASIBLE,
-        exit_reason=reason,
+        **outcome.shared() | told,
         alpha=alpha,
         intercept=proof.intercept * proof.scale,
         decision=decision + proof.intercept * proof.scale,
-        objective=proof.objective,
-        dual_bound=proof.dual_bound,
-        gap=proof.gap,
         certified=certified,
         certified_support=support,
-        max_violation=float(end.miss),
         margin_bound=hulls.margin if hulls is not None and impossible else np.nan,
         price=problem.price,
-        n_iter=outcome.n_iter,
-        seconds=time.perf_counter() - begun,
-        history=outcome.history,
-        solver="multiplicative",
-        tol=tol,
     )
 
 

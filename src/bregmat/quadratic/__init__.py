@@ -2,7 +2,7 @@
 
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.least_squares import nonnegative_least_squares
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram, UpdatesEnd, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram, run_updates
 from bregmat.quadratic.nnqp import nnqp
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.problem import NonnegativeQP
@@ -19,7 +19,6 @@ __all__ = [
     "QPResult",
     "QuadraticProgram",
     "SplitProgram",
-    "UpdatesEnd",
     "decay_bounds",
     "nnqp",
     "nonnegative_least_squares",

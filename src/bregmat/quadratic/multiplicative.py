@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -21,7 +20,7 @@ from bregmat.quadratic.updates import (
     violation,
     waiting_place,
 )
-from bregmat.result import ExitReason, Record, Status
+from bregmat.result import ExitReason, Status
 from bregmat.solve import Outcome, RunLog, State, solve
 
 _TINY = float(np.finfo(float).tiny)
@@ -45,6 +44,11 @@ class UpdatesCertificate(Certificate):
 
     state: UpdatesState
     proof: Any = None
+
+    @property
+    def x(self) -> np.ndarray:
+        """The point, shape (n,), ``0 <= x <= upper``."""
+        return self.state.point.v
 
     @property
     def gap(self) -> float:
@@ -180,7 +184,15 @@ class SplitProgram(Problem):
 # -------------------------------------------------------------------- the solver
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point with the plain update of it, the multiplier found on the way, and the point's relative optimality residual."""
+    """A point with the plain update of it, the multiplier found on the way, and the point's relative optimality residual.
+
+    Attributes
+    ----------
+    multiplier : float
+        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine; else 0.
+    miss : float
+        See :func:`bregmat.quadratic.updates.violation`; dimensionless.
+    """
 
     point: Point
     following: np.ndarray
@@ -380,34 +392,39 @@ def _ones(problem: SplitProgram) -> Point:
 
 
 # -------------------------------------------------------------------- runs
-def solve_by_updates(
+def run_updates(
     problem: SplitProgram,
-    settings: MultiplicativeUpdates,
-    start: np.ndarray | None,
+    settings: MultiplicativeUpdates | None = None,
+    start: np.ndarray | None = None,
     *,
-    tol: float,
-    max_iter: int | None,
-    log: RunLog,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    log: RunLog | None = None,
 ) -> Outcome:
-    """A run of the updates, and zeros for what has vanished at its end.
+    """A run of the updates (Sha 2002, eq. 3; bounds and sum constraint as Sha 2007), and zeros for what has vanished at its end.
 
     Parameters
     ----------
     problem : SplitProgram
-    settings : MultiplicativeUpdates
-    start : ndarray, shape (n,), or None
-        Copied.
+    settings : MultiplicativeUpdates, optional
+    start : ndarray, shape (n,), optional
+        Copied; used as it is apart from zeros (see ``clamp``). By default ones as in the source, shrunk into the box and to a
+        zero sum, then scaled to the least objective.
     tol : float
         Gap, or without one optimality residual, at which the run stops; dimensionless.
-    max_iter : int or None
-        Limit on steps; None for that of the settings.
-    log : RunLog
+    max_iter : int, optional
+        Limit on steps; by default that of the settings.
+    log : RunLog, optional
+        With callback and limit on wall time.
 
     Returns
     -------
     Outcome
-        With an :class:`UpdatesCertificate`; also after a KeyboardInterrupt.
+        With an :class:`UpdatesCertificate`; also after a KeyboardInterrupt. In the history, ``violation`` is the largest relative
+        optimality residual. Where F has no lower bound the status is UNBOUNDED, ``certificate.dual`` is the direction and
+        ``conflict`` its variables.
     """
+    settings, log = settings or MultiplicativeUpdates(), log or RunLog()
     try:
         outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
     except KeyboardInterrupt:  # in the very first pass
@@ -417,108 +434,7 @@ def solve_by_updates(
             point=point, following=point.v, multiplier=0.0, miss=np.inf, objective=point.F, stalled=False
         )
         proof, reason = problem.certify(state), ExitReason.INTERRUPTED
-        return Outcome(
-            proof, proof.status(tol), reason, tol, 0, log.seconds(), log.history, settings.name, trace=state.trace
-        )
+        return Outcome(proof, proof.status(tol), reason, tol, 0, log.seconds(), log.history, settings.name)
     # what overflows is refused or reported, not warned about
     with np.errstate(all="ignore"):
         return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))
-
-
-@dataclass(frozen=True, eq=False)
-class UpdatesEnd:
-    """Where a run of the updates without a gap ended.
-
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        The best point, ``0 <= x <= upper``.
-    multiplier : float
-        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine; else 0.
-    n_iter, n_passes : int
-        Steps taken, and passes over the matrix, which refused extrapolations add to.
-    history : list of Record
-        ``objective`` is F, ``violation`` the largest relative optimality residual (``violation`` in quadratic.updates).
-    objective : float
-        F at ``x``.
-    violation : float
-        The last relative optimality residual.
-    exit_reason : ExitReason
-        CERTIFICATE where the problem is unbounded.
-    unbounded_row : int or None
-        A variable along which F falls without end: its row of A is zero, b negative, upper inf. Under a sum constraint,
-        one of a pair of such variables.
-    positive, negative : ndarray, shape (n,)
-        ``A+ x`` and ``A- x``.
-    """
-
-    x: np.ndarray
-    multiplier: float
-    n_iter: int
-    n_passes: int
-    history: list[Record]
-    objective: float
-    violation: float
-    exit_reason: ExitReason
-    unbounded_row: int | None
-    positive: np.ndarray
-    negative: np.ndarray
-
-
-def run_updates(
-    split: Split,
-    b: np.ndarray,
-    x0: np.ndarray | None = None,
-    *,
-    upper: np.ndarray | float | None = None,
-    signs: np.ndarray | None = None,
-    settings: MultiplicativeUpdates | None = None,
-    tol: float = 1e-6,
-    max_iter: int | None = None,
-    max_seconds: float | None = None,
-    callback: Callable[[Record], Any] | None = None,
-) -> UpdatesEnd:
-    """Minimise ``1/2 v'Av + b'v`` over ``0 <= v <= upper``, and ``signs'v = signs'x0`` if there are signs, without a gap.
-
-    Parameters
-    ----------
-    split, b, upper, signs
-        As of :class:`SplitProgram`.
-    x0 : ndarray, shape (n,), optional
-        Start, copied; used as it is apart from zeros (see ``clamp``). By default ones as in the source, shrunk into the
-        box and to a zero sum, then scaled to the least objective.
-    settings : MultiplicativeUpdates, optional
-    tol : float
-        The run stops when the optimality residual is at most this; dimensionless.
-    max_iter, max_seconds
-        Limits on steps and on wall time.
-    callback : callable, optional
-        Called with each :class:`bregmat.Record`; True ends the run.
-
-    Returns
-    -------
-    UpdatesEnd
-        Never raises for a numerical outcome; a KeyboardInterrupt ends the run with its last point.
-
-    Notes
-    -----
-    Sha 2002, eq. 3; bounds and sum constraint as Sha 2007. A step costs one pass over the matrix.
-    """
-    problem = SplitProgram(split, b, upper=upper, signs=signs)
-    settings = MultiplicativeUpdates() if settings is None else settings
-    log = RunLog(callback, max_seconds)
-    outcome = solve_by_updates(problem, settings, x0, tol=tol, max_iter=max_iter, log=log)
-    state, rows = outcome.certificate.state, outcome.conflict
-    return UpdatesEnd(
-        x=state.point.v,
-        multiplier=state.multiplier,
-        n_iter=outcome.n_iter,
-        n_passes=int(outcome.trace["n_passes"]),
-        history=outcome.history,
-        objective=state.point.F,
-        violation=state.miss,
-        exit_reason=outcome.exit_reason,
-        unbounded_row=None if rows is None else int(rows[np.argmin(problem.b[rows])]),
-        positive=state.point.p,
-        negative=state.point.q,
-    )

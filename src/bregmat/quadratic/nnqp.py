@@ -15,7 +15,7 @@ from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.proofs import Proof
 from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
 from bregmat.quadratic.equality import rough_point
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, solve_by_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.problem import NonnegativeQP, QPCertificate
 from bregmat.quadratic.program import Minimum, as_start
@@ -281,11 +281,9 @@ class _Course:
         """The multiplicative updates, certified at every step."""
         problem, request = self.problem, self.request
         program = _CertifiedUpdates(problem, rough=self.log.is_late())
-        found = solve_by_updates(
-            program, settings, self.start, tol=request.tol, max_iter=request.max_iter, log=self.log
-        )
+        found = run_updates(program, settings, self.start, tol=request.tol, max_iter=request.max_iter, log=self.log)
         name = settings.name if not settings.anderson else f"{settings.name} + anderson"
-        x = found.certificate.state.point.v
+        x = found.certificate.x
         if found.status is Status.UNBOUNDED:
             proof = Proof(found.certificate.dual, np.zeros(0), Status.UNBOUNDED)
             return self.without_solution(proof, x, found.n_iter, name)
