@@ -13,7 +13,9 @@ from bregmat.cli import learning, main, measure, show
 from bregmat.cli.app import app
 from bregmat.cli.inputs import class_names, find_labels
 from bregmat.constraints import Constraints
-from bregmat.io import load, read_manifest, read_points, write_constraints, write_points
+from bregmat.estimators import KernelKMeans, MarginSVC
+from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
+from bregmat.quadratic import nnqp
 
 
 @pytest.fixture
@@ -396,6 +398,22 @@ def test_inspect(bregmat, model):
     for text in ("MetricLearner", "points.csv", "a, b, c, d", "slack_weight", "OPTIMAL", "relative gap", "eigenvalues"):
         assert text in done.stdout
     assert read_manifest(model)["info"] == {"source": "points.csv", "feature_names": ["a", "b", "c", "d"]}
+
+
+def test_inspect_what_is_no_metric(bregmat, data):
+    """Results, machines of several classes, models without a certificate: what there is of them."""
+    X, y = data
+    save("qp.bm", nnqp(np.eye(2), np.array([-1.0, 1.0])))
+    save("svm.bm", MarginSVC().fit(X, np.r_[y[:40], [2] * 20]))
+    save("clusters.bm", KernelKMeans(2, random_state=0).fit(X))
+    for name, shown, n_certificates in (
+        ("qp.bm", "QPResult", 1),
+        ("svm.bm", "4 without names", 3),
+        ("clusters.bm", "KernelKMeans", 0),
+    ):
+        done = bregmat("inspect", name)
+        assert done.exit_code == 0 and shown in done.stdout, done.output
+        assert done.stdout.count("relative gap") == n_certificates
 
 
 @pytest.mark.parametrize("command", [["inspect", "m"], ["transform", "m", "points.csv", "--out", "new.csv"]])

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bregmat._html import certificate_rows, number, result_html, seconds
+from bregmat._html import number, result_html, seconds
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_metric
 from bregmat.report import render_report, write_report
-from bregmat.report.features import feature_shares
+from bregmat.report.sections import feature_shares
 from bregmat.result import ExitReason, Record, Status
 from reporting import PICTURES, wine_learned
 
@@ -311,7 +311,7 @@ def test_result_html_says_what_is_proven(wine, status):
     page = Page(html)
     text = " ".join(page.text)
     assert result.proof_text() in text
-    for name, value in certificate_rows(result):
+    for name, value in result.certificate_rows():
         assert name in text
         assert value in text
     promise = f"So no other matrix is better by more than {number(max(result.gap, 1e-15), 2)} of the objective"
@@ -334,4 +334,4 @@ def test_reporting_without_matplotlib_says_how_to_install_it():
         "picture(None, name='x', size=(1, 1), alt='')"
     )
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'bregmat[plot]'" in failed.stderr
+    assert 'pip install "bregmat[plot]"' in failed.stderr

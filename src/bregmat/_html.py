@@ -70,9 +70,16 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iter
     return f"<table{label}>{head}<tbody>{body}</tbody></table>"
 
 
-def name_of(member: Any) -> str:
-    """The name of an enum member, or of a plain string."""
-    return str(getattr(member, "name", member))
+def measured(value: Any) -> str:
+    """What was measured: shares and scores, which are floats from 0 to 1, with three digits."""
+    is_share = _is_float(value) and not getattr(value, "ndim", 0) and 0 <= value <= 1
+    return f"{value:.3f}" if is_share else number(value)
+
+
+def listed(items: Iterable[Any], most: int = 8) -> str:
+    """The first of them, and how many more there are."""
+    names = [str(item) for item in items]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def proof_text(result: Any) -> str:
@@ -83,10 +90,10 @@ def proof_text(result: Any) -> str:
     """
     noun, soft = result.noun, result.has_priced_errors
     short = noun.split()[-1]
-    status = name_of(result.status)
+    status = result.status
     if status == "INFEASIBLE":
         rows = result.conflict
-        which = f" Constraint rows {_list(rows)} contradict each other." if rows is not None and len(rows) else ""
+        which = f" Constraint rows {listed(rows)} contradict each other." if rows is not None and len(rows) else ""
         if soft:
             return f"No {noun} without errors exists: this is proven, not a failure of the search."
         return f"No {noun} meets all hard constraints: this is proven, not a failure of the search.{which}"
@@ -114,10 +121,10 @@ def proof_text(result: Any) -> str:
     )
 
 
-def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str | None = None) -> list[tuple[str, str]]:
+def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[str, str]]:
     """(name, value) of every number of the certificate, as text (not escaped).
 
-    `has_hard` says whether there are hard constraints, where that is known; `advice` stands in for the result's own.
+    `has_hard` says whether there are hard constraints, where that is known.
     """
     soft = result.has_priced_errors
     violation = "violation of optimality" if soft else "violation of hard constraints"
@@ -127,8 +134,8 @@ def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str |
     elif result.max_violation != 0:
         amount = number(result.max_violation, 3) + ("" if soft else " (largest, relative)")
     return [
-        ("status", f"{name_of(result.status)}: {verdict(result)}".rstrip(": ")),
-        ("exit reason", f"{name_of(result.exit_reason)}: {advice or result.advice}"),
+        ("status", f"{result.status}: {verdict(result)}"),
+        ("exit reason", f"{result.exit_reason}: {result.advice}"),
         ("objective", number(result.objective, 7)),
         ("dual bound", number(result.dual_bound, 7)),
         ("relative gap", number(result.gap, 3)),
@@ -141,10 +148,9 @@ def certificate_rows(result: Any, *, has_hard: bool | None = None, advice: str |
 
 def verdict(result: Any) -> str:
     """The status in a few plain words."""
-    status = name_of(result.status)
-    if result.has_priced_errors and status == "FEASIBLE":
+    if result.has_priced_errors and result.status == "FEASIBLE":
         return "not proven optimal"
-    return STATUS_TEXT.get(status, status)
+    return STATUS_TEXT[result.status]
 
 
 def result_html(result: Any) -> str:
@@ -173,8 +179,3 @@ def _cell(k: int, cell: str, kind: str) -> str:
 def _is_float(value: Any) -> bool:
     """Python and NumPy floats; integers, however they are stored, are not."""
     return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
-
-
-def _list(rows: Any, most: int = 8) -> str:
-    shown = ", ".join(str(int(row)) for row in list(rows)[:most])
-    return shown + (f" and {len(rows) - most} more" if len(rows) > most else "")

@@ -388,11 +388,12 @@ class Constraints:
         """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
         return self.violation(G) <= tol
 
-    def describe(self, row: int) -> str:
-        """One row in words, for reports and messages."""
+    def describe(self, row: int | np.integer, sample_id: Any = None) -> str:
+        """One row in words, for reports and messages; `sample_id` names the samples of rows that say numbers."""
         relation = self._relation(row)
-        named = self.ids is not None and not relation.is_whole
-        names = [self.ids[k] if named and self.ids is not None and k >= 0 else k for k in self.index[row]]
+        ids = self.ids if sample_id is None else np.asarray(sample_id)
+        named = ids is not None and not relation.is_whole
+        names = [ids[k] if named and ids is not None and k >= 0 else k for k in self.index[row]]
         return relation.sentence(names, _SYMBOL[int(self.sense[row])], self.bound[row])
 
     def __repr__(self) -> str:

@@ -125,9 +125,9 @@ class Result:
             f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
         )
 
-    def certificate_rows(self) -> list[tuple[str, str]]:
-        """(name, value) of every number of the certificate, as text."""
-        return certificate_rows(self)
+    def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
+        """(name, value) of every number of the certificate, as text; `has_hard`: whether a row must hold, where that is known."""
+        return certificate_rows(self, has_hard)
 
     def proof_text(self) -> str:
         """What is proven, as one or two plain sentences."""

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from bregmat import __version__
-from bregmat._html import number
 from bregmat.cli import show
 from bregmat.cli.inputs import import_terms
 from bregmat.cli.show import bad_input, fail, note
-from bregmat.io import Points, check_writable, load, read_manifest, read_points, write_points
+from bregmat.io import check_writable
 from bregmat.relations import RELATIONS
 
 __all__ = ["app"]
@@ -28,6 +26,8 @@ PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help="Points: .csv
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream`.")
 ]
+ModelOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 def _version(value: bool) -> None:
@@ -126,9 +126,9 @@ def learn(
     seed: Annotated[int, typer.Option(help="Seed of the pairs drawn from labels, and of the folds.")] = 0,
     neighbors: Annotated[int, typer.Option(min=1, help="k of the nearest-neighbour test.")] = 4,
     folds: Annotated[int, typer.Option(min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")] = 5,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")] = None,
+    out: ModelOut = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report here.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
     if constraints is None and labels is None:
@@ -161,10 +161,7 @@ def learn(
     if choose and labels is None:
         raise fail("--slack-weight auto needs --labels COLUMN to judge by")
     if slack_weight is not None and not choose:
-        try:
-            parameters["slack_weight"] = float(slack_weight)
-        except ValueError as error:
-            raise fail(f"--slack-weight must be a number, inf or auto; got {slack_weight!r}") from error
+        parameters["slack_weight"] = _number("--slack-weight", slack_weight, "a number, inf or auto")
     settings = Settings(
         parameters, choose_slack_weight=choose, n_neighbors=neighbors, n_folds=folds, quiet=quiet, seed=seed
     )
@@ -213,7 +210,7 @@ def stream(
         typer.Option(metavar="FILE", help="A matrix (.npy) whose loss on the same pairs the bound starts from."),
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Pairs between two records of the loss.")] = 1000,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")] = None,
+    out: ModelOut = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the state here on the way, and go on from it.")
     ] = None,
@@ -222,17 +219,12 @@ def stream(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the loss and its bound: .png, .svg, .pdf.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn a kernel from pairs one at a time, with a bound on the total loss."""
     from bregmat.cli.stream import StreamSettings, learn_stream
 
-    rate: Any = eta
-    if eta != "bound":
-        try:
-            rate = float(eta)
-        except ValueError as error:
-            raise fail(f"--eta must be a number or bound; got {eta!r}") from error
+    rate = eta if eta == "bound" else _number("--eta", eta, "a number or bound")
     with bad_input():
         outputs = {"--out": out, "--checkpoint": checkpoint, "--plot": plot}
         _check_outputs(outputs, [pairs, target])
@@ -265,57 +257,23 @@ def transform(
     ] = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
-    from bregmat.cli.stream import write_coordinates
-    from bregmat.online import MatrixExponentiatedGradient
+    from bregmat.cli.models import transform_points
 
     with bad_input():
         _check_outputs({"--out": out}, [model, points])
-        learner = load(model)
-        if isinstance(learner, MatrixExponentiatedGradient):
-            n, dims = write_coordinates(learner, points, out)
-            note(f"{n:,} points in {dims} dimensions written to {out}")
-            return
-        if points is None:
-            raise ValueError(f"{model}: give POINTS to map with this {type(learner).__name__}")
-        if not hasattr(learner, "n_features_in_"):
-            raise ValueError(f"{model}: a {type(learner).__name__}, which maps no points; it is for use in Python")
-        names = read_manifest(model)["info"].get("feature_names")
-        data = _points_for(points, names, learner.n_features_in_)
-        after = learner.transform(data.X)
-        write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=data.columns)
-    note(f"{len(after):,} points in {after.shape[1]} dimensions written to {out}")
+        n, dims = transform_points(model, points, out)
+    note(f"{n:,} points in {dims} dimensions written to {out}")
 
 
 @app.command()
 def inspect(model: ModelFile) -> None:
     """Show what a model file holds: what it was learned from, its settings and its certificate or loss."""
-    from bregmat.cli.learning import is_any_hard
-    from bregmat.cli.stream import is_online, rows_about
+    from bregmat.cli.models import tables_about
 
     with bad_input():
-        manifest = read_manifest(model)
-        learner = load(model)
-    if is_online(learner):
-        rows = [("class", manifest["class"]), *rows_about(model, manifest)]
-        show.stdout().print(show.name_value_table(rows, str(model)))
-        return
-    info = manifest["info"]
-    rows = [
-        ("class", manifest["class"]),
-        ("written by", f"bregmat {manifest['bregmat']}, format {manifest['format_version']}"),
-        ("learned from", info.get("source", "unknown")),
-        ("features", _listed(info.get("feature_names") or [f"{learner.n_features_in_} without names"])),
-        *((name, value) for name, value in learner.get_params().items() if value is not None and name != "callback"),
-        *((f"array {name}", f"{tuple(a['shape'])} {np.dtype(a['dtype'])}") for name, a in manifest["arrays"].items()),
-    ]
-    console = show.stdout()
-    console.print(show.name_value_table(rows, str(model)))
-    console.print()
-    has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
-    console.print(show.certificate_table(learner.result_, has_hard=has_hard))
-    strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
-    shown = ", ".join(number(value) for value in strengths[:8]) + (", ..." if len(strengths) > 8 else "")
-    console.print(show.name_value_table([("eigenvalues", shown)]))
+        tables = tables_about(model)
+    for table in tables:
+        show.stdout().print(table)
 
 
 @app.command()
@@ -326,7 +284,7 @@ def demo(
     out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where models and reports go.")] = Path(
         "bregmat-demo"
     ),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn on real data (bundled, or the UCI sets where BREGMAT_DATA points) and show what it brings."""
     from bregmat.cli.demo import default_names, run_demo
@@ -353,7 +311,7 @@ def reproduce_command(
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch missing data sets, checked by sha256.")] = False,
     list_names: Annotated[bool, typer.Option("--list", help="Print the names and stop.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Rerun figures and tables of the papers; our numbers beside theirs. Data from BREGMAT_DATA, or --download.
 
@@ -370,6 +328,14 @@ def reproduce_command(
     raise typer.Exit(reproduce_all(names, out, size=size, download=download, page=page, quiet=quiet))
 
 
+def _number(option: str, text: str, known: str) -> float:
+    """The value of an option that takes words as well."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise fail(f"{option} must be {known}; got {text!r}") from error
+
+
 def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -> dict[str, Path | None]:
     """Absolute output paths, checked before any work: writable, distinct, and no input among them."""
     taken = {path.resolve(): str(path) for path in inputs if path is not None}
@@ -382,35 +348,7 @@ def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -
             raise ValueError(f"{option} {path} is the same file as {taken[path.resolve()]}")
         taken[path.resolve()] = option
     if outputs.get("--report") is not None:
-        _require_matplotlib()
+        from bregmat.plots._style import require_matplotlib
+
+        require_matplotlib("--report")
     return checked
-
-
-def _require_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError('the report needs matplotlib: pip install "bregmat[plot]"') from error
-
-
-def _points_for(path: Path, names: list[str] | None, d: int) -> Points:
-    """The columns a model was learned on, by name where the file has them, else all d columns of numbers."""
-    points = read_points(path)
-    if names and set(names) <= {*points.names, *points.columns}:
-        return read_points(path, features=names)
-    if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
-        return points
-    missing = [name for name in names or () if name not in points.names]
-    if not missing or _are_made_up(names or ()):
-        raise ValueError(f"{path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
-    raise ValueError(f"{path}: no column {_listed(missing)}, which the model was learned on")
-
-
-def _are_made_up(names: Any) -> bool:
-    """Whether names are those given to files without a header."""
-    return list(names) == [f"x{k}" for k in range(len(names))]
-
-
-def _listed(names: Any, most: int = 6) -> str:
-    names = [str(name) for name in names]
-    return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")

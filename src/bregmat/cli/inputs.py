@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.cli.words import for_labels
+from bregmat._html import listed
+from bregmat.cli.messages import for_labels
 from bregmat.constraints import Constraints
 from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points, tables
 from bregmat.io.points import is_id
@@ -99,7 +100,7 @@ def read_task(
         task.class_names, task.label_column = class_names(values, task.labels), labels
     unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not is_id(name)]
     if unused:
-        task.warnings.append(f"not used: {_some(unused)} (not numeric)")
+        task.warnings.append(f"not used: {listed(unused)} (not numeric)")
     if constraints is not None:
         if task.sample_id is not None:
             _require_unique(path, id_name, task.sample_id, points.lines)
@@ -165,10 +166,6 @@ def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
         return tuple(names)
 
 
-def _some(names: list[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _kind(sample_id: np.ndarray | None) -> type:
     return int if sample_id is None or sample_id.dtype.kind == "i" else str
 
@@ -184,7 +181,7 @@ def _locate(task: Task, path: Path, id_name: str | None) -> None:
             for name in samples[row]:
                 if name not in known:
                     strangers.setdefault(name, f"{name!r} ({places[row]})")
-        named = f"{_some(list(strangers.values()), 3)}; column {id_name!r} names the points"
+        named = f"{listed(strangers.values(), 3)}; column {id_name!r} names the points"
         if located is None:
             raise ValueError(f"{path}: no constraint has all its points in {task.name}; not there: {named}")
         task.warnings.append(

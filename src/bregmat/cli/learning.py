@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._html import name_of, number
+from bregmat._html import number
 from bregmat._interrupt import interruptible
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy, pairs_in_order
+from bregmat.cli.messages import for_command, for_labels
 from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note
-from bregmat.cli.words import for_command, for_labels
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
@@ -164,14 +164,13 @@ def _failed(
     result = error.result
     for text in task.warnings:
         note(f"note: {text}", style="yellow")
-    if name_of(result.status) != "INFEASIBLE":
+    if result.status != "INFEASIBLE":
         return fail(for_command(str(error)), ExitCode.NOT_CONVERGED)
     conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
     together = f"; these {len(conflict)} contradict each other:" if len(conflict) > 1 else ":"
     failure = fail(f"it is proven that no metric meets all hard constraints{together}", ExitCode.INFEASIBLE)
-    named = rows if task.sample_id is None else replace(rows, ids=task.sample_id)
     for row in conflict[:10]:
-        note(f"  {_place(task, rows, row)}: {named.describe(row)}", style="")
+        note(f"  {_place(task, rows, row)}: {rows.describe(row, task.sample_id)}", style="")
     if len(conflict) > 10:
         note(f"  ... and {len(conflict) - 10} more", style="")
     note("Drop or relax one of them, or use a finite --slack-weight.", style="")

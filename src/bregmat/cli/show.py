@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bregmat._html import certificate_rows, name_of, number, seconds
-from bregmat.cli import words
+from bregmat._html import measured, number, seconds
+from bregmat.cli import messages
 
 __all__ = [
     "ExitCode",
@@ -20,6 +20,7 @@ __all__ = [
     "bad_input",
     "certificate_table",
     "collected_warnings",
+    "eigenvalues",
     "exit_code",
     "fail",
     "name_value_table",
@@ -69,7 +70,7 @@ def bad_input() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise fail(words.of_file(error)) from error
+        raise fail(messages.of_file(error)) from error
     except (ValueError, TypeError, ImportError) as error:
         raise fail(str(error)) from error
 
@@ -86,7 +87,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 def exit_code(result: Any) -> int:
     """The exit code a result stands for."""
-    status, reason = name_of(result.status), name_of(result.exit_reason)
+    status, reason = result.status, result.exit_reason
     if status == "INFEASIBLE":
         return ExitCode.INFEASIBLE
     if reason == "INTERRUPTED":
@@ -103,35 +104,31 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
     table.add_column("before", justify="right")
     table.add_column("after", justify="right", style="bold")
     for name, before, after in rows:
-        table.add_row(escape(name), _cell(before), _cell(after))
+        table.add_row(escape(name), escape(measured(before)), escape(measured(after)))
     return table
 
 
 def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
     """Status, objective, dual bound, gap, violation, solver, iterations, time, and what else there is to say."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
-    rows = certificate_rows(result, has_hard=has_hard, advice=words.advice(result.exit_reason))
-    for name, value in [*rows, *more]:
-        table.add_row(escape(name), escape(value))
-    return table
+    rows = [(name, messages.for_command(value)) for name, value in result.certificate_rows(has_hard)]
+    return name_value_table([*rows, *more])
+
+
+def eigenvalues(values: Any, most: int = 8) -> tuple[str, str]:
+    """The row of a table with the eigenvalues of a matrix, of which the largest come first."""
+    return "eigenvalues", ", ".join(number(value) for value in values[:most]) + (", ..." if len(values) > most else "")
 
 
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     """Two columns."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None)
+    table = Table(
+        title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
+    )
     table.add_column(style="dim")
     table.add_column()
     for name, value in rows:
         table.add_row(escape(name), escape(number(value)))
     return table
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float) and 0 <= value <= 1:
-        return f"{value:.3f}"
-    return escape(number(value))
 
 
 @contextmanager

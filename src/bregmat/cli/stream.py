@@ -10,14 +10,15 @@ import numpy as np
 
 from bregmat._html import number, seconds
 from bregmat.cli import show
+from bregmat.cli.messages import for_command
 from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note
-from bregmat.cli.words import for_command
-from bregmat.io import Checkpoint, PairFile, atomic_write, load, read_points, save, tables, write_points
+from bregmat.io import Checkpoint, PairFile, atomic_write, save, tables
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import FixedShare, StreamExit, StreamRun, bound_against, run_stream
+from bregmat.plots._style import require_matplotlib
 
-__all__ = ["StreamSettings", "is_online", "learn_stream", "rows_about", "write_coordinates"]
+__all__ = ["StreamSettings", "bound_rows", "learn_stream"]
 
 
 @dataclass(frozen=True)
@@ -126,14 +127,15 @@ def _rows(run: StreamRun, comparison: str) -> list[tuple[str, Any]]:
     return [
         *rows,
         ("total loss", f"{run.loss:.10g}"),
-        *_bound_rows(learner, run.loss, run.bound, comparison, run.history[-1].void),
+        *bound_rows(learner, run.loss, run.bound, comparison, run.history[-1].void),
         ("loss of the last tenth", _last_tenth(run)),
         ("learning rate", learner.eta_),
         ("time", seconds(elapsed) + (" in all" if run.resumed_at else "") + per),
     ]
 
 
-def _bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
+def bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
+    """What a table says of the bound on the total loss, or why there is none."""
     if math.isfinite(bound):
         trace, budget = learner.settings.trace, learner.settings.loss_budget
         fits = f"of loss at most {number(budget)}" if budget else "that fits exactly"
@@ -141,9 +143,7 @@ def _bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: 
         ratio = [("bound / loss", bound / loss)] if loss > 0 else []
         return [("bound", f"{number(bound)} (Lemma 3.2; comparison: {words})"), *ratio]
     if void is not None:
-        return [
-            ("bound", "none: " + void.replace("raise trace", "raise --trace").replace("loss_budget", "--loss-budget"))
-        ]
+        return [("bound", f"none: {for_command(void)}")]
     return [("bound", "none: this learning rate bounds nothing here; give --loss-budget, or a smaller --eta")]
 
 
@@ -167,11 +167,10 @@ def _read_target(path: Path, learner: Any) -> np.ndarray:
 
 def _picture_writer(path: Path) -> Callable[[StreamRun], None]:
     """What draws at the end; whether it can is found out before the work."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError('--plot needs matplotlib: pip install "bregmat[plot]"') from error
+    require_matplotlib("--plot")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     known = FigureCanvasAgg(figure).get_supported_filetypes()
     suffix = path.suffix.lower().removeprefix(".")
@@ -188,61 +187,3 @@ def _picture_writer(path: Path) -> Callable[[StreamRun], None]:
             figure.savefig(handle, format=suffix, dpi=150)
 
     return write
-
-
-# ---------------------------------------------------------------- transform, inspect
-def write_coordinates(learner: MatrixExponentiatedGradient, points: Path | None, out: Path) -> tuple[int, int]:
-    """Rows of the factor: of all points, or of those whose numbers (vectors, if it learned from vectors) a file holds."""
-    columns: dict[str, Any] = {}
-    chosen: Any = None
-    if points is not None:
-        data = read_points(points)
-        chosen, columns = data.X, data.columns
-        if learner.settings.instances == "pairs":
-            chosen = _point_numbers(points, chosen, learner.dim)
-    after = learner.transform(chosen)
-    if np.iscomplexobj(after):
-        raise ValueError("the coordinates are complex; use transform() in Python")
-    if learner.settings.instances == "pairs":
-        columns = {**columns, "point": np.arange(learner.dim) if chosen is None else chosen}
-    write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=columns)
-    return len(after), after.shape[1]
-
-
-def _point_numbers(path: Path, X: np.ndarray, dim: int) -> np.ndarray:
-    """One column of whole numbers below `dim`."""
-    if X.shape[1] != 1:
-        raise ValueError(f"{path}: {X.shape[1]} columns of numbers; the model needs one, of point numbers")
-    numbers = np.asarray(X[:, 0])
-    bad = np.flatnonzero(~((numbers == np.rint(numbers)) & (numbers >= 0) & (numbers < dim)))
-    if len(bad):
-        raise ValueError(f"{path}: {numbers[bad[0]]:g} in row {bad[0]} is no point number; they go from 0 to {dim - 1}")
-    return numbers.astype(np.int64)
-
-
-def is_online(learner: Any) -> bool:
-    """Whether a loaded model is an online learner, which has a loss rather than a certificate."""
-    return hasattr(type(learner), "cumulative_loss_")
-
-
-def rows_about(path: Path, manifest: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What `bregmat inspect` says of an online learner."""
-    learner, info = load(path), manifest["info"]
-    position = info.get("stream", {}).get("position", info.get("examples"))
-    source = info.get("source") or info.get("stream", {}).get("source") or "unknown"
-    rows: list[tuple[str, Any]] = [("learned from", source)]
-    rows += [("examples of the stream", position)] if position is not None else []
-    state = manifest["state"]
-    given = {"dim": state.get("dim"), **state.get("settings", {}), **state.get("params", {})}
-    rows += [(name, _word(value)) for name, value in given.items() if value is not None]
-    rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
-    if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
-        rows += _bound_rows(learner, learner.cumulative_loss_, learner.loss_bound(), "", learner.void_)
-        eigenvalues = np.linalg.eigvalsh(learner.matrix())[::-1]
-        more = ", ..." if len(eigenvalues) > 8 else ""
-        rows.append(("eigenvalues", ", ".join(number(v) for v in eigenvalues[:8]) + more))
-    return rows
-
-
-def _word(value: Any) -> Any:
-    return value.get("name", value) if isinstance(value, dict) else value

@@ -1,14 +1,20 @@
-"""What the displays share: colours, panels, axes without chartjunk, rows sampled from large data."""
+"""What the displays share: colours, panels, axes without chartjunk, lines, rows found or sampled in the data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bregmat._html import number
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
     from numpy.typing import NDArray
+
+    from bregmat.constraints import Constraints
 
 # Okabe and Ito: told apart with every common colour-vision deficiency, on white and on dark grey.
 SIMILAR, DISSIMILAR, EQUAL, NEUTRAL = "#0072B2", "#D55E00", "#009E73", "#8A8F98"
@@ -27,14 +33,21 @@ def class_colors(n_classes: int) -> tuple[str, ...]:
     return _UP_TO_SEVEN[:n_classes] if n_classes <= len(_UP_TO_SEVEN) else _UP_TO_TEN[:n_classes]
 
 
+def require_matplotlib(what: str) -> None:
+    """Raise, with the way to install it, where Matplotlib is absent."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f'{what} needs Matplotlib: pip install "bregmat[plot]"') from error
+
+
 def panels(ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[np.object_]:
     """Axes to draw in, flat: a new figure's, the caller's, or the caller's single axes cut into `shape`."""
     n_panels = shape[0] * shape[1]
     if ax is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("pictures need Matplotlib: pip install 'bregmat[plot]'") from error
+        require_matplotlib("a picture")
+        import matplotlib.pyplot as plt
+
         figure, axes = plt.subplots(*shape, figsize=figsize, layout="constrained", squeeze=False, **subplots)
         return axes.ravel()
     given = np.asarray(ax, dtype=object).ravel()
@@ -68,7 +81,7 @@ def log_scale(axis: Any, low: float, high: float) -> None:
     if low > 0 and high / low < 1e3:
         subs = (1.0, 2.0, 5.0) if high / low > 5 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
         axis.set_major_locator(LogLocator(subs=subs, numticks=20))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 3)))
     else:
         axis.set_major_locator(LogLocator(numticks=8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
@@ -87,6 +100,35 @@ def centred_note(ax: Axes, text: str) -> None:
     """A sentence in place of a picture when there is nothing to draw."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
+
+
+def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, label: str, few: int) -> Line2D:
+    """A line; up to `few` points are marked, so that one is seen, too."""
+    marker = "o" if len(x) <= few else None
+    return ax.plot(x, y, dash, color=color, label=label, marker=marker, markersize=4, linewidth=1.6)[0]
+
+
+def columns_of(name: str, records: Sequence[Any], fields: Iterable[str]) -> list[NDArray[np.float64]]:
+    """One array for each field of the records."""
+    if len(records) == 0:
+        raise ValueError(f"{name} is empty; there is nothing to draw.")
+    return [np.array([getattr(record, field) for record in records], dtype=float) for field in fields]
+
+
+def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) -> tuple[Any, Constraints, Any]:
+    """X as an array or frame, constraints in its row numbers (default: those the estimator was fitted on), names of the rows.
+
+    Rows that name a sample which is not in X are left out, as in ``fit``.
+    """
+    from bregmat.estimators.learner import given_constraints, row_names  # here: pictures of plain data load less
+
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    constraints = estimator.constraints_ if constraints is None else constraints
+    names = row_names(X, constraints, sample_id)
+    located, n_dropped = given_constraints(constraints, names, X.shape[0])
+    if located is None:
+        raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
+    return X, located, names
 
 
 def sample_rows(n: int, most: int, random_state: Any) -> NDArray[np.int64]:
@@ -112,12 +154,3 @@ def plain(text: Any, most: int) -> str:
     text = " ".join(str(text).split())
     text = text if len(text) <= most else text[: most - 1] + "…"
     return ("\u200b" + text if text.startswith("_") else text).replace("$", r"\$")
-
-
-def short(value: float) -> str:
-    """A number as one reads it: three digits, thousands with commas, powers of ten for the very large and small."""
-    if value == 0 or not np.isfinite(value):
-        return "0" if value == 0 else str(value)
-    if 1e-3 <= abs(value) < 1e3:
-        return f"{value:.3g}"
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.2e}"

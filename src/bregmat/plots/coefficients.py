@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, panels, plain, short, tidy
+from bregmat._html import number
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, panels, plain, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -23,6 +25,7 @@ _WORDS = {SUPPORT: "support", OUTSIDE: "not", OPEN: "open"}
 _MOST_PANELS = 12
 
 
+@dataclass(eq=False, repr=False)
 class CoefficientDisplay:
     """Coefficients alpha_i of the training examples, support vectors on the left; one panel per iteration or machine.
 
@@ -38,6 +41,8 @@ class CoefficientDisplay:
         The largest value a coefficient may have; drawn as a line.
     proven : bool
         Whether the kinds are proven, for the words of the legend.
+    bound_name : str
+        What the line is called.
 
     Attributes
     ----------
@@ -47,19 +52,14 @@ class CoefficientDisplay:
         Per panel the stems of every kind that occurs.
     """
 
-    def __init__(
-        self,
-        coefficients: list[NDArray[np.float64]],
-        kinds: list[NDArray[np.int64]],
-        *,
-        titles: list[str],
-        notes: list[str],
-        bound: float | None = None,
-        proven: bool = False,
-    ) -> None:
-        self.coefficients, self.kinds = coefficients, kinds
-        self.titles, self.notes, self.bound, self.proven = titles, notes, bound, proven
-        self.bound_name = "C"
+    coefficients: list[NDArray[np.float64]]
+    kinds: list[NDArray[np.int64]]
+    _: KW_ONLY
+    titles: list[str]
+    notes: list[str]
+    bound: float | None = None
+    proven: bool = False
+    bound_name: str = "C"
 
     @classmethod
     def from_estimator(
@@ -122,10 +122,9 @@ class CoefficientDisplay:
         prices = {results[k].price for k in chosen}
         bound = prices.pop() if len(prices) == 1 else np.inf
         display = cls(
-            coefficients, kinds, titles=[names[k] for k in chosen], notes=notes,
-            bound=bound if np.isfinite(bound) else None, proven=True,
+            coefficients, kinds, titles=[names[k] for k in chosen], notes=notes, proven=True,
+            bound=bound if np.isfinite(bound) else None, bound_name="C" if bound == estimator.C else "C × weight",
         )  # fmt: skip
-        display.bound_name = "C" if bound == estimator.C else "C × weight"
         return display.plot(ax=ax)
 
     @classmethod
@@ -236,7 +235,7 @@ class CoefficientDisplay:
         if self.bound is not None:
             panel.axhline(self.bound, color=NEUTRAL, linewidth=0.9, linestyle="--")
             panel.annotate(
-                f"{self.bound_name} = {short(self.bound)}", (1.0, self.bound), xycoords=("axes fraction", "data"), xytext=(-4, 3),
+                f"{self.bound_name} = {number(self.bound, 3)}", (1.0, self.bound), xycoords=("axes fraction", "data"), xytext=(-4, 3),
                 textcoords="offset points", fontsize="small", ha="right", color=NEUTRAL,
             )  # fmt: skip
             top = max(top, self.bound) if self.bound < 3 * top else top

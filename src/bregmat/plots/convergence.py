@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, columns_of, curve, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +18,7 @@ _RELATIVE = ("gap", "violation")  # the lines of the lower panel
 FLOOR = 1e-16  # where zero and below is drawn on a logarithmic axis: under float64 rounding
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     """Objective and dual bound above; relative gap and violation, on a logarithmic axis, below.
 
@@ -40,20 +42,14 @@ class ConvergenceDisplay:
         "objective", "dual_bound", "gap" and, where known, "violation".
     """
 
-    def __init__(
-        self,
-        iteration: NDArray[np.int64],
-        seconds: NDArray[np.float64],
-        objective: NDArray[np.float64],
-        dual_bound: NDArray[np.float64],
-        gap: NDArray[np.float64],
-        violation: NDArray[np.float64],
-        *,
-        tol: float | None = None,
-    ) -> None:
-        self.iteration, self.seconds = iteration, seconds
-        self.objective, self.dual_bound, self.gap, self.violation = objective, dual_bound, gap, violation
-        self.tol = tol
+    iteration: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    dual_bound: NDArray[np.float64]
+    gap: NDArray[np.float64]
+    violation: NDArray[np.float64]
+    _: KW_ONLY
+    tol: float | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, **options: Any) -> ConvergenceDisplay:
@@ -82,13 +78,8 @@ class ConvergenceDisplay:
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
-        if len(history) == 0:
-            raise ValueError("history is empty; there is nothing to draw.")
-        columns = [
-            np.array([getattr(record, name) for record in history], dtype=float)
-            for name in ("iteration", "seconds", "objective", "dual_bound", "gap", "violation")
-        ]
-        return cls(*columns, tol=tol).plot(ax=ax, x=x)
+        fields = ("iteration", "seconds", "objective", "dual_bound", "gap", "violation")
+        return cls(*columns_of("history", history, fields), tol=tol).plot(ax=ax, x=x)
 
     def plot(self, ax: Any = None, *, x: str = "iterations") -> ConvergenceDisplay:
         """Draw against "iterations" or "seconds"; `ax` is one axes (divided in two) or two. Returns self."""
@@ -98,8 +89,6 @@ class ConvergenceDisplay:
         self.ax_ = panels(ax, (2, 1), (6.4, 5.2), sharex=True)
         self.figure_ = self.ax_[0].figure
         upper, lower = self.ax_
-        marker = "o" if len(at) <= 40 else None
-        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.6}
         self.lines_ = {}
         self._best = self._best_so_far()
         for panel, name, label, color, dash in (
@@ -113,7 +102,7 @@ class ConvergenceDisplay:
             if not known.any() or (name == "violation" and not values[known].any()):  # without hard rows it is 0
                 continue
             shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
-            (self.lines_[name],) = panel.plot(at[known], shown, dash, color=color, label=label, **style)
+            self.lines_[name] = curve(panel, at[known], shown, dash, color=color, label=label, few=40)
         self._scale_objective(upper)
         upper.set_ylabel("objective")
         drawn = np.concatenate([[1.0], *(line.get_ydata() for name, line in self.lines_.items() if name in _RELATIVE)])

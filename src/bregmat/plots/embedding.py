@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ MOST_CLASSES = 10
 COLORS_SUFFICE = 7  # with more classes than this their names stand among the points, too
 
 
+@dataclass(eq=False, repr=False)
 class EmbeddingDisplay:
     """First two principal components of the points before and after the learned map, coloured by label.
 
@@ -45,31 +47,29 @@ class EmbeddingDisplay:
         The classes drawn in a colour of their own, in the order of the legend.
     """
 
-    def __init__(
-        self,
-        before: NDArray[np.float64],
-        after: NDArray[np.float64],
-        *,
-        y: ArrayLike | None = None,
-        share_before: tuple[float, float] = (np.nan, np.nan),
-        share_after: tuple[float, float] = (np.nan, np.nan),
-        rows: NDArray[np.int64] | None = None,
-        n_points: int | None = None,
-    ) -> None:
-        self.before, self.after, self.y = before, after, y
-        self.share_before, self.share_after = share_before, share_after
-        self.rows = np.arange(len(before)) if rows is None else rows
-        self.n_points = len(before) if n_points is None else n_points
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    _: KW_ONLY
+    y: ArrayLike | None = None
+    share_before: tuple[float, float] = (np.nan, np.nan)
+    share_after: tuple[float, float] = (np.nan, np.nan)
+    rows: NDArray[np.int64] | None = None
+    n_points: int | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.before)
+        self.rows = np.arange(n) if self.rows is None else self.rows
+        self.n_points = n if self.n_points is None else self.n_points
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
         """Draw `X` before and after ``estimator.transform``; options as in `from_data`."""
-        return cls._from_map(estimator.transform, X, y, **options)
+        return cls.from_data(X, estimator.transform, y, **options)
 
     @classmethod
     def from_result(cls, result: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
         """Draw `X` before and after ``result.transform``; options as in `from_data`."""
-        return cls._from_map(result.transform, X, y, **options)
+        return cls.from_data(X, result.transform, y, **options)
 
     @classmethod
     def from_data(
@@ -83,14 +83,14 @@ class EmbeddingDisplay:
         random_state: Any = 0,
         ax: Any = None,
     ) -> EmbeddingDisplay:
-        """Draw points whose images are already at hand.
+        """Draw points and their images.
 
         Parameters
         ----------
         before : array or scipy.sparse of shape (n, d)
             Points in data units.
-        after : array of shape (n, k)
-            The same points after the learned map.
+        after : array of shape (n, k), or callable
+            The same points after the learned map; or the map itself, which is then called with the drawn points only.
         y : array of shape (n,), optional
             Labels, any dtype.
         unlabeled : scalar, optional
@@ -102,31 +102,11 @@ class EmbeddingDisplay:
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
-        rows = sample_rows(before.shape[0], max_points, random_state)
-        return cls._draw(take_rows(before, rows), take_rows(after, rows), y, rows, before.shape[0], unlabeled, ax)
-
-    @classmethod
-    def _from_map(
-        cls,
-        transform: Any,
-        X: Any,
-        y: ArrayLike | None,
-        *,
-        unlabeled: Any = None,
-        max_points: int = 2000,
-        random_state: Any = 0,
-        ax: Any = None,
-    ) -> EmbeddingDisplay:
-        """As `from_data`; only the sampled points are mapped."""
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        rows = sample_rows(X.shape[0], max_points, random_state)
-        some = take_rows(X, rows)
-        return cls._draw(some, transform(some), y, rows, X.shape[0], unlabeled, ax)
-
-    @classmethod
-    def _draw(
-        cls, before: Any, after: Any, y: Any, rows: NDArray[np.int64], n: int, unlabeled: Any, ax: Any
-    ) -> EmbeddingDisplay:
+        before = before if hasattr(before, "shape") else np.asarray(before)
+        n = before.shape[0]
+        rows = sample_rows(n, max_points, random_state)
+        before = take_rows(before, rows)
+        after = after(before) if callable(after) else take_rows(after, rows)
         first, share_before = _principal(before)
         second, share_after = _principal(after)
         # The sign of a component is arbitrary: choose the one that keeps points on their side of the picture.

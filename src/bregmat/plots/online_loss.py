@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, log_scale, panels, short, tidy
+from bregmat._html import number
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, columns_of, curve, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(eq=False, repr=False)
 class OnlineLossDisplay:
     """Total loss of an online learner against the number of examples, and the bound that it cannot exceed.
 
@@ -42,18 +45,13 @@ class OnlineLossDisplay:
         "loss" and, where known, "bound" and "comparison".
     """
 
-    def __init__(
-        self,
-        position: NDArray[np.int64],
-        loss: NDArray[np.float64],
-        bound: NDArray[np.float64],
-        *,
-        comparison: NDArray[np.float64] | None = None,
-        comparison_name: str = "comparison",
-        void: str | None = None,
-    ) -> None:
-        self.position, self.loss, self.bound = position, loss, bound
-        self.comparison, self.comparison_name, self.void = comparison, comparison_name, void
+    position: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    _: KW_ONLY
+    comparison: NDArray[np.float64] | None = None
+    comparison_name: str = "comparison"
+    void: str | None = None
 
     @classmethod
     def from_run(cls, run: Any, **options: Any) -> OnlineLossDisplay:
@@ -85,9 +83,7 @@ class OnlineLossDisplay:
         ax : Axes, optional
             Where to draw.
         """
-        if len(records) == 0:
-            raise ValueError("records is empty; there is nothing to draw.")
-        columns = [np.array([getattr(r, name) for r in records], dtype=float) for name in ("position", "loss", "bound")]
+        columns = columns_of("records", records, ("position", "loss", "bound"))
         other = None
         if comparison is not None:
             other = np.asarray(comparison, dtype=float)
@@ -106,8 +102,6 @@ class OnlineLossDisplay:
         (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
         self.figure_ = self.ax_.figure
         self.lines_ = {}
-        marker = "o" if len(self.position) <= 20 else None
-        style: dict[str, Any] = {"marker": marker, "markersize": 4, "linewidth": 1.6}
         for name, values, label, color, dash in (
             ("bound", self.bound, "bound", DISSIMILAR, "--"),
             ("loss", self.loss, "total loss", SIMILAR, "-"),
@@ -118,7 +112,7 @@ class OnlineLossDisplay:
             known = np.isfinite(values) & (self.position > 0 if scale == "log" else True)
             if known.any():
                 x, y = self._from_zero(self.position[known], values[known], joins=scale == "linear" and name != "bound")
-                (self.lines_[name],) = self.ax_.plot(x, y, dash, color=color, label=label, **style)
+                self.lines_[name] = curve(self.ax_, x, y, dash, color=color, label=label, few=21)
         self._axes(scale)
         tidy(self.ax_, grid="y")
         if self.lines_:
@@ -153,11 +147,11 @@ class OnlineLossDisplay:
         loss, bound = self.loss[-1], self.bound[-1]
         if not np.isfinite(loss):
             return ""
-        text = f"at the end {short(loss)}"
+        text = f"at the end {number(loss, 3)}"
         if self.void is not None:
             return f"{text}; no bound: {self.void}"
         if not np.isfinite(bound):
             return text
         if bound < loss:
             return f"{text}, above the bound: nothing fits as well as was assumed"
-        return f"{text}; the bound is {short(bound / loss)} times that" if loss > 0 else text
+        return f"{text}; the bound is {number(bound / loss, 3)} times that" if loss > 0 else text

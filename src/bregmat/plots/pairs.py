@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._rows import constraints_among
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, log_scale, panels, short, tidy
+from bregmat._html import number
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, constraints_among, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ GROUPS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class PairDistanceDisplay:
     """Histograms of squared distances of similar ("<=") and dissimilar (">=") pairs before and after, and their bounds.
 
@@ -54,18 +56,13 @@ class PairDistanceDisplay:
         ROC curve); NaN where a kind is absent.
     """
 
-    def __init__(
-        self,
-        sq_before: NDArray[np.float64],
-        sq_after: NDArray[np.float64],
-        bound: NDArray[np.float64],
-        sense: NDArray[np.int8],
-        *,
-        relative: bool | None = None,
-        tol: float = 1e-3,
-    ) -> None:
-        self.sq_before, self.sq_after, self.bound, self.sense = sq_before, sq_after, bound, sense
-        self.relative, self.tol = relative, tol
+    sq_before: NDArray[np.float64]
+    sq_after: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    sense: NDArray[np.int8]
+    _: KW_ONLY
+    relative: bool | None = None
+    tol: float = 1e-3
 
     @classmethod
     def from_estimator(
@@ -76,8 +73,7 @@ class PairDistanceDisplay:
         `sample_id` names the rows, as in ``fit``; pairs that are not in `X` are left out. Other options as in
         `from_data`.
         """
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        located, _ = constraints_among(estimator, X, constraints, sample_id)
+        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
         return cls.from_data(X, estimator.transform(X), located, **options)
 
     @classmethod
@@ -172,7 +168,7 @@ class PairDistanceDisplay:
             note = f"; {left_out:,} pairs with bound 0 left out" if left_out else ""
             return f"squared distance / its bound{scale}{note}"
         bounds = [
-            f"{name} {symbol} {short(self.bound[self.sense == code][0])}"
+            f"{name} {symbol} {number(self.bound[self.sense == code][0], 3)}"
             for code, name, symbol, *_ in GROUPS
             if (self.sense == code).any()
         ]

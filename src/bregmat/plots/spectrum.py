@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._style import NEUTRAL, SIMILAR, log_scale, panels, short, tidy
+from bregmat._html import number
+from bregmat.plots._style import NEUTRAL, SIMILAR, curve, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@dataclass(eq=False, repr=False)
 class SpectrumDisplay:
     """Eigenvalues of the learned matrix, largest first, against those of the prior; logarithmic axis.
 
@@ -31,8 +34,8 @@ class SpectrumDisplay:
         "learned" and "prior".
     """
 
-    def __init__(self, learned: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
-        self.learned, self.prior = learned, prior
+    learned: NDArray[np.float64]
+    prior: NDArray[np.float64]
 
     @classmethod
     def from_estimator(cls, estimator: Any, **options: Any) -> SpectrumDisplay:
@@ -75,12 +78,9 @@ class SpectrumDisplay:
         ):
             top = values.max(initial=0.0)
             drawn = values[values > 1e-14 * top] if top > 0 else values[:0]
-            zeros = len(values) - len(drawn)
-            marker = "o" if len(drawn) <= 100 and name == "learned" else None
-            (self.lines_[name],) = self.ax_.plot(
-                np.arange(1, len(drawn) + 1), drawn, dash, color=color, marker=marker, markersize=4, linewidth=1.6,
-                label=_label(name, drawn, zeros),
-            )  # fmt: skip
+            place, label = np.arange(1, len(drawn) + 1), _label(name, drawn, len(values) - len(drawn))
+            few = 100 if name == "learned" else 0
+            self.lines_[name] = curve(self.ax_, place, drawn, dash, color=color, label=label, few=few)
         log_scale(self.ax_.yaxis, *_range(self.prior, self.learned))
         most = max(len(self.prior), len(self.learned), 1)
         self.ax_.set_xlim(max(1 - 0.03 * most, 0.3), most + max(0.03 * most, 0.7))
@@ -118,7 +118,7 @@ def _label(name: str, drawn: NDArray[np.float64], zeros: int) -> str:
     """The legend entry: the range of the values, and how many are zero."""
     parts = [name]
     if len(drawn):
-        low, high = short(drawn[-1]), short(drawn[0])
+        low, high = number(drawn[-1], 3), number(drawn[0], 3)
         parts.append(f"all {low}" if low == high else f"{low} to {high}")
     if zeros:
         parts.append(f"{zeros:,} zero")

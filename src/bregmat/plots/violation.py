@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._rows import constraints_among
-from bregmat.plots._style import DISSIMILAR, centred_note, log_scale, panels, plain, short, tidy
+from bregmat._html import number
+from bregmat.plots._style import DISSIMILAR, centred_note, constraints_among, log_scale, panels, plain, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@dataclass(eq=False, repr=False)
 class ViolationDisplay:
     """Bars of the largest relative violations; each names its constraint row, relation, points and bound.
 
@@ -38,18 +39,13 @@ class ViolationDisplay:
         None if nothing is violated.
     """
 
-    def __init__(
-        self,
-        rows: NDArray[np.int64],
-        labels: list[str],
-        violation: NDArray[np.float64],
-        *,
-        n_violated: int,
-        n_constraints: int,
-        tol: float = 1e-3,
-    ) -> None:
-        self.rows, self.labels, self.violation = rows, labels, violation
-        self.n_violated, self.n_constraints, self.tol = n_violated, n_constraints, tol
+    rows: NDArray[np.int64]
+    labels: list[str]
+    violation: NDArray[np.float64]
+    _: KW_ONLY
+    n_violated: int
+    n_constraints: int
+    tol: float = 1e-3
 
     @classmethod
     def from_estimator(
@@ -59,8 +55,7 @@ class ViolationDisplay:
 
         `sample_id` names the rows of `X`, as in ``fit``. Other options as in `from_data`.
         """
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        located, names = constraints_among(estimator, X, constraints, sample_id)
+        X, located, names = constraints_among(estimator, X, constraints, sample_id)
         return cls.from_data(estimator.transform(X), located, sample_id=names, **options)
 
     @classmethod
@@ -96,20 +91,10 @@ class ViolationDisplay:
         ax : Axes, optional
         """
         violation = constraints.violation(np.asarray(after, dtype=float))
-        return cls._worst(violation, constraints, sample_id, most, tol).plot(ax=ax)
-
-    @classmethod
-    def _worst(
-        cls, violation: NDArray[np.float64], constraints: Any, sample_id: Any, most: int, tol: float
-    ) -> ViolationDisplay:
-        """The display of the `most` worst rows, not drawn yet."""
-        n_violated = int((~(violation <= tol)).sum())
-        worst = np.argsort(-violation, kind="stable")[: min(most, n_violated)]
-        named = constraints if sample_id is None else replace(constraints, ids=np.asarray(sample_id))
-        labels = [named.describe(int(row)) for row in worst]
-        return cls(
-            worst, labels, violation[worst], n_violated=n_violated, n_constraints=constraints.n_constraints, tol=tol
-        )
+        worst, n_violated = worst_violated(violation, most, tol)
+        labels = [constraints.describe(row, sample_id) for row in worst]
+        n = constraints.n_constraints
+        return cls(worst, labels, violation[worst], n_violated=n_violated, n_constraints=n, tol=tol).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> ViolationDisplay:
         """Draw. Returns self."""
@@ -124,7 +109,7 @@ class ViolationDisplay:
         names = [f"row {row}: {plain(_signs(label), 60)}" for row, label in zip(self.rows, self.labels, strict=True)]
         self.ax_.set_yticks(place, names)
         self.ax_.invert_yaxis()
-        self.ax_.bar_label(self.bars_, [short(v) for v in self.violation], padding=3, fontsize="small")
+        self.ax_.bar_label(self.bars_, [number(v, 3) for v in self.violation], padding=3, fontsize="small")
         finite = self.violation[np.isfinite(self.violation)]
         if len(finite) and finite.max() > 100 * finite.min():
             log_scale(self.ax_.xaxis, finite.min(), finite.max())
@@ -138,6 +123,12 @@ class ViolationDisplay:
         self.ax_.spines["left"].set_visible(False)
         tidy(self.ax_, grid="x")
         return self
+
+
+def worst_violated(violation: NDArray[np.float64], most: int, tol: float) -> tuple[NDArray[np.int64], int]:
+    """The rows violated most, worst first, at most so many; and how many are violated beyond `tol` (or not known)."""
+    n_violated = int((~(violation <= tol)).sum())
+    return np.argsort(-violation, kind="stable")[: min(most, n_violated)], n_violated
 
 
 def _signs(label: str) -> str:

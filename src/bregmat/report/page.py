@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from bregmat import __version__
 from bregmat._html import escape
+from bregmat.io import atomic_write
 from bregmat.report.data import ReportData
 from bregmat.report.sections import sections
 
@@ -96,23 +96,7 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
     ImportError
         If Matplotlib is not installed.
     """
-    path = Path(path)
     page = render_report(data)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only the owner can read
-        os.replace(name, path)
-    except BaseException:  # also Ctrl-C: leave nothing behind
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with atomic_write(path) as file:
+        file.write(page.encode())
+    return Path(path)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bregmat._html import escape
-from bregmat.plots._style import PAPER
+from bregmat.plots._style import PAPER, require_matplotlib
 
 # Colours that no display uses otherwise, replaced in the SVG by the page's variables.
 _PLACEHOLDERS: Mapping[str, str] = {
@@ -35,12 +35,11 @@ def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float],
     alt : str
         What a reader who cannot see the picture should know.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("a report needs Matplotlib: pip install 'bregmat[plot]'") from error
+    require_matplotlib("a report")
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     settings: Any = {
         "text.color": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK, "legend.labelcolor": _INK,
         "xtick.labelcolor": _INK, "ytick.labelcolor": _INK, "xtick.color": _SOFT, "ytick.color": _SOFT,

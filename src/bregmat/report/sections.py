@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregmat._html import STATUS_TEXT, certificate_rows, escape, name_of, number, table
+from bregmat._html import escape, measured, number, table, verdict
 from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
+from bregmat.plots._style import sample_rows
+from bregmat.plots.violation import worst_violated
 from bregmat.report.data import ReportData
-from bregmat.report.features import feature_table
 from bregmat.report.pictures import picture
 
 Section = tuple[str, str, str]  # id, heading, HTML
 WORST = 20
+MOST = 12  # features listed
+MOST_FEATURES = 1000  # beyond this a single feature says little, and the table is left out
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
 _VIOLATION_HEADER = ("row", "constraint", "learned value", "violation before", "violation after")
@@ -24,7 +26,7 @@ _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissi
 def sections(data: ReportData) -> list[Section]:
     """All sections in reading order; without a usable matrix only those that say why."""
     opening = [_learned(data), *_summary(data), _certificate(data)]
-    if name_of(data.result.status) in ("INFEASIBLE", "UNBOUNDED"):
+    if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         return [*opening, *_conflict(data)]
     points, after = data.points(), data.mapped()
     if not np.isfinite(after).all():
@@ -35,7 +37,7 @@ def sections(data: ReportData) -> list[Section]:
         *_distances(data, points, after),
         _convergence(data),
         _spectrum(data),
-        *feature_table(points, after, data.feature_names),
+        *_features(points, after, data.feature_names),
         _violations(data, points, after),
     ]
 
@@ -56,7 +58,7 @@ def _learned(data: ReportData) -> Section:
             ]
             text += f": {', '.join(parts)}"
         kinds.append(text)
-    found = name_of(data.result.status) not in ("INFEASIBLE", "UNBOUNDED")
+    found = data.result.status not in ("INFEASIBLE", "UNBOUNDED")
     lead = (
         f"From {n:,} points with {d:,} features and {_statements(c.n_constraints)} about them, a positive semidefinite "
         "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
@@ -80,24 +82,17 @@ def _statements(count: int) -> str:
 def _summary(data: ReportData) -> list[Section]:
     if not len(data.summary):
         return []
-    rows = [(escape(name), escape(_value(before)), escape(_value(after))) for name, before, after in data.summary]
+    rows = [(escape(name), escape(measured(before)), escape(measured(after))) for name, before, after in data.summary]
     html = f'<div class="scroll">{table(("", "before", "after"), rows, numeric=(1, 2), name="summary")}</div>'
     return [("summary", "Before and after", html)]
 
 
-def _value(value: Any) -> str:
-    """A summary value: shares and scores with three digits."""
-    if isinstance(value, float | np.floating) and 0 <= value <= 1:
-        return f"{value:.3f}"
-    return number(value)
-
-
 def _certificate(data: ReportData) -> Section:
-    status = name_of(data.result.status)
+    status = data.result.status
     kind = "good" if status == "OPTIMAL" else "bad"
-    rows = [(escape(name), escape(value)) for name, value in certificate_rows(data.result, has_hard=data.has_hard)]
+    rows = [(escape(name), escape(value)) for name, value in data.result.certificate_rows(data.has_hard)]
     html = (
-        f'<p><span class="verdict {kind}">{escape(STATUS_TEXT.get(status, status))}</span></p>'
+        f'<p><span class="verdict {kind}">{escape(verdict(data.result))}</span></p>'
         f"<p>{escape(data.result.proof_text())}</p>{table(('', ''), rows, name='certificate')}"
     )
     if status == "OPTIMAL" and np.max(data.result.violation, initial=0.0) > TOLERANCE:  # so these rows have slack
@@ -166,15 +161,59 @@ def _spectrum(data: ReportData) -> Section:
     return "spectrum", "Spectrum of the learned matrix", _figure(svg, caption)
 
 
+def _features(points: Any, after: np.ndarray, names: Any) -> list[Section]:
+    """Share of each feature in the mean squared distance between two points; the largest of both kinds."""
+    n, d = points.shape
+    if hasattr(points, "tocsr") or not 2 <= d <= MOST_FEATURES:
+        return []
+    rows = sample_rows(n, 5 * MOST_FEATURES, 0)
+    before, learned = feature_shares(points[rows], after[rows])
+    if not (np.isfinite(before).all() and np.isfinite(learned).all()):
+        return []
+    order = np.argsort(-np.maximum(before, learned), kind="stable")
+    shown = order[: MOST if d > MOST + 1 else d]
+    names = [f"column {k}" for k in range(d)] if names is None else names
+    cells = [(escape(names[k]), _percent(before[k]), _percent(learned[k])) for k in shown]
+    others = ""
+    if d > len(shown):
+        rest = [_percent(1 - share[shown].sum()) for share in (before, learned)]
+        others = f" The other {d - len(shown):,} features together: {rest[0]} before, {rest[1]} after."
+    html = (
+        f'<div class="scroll">{table(("feature", "before", "after"), cells, numeric=(1, 2), name="features")}</div>'
+        '<p class="note">Share of each feature in the mean squared distance between two points. Before learning, one '
+        "feature with large numbers can drown all others. A share below zero means that a feature mostly corrects "
+        f"others.{others}</p>"
+    )
+    return [("features", "What distances are made of", html)]
+
+
+def feature_shares(X: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the columns of `X` in the mean squared distance, before and after a linear map; each sums to 1.
+
+    With ``after = X B``, ``W = B B'`` and C the covariance of `X`, the mean squared distance after is ``2 tr(W C)``;
+    feature f has the diagonal entry f of ``W C`` in it, which is ``sum_k B_fk cov(X_f, after_k)``.
+    """
+    centred, mapped = X - X.mean(axis=0), after - after.mean(axis=0)
+    B = np.linalg.lstsq(centred, mapped, rcond=None)[0]
+    # diag(W C) with C read off the points
+    learned = (B * (centred.T @ mapped)).sum(axis=1)
+    spread = (centred**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no distance to share
+        return spread / spread.sum(), learned / learned.sum()
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("-", "−").replace("−0.0%", "0.0%")
+
+
 def _violations(data: ReportData, points: Any, after: Any) -> Section:
     c = data.constraints
     before, violation = c.violation(points), c.violation(after)
-    broken = int((~(violation <= TOLERANCE)).sum())
+    worst, broken = worst_violated(violation, WORST, TOLERANCE)
     heading = "Worst violated constraints"
     if not broken:
         all_rows = "The constraint is" if c.n_constraints == 1 else f"All {c.n_constraints:,} constraints are"
         return "violations", heading, f"<p>{all_rows} met (to a relative {TOLERANCE:g}).</p>"
-    worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
     value = c.select(worst).values(after)
     rows = [
         (
@@ -211,8 +250,7 @@ def _conflict(data: ReportData) -> list[Section]:
 
 def _describe(data: ReportData, row: int) -> str:
     """A constraint row in words, points by their names."""
-    named = data.constraints if data.sample_id is None else replace(data.constraints, ids=np.asarray(data.sample_id))
-    return escape(named.describe(row))
+    return escape(data.constraints.describe(row, data.sample_id))
 
 
 def _figure(svg: str, caption: str) -> str:

@@ -170,9 +170,9 @@ class CorrelationResult(Result):
         numbers = ("objective", "dual_bound", "gap", "max_violation", "residual")
         return meta | {name: float(meta[name]) for name in numbers}, arrays
 
-    def certificate_rows(self) -> list[tuple[str, str]]:
+    def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
         """(name, value) of every number of the certificate, as text."""
-        rows = super().certificate_rows()
+        rows = super().certificate_rows(has_hard)
         rows.insert(2, ("Frobenius distance to the input", number(self.residual, 7)))
         if self.repaired is not None:
             what = f"{self.repaired.n_eigenvalues} eigenvalues raised to {number(self.repaired.floor)}"

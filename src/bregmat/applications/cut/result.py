@@ -86,9 +86,9 @@ class CutResult(Result):
         moved = {"objective": meta["cut"], "dual_bound": meta["lower_bound"], "max_violation": 0.0, "version": 2}
         return meta | moved, arrays
 
-    def certificate_rows(self) -> list[tuple[str, str]]:
+    def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
         """(name, value) of every number of the certificate, as text."""
-        rows = [pair for pair in super().certificate_rows() if "violation" not in pair[0]]
+        rows = [pair for pair in super().certificate_rows(has_hard) if "violation" not in pair[0]]
         rows.insert(3, ("bound before rounding up", number(self.relaxation_bound, 7)))
         sizes = np.bincount(self.labels, minlength=2)
         rows.insert(5, ("sizes of the sides", " and ".join(number(int(k)) for k in sizes)))

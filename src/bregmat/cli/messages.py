@@ -1,41 +1,34 @@
 """The library's messages in the words of the command line: options instead of arguments."""
 
 import re
-from typing import Any
 
-from bregmat._html import name_of
-from bregmat.result import ExitReason
+__all__ = ["for_command", "for_labels", "of_file"]
 
-__all__ = ["advice", "for_command", "for_labels", "of_file"]
-
-_ADVICE = {
-    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax one of the rows named, (b) use a finite "
-    "--slack-weight.",
-    "MAX_ITER": "Raise --max-iter, or (a) standardise the features, (b) lower --slack-weight, (c) loosen --tol.",
-    "STALLED": "No step improves the point: (a) standardise the features, (b) lower --slack-weight, (c) loosen --tol.",
-    "INTERRUPTED": "Stopped on request; the best point so far is kept.",
-}
 _OPTIONS = {
     "slack_weight": "--slack-weight",
+    "loss_budget": "--loss-budget",
     "max_iter": "--max-iter",
     "n_components": "--n-components",
     "n_constraints": "--n-constraints",
     "random_state": "--seed",
     "sample_id": "--id",
     "resume=False": "--fresh",
+    "raise trace": "raise --trace",
 }
 _FIRST_WORDS = ("divergence", "prior", "tol")  # options where a message begins with them, else plain words
-
-
-def advice(reason: Any) -> str:
-    """What to change, for somebody at the command line."""
-    return _ADVICE.get(name_of(reason), reason.advice)
+# what advice says of Python objects, which a command does not have
+_PHRASES = {
+    "a row of result.conflict": "one of the rows named",
+    ", (d) try another solver": "",
+    " Continue with warm_start=result.": "",
+    ", or continue with warm_start=result": "",
+}
 
 
 def for_command(text: str) -> str:
-    """A message of the library with options in place of its arguments."""
-    for reason in ExitReason:
-        text = text.replace(reason.advice, advice(reason))
+    """A message or advice of the library with options in place of its arguments."""
+    for phrase, own in _PHRASES.items():
+        text = text.replace(phrase, own)
     for name, option in _OPTIONS.items():
         text = re.sub(rf"(?<![-\w]){name}(?=\W|$)", option, text)
     return re.sub(rf"^({'|'.join(_FIRST_WORDS)})\b", r"--\1", text)
