@@ -229,3 +229,18 @@ def test_estimators_come_when_they_are_asked_for():
 def test_what_is_not_numerical_is_a_test_file():
     here = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
     assert here >= NOT_NUMERICAL
+
+
+# ---------------------------------------------------------------- the page about all this
+PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("toy", ["divergence", "loss", "relation", "solver"])
+def test_the_page_shows_the_toys_as_they_are(toy):
+    assert Path(__file__).with_name(f"toy_{toy}.py").read_text(encoding="utf-8").rstrip() in PAGE
+
+
+def test_the_page_names_every_room():
+    table = " ".join(line.split("|")[1] for line in PAGE.split("\n") if line.startswith("| `"))
+    rooms = set(re.findall(r"`(\w+)`", table))
+    assert rooms == {name for name in LEVEL if name not in ("_html", "_interrupt")}
