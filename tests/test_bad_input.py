@@ -165,7 +165,7 @@ def test_constraints_cannot_be_changed_afterwards():
             "slack_weight must be pos.*got nan in row 1",
         ),
         (lambda: metric(X, PAIR, slack_weight=[1, 2]), ValueError, r"one entry per constraint \(1\); got shape \(2,\)"),
-        (lambda: metric(X, PAIR, slack_weight="heavy"), TypeError, "slack_weight must be a number.*'heavy'"),
+        (lambda: metric(X, PAIR, slack_weight="heavy"), TypeError, "slack_weight must be numeric; got 'heavy'"),
         (lambda: metric(X, PAIR, divergence="burg"), ValueError, "divergence must be one of logdet.*'burg'"),
         (lambda: metric(X, PAIR, divergence=LogDet), TypeError, "divergence must be.*such as LogDet"),
         (lambda: metric(X, PAIR, loss="hinge", slack_weight=1), ValueError, r"loss must be None.*'hinge'"),

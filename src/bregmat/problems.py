@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates import MatrixCertificate, certify
-from bregmat.checks import rows_text
+from bregmat.checks import as_column, rows_text
 from bregmat.constraints import Constraints
 from bregmat.divergences import Divergence
 from bregmat.infeasibility import infeasibility, singular_rows
@@ -68,35 +68,23 @@ def _indefinite_rows(constraints: Constraints, soft: np.ndarray) -> np.ndarray:
 
 
 def _is_psd(C: Any) -> bool:
+    """Whether a symmetric matrix, dense, sparse or a LowRankMatrix, is positive semidefinite up to rounding."""
     if hasattr(C, "weights"):
         return bool((C.weights >= 0).all())
-    if hasattr(C, "todense"):  # only rows with entries matter
+    if hasattr(C, "toarray"):  # only rows with entries matter
         used = np.flatnonzero(np.diff(C.indptr))
-        dense = np.asarray(C[used][:, used].todense())
-    else:
-        dense = C
-    if dense.size == 0:
-        return True
-    low = np.linalg.eigvalsh(dense)
+        C = C[used][:, used].toarray()
+    low = np.linalg.eigvalsh(C) if C.size else np.zeros(1)
     return bool(low[0] >= -1e-12 * max(abs(low[-1]), 1e-300))
 
 
 def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
-    try:
-        gamma = np.asarray(slack_weight, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"slack_weight must be a number or one per constraint; got {slack_weight!r}.") from error
-    if gamma.ndim > 1 or (gamma.ndim == 1 and len(gamma) != constraints.n_constraints):
-        raise ValueError(
-            f"slack_weight must be a scalar or have one entry per constraint ({constraints.n_constraints}); got shape {gamma.shape}."
-        )
-    bad = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
-    if len(bad):
-        raise ValueError(
-            f"slack_weight must be positive (inf = hard); got {np.atleast_1d(gamma)[bad[0]]}"
-            + (f" in {rows_text(bad)}." if gamma.ndim else ".")
-        )
-    return np.broadcast_to(gamma * constraints.weight, (constraints.n_constraints,)).copy()
+    """The papers' gamma of each row; a column of its own."""
+    given: dict[str, Any] = {"per": "constraint", "scalar": True, "infinite": True, "positive": True, "copy": True}
+    return (
+        as_column("slack_weight", slack_weight, constraints.n_constraints, hint=" (inf = hard)", **given)
+        * constraints.weight
+    )
 
 
 def build_problem(
@@ -110,9 +98,25 @@ def build_problem(
     met: np.ndarray | None = None,
     offset: float = 0.0,
 ) -> NearestMatrix:
-    """Choose each row's scalar loss and unit; constraints are in row numbers and in the operator's order.
+    """Choose each row's scalar loss and unit.
 
-    Rows ``met`` hold by construction (:func:`bregmat.coordinates.eliminate`) and get a bound that never binds.
+    Parameters
+    ----------
+    divergence : Divergence
+    t0 : ndarray, shape (r,)
+        Mirror coordinates of the prior, which is diagonal.
+    operator : Operator
+        The rows, bound to their points.
+    constraints : Constraints
+        In row numbers, in the operator's order.
+    loss : None, Loss or str
+        What a violated bound costs; None is the divergence's own slack.
+    slack_weight : float or array-like, shape (c,)
+        Positive, dimensionless; inf is hard.
+    met : ndarray of int, optional
+        Rows that hold by construction (:func:`bregmat.coordinates.eliminate`); they get a bound that never binds.
+    offset : float
+        Constant of the objective, in units of the divergence.
 
     Raises
     ------
