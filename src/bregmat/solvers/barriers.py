@@ -55,15 +55,15 @@ class RelaxedBounds:
         self.strength = strength
         low, high = L.slope_range()
         self.floor, self.ceiling = low * unit, high * unit
+        self.has_floor, self.has_ceiling = np.isfinite(low), np.isfinite(high)
 
     @cached_property
-    def guarded(self) -> np.ndarray:
-        """Rows whose bounds, like M, must not run far ahead of what their weights say."""
-        return np.flatnonzero(self.positive)
-
-    def restrict(self, rows: np.ndarray) -> RelaxedBounds:
-        """The bounds of some rows."""
-        return RelaxedBounds(self.losses.restrict(rows), self.unit[rows])
+    def guarded(self) -> tuple[slice | np.ndarray, RelaxedBounds] | None:
+        """Rows whose bounds, like M, must not run far ahead of what their weights say, and these bounds; None if there are none."""
+        if self.positive.all():
+            return slice(None), self
+        rows = np.flatnonzero(self.positive)
+        return (rows, RelaxedBounds(self.losses.restrict(rows), self.unit[rows])) if len(rows) else None
 
     def price(self, xi: np.ndarray, tau: float) -> np.ndarray:
         """Dual weight at which each bound stays at xi; 0 for hard rows."""

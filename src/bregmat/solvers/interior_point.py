@@ -13,7 +13,7 @@ divergences the derivative of psi at that geometric mean stands for the chord.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -157,8 +157,8 @@ class InteriorPoint:
             ap = min(scaling.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
             ad = min(
                 scaling.dual_limit(dT),
-                largest_step(bounds.ceiling - m, -dm, np.isfinite(bounds.ceiling)),
-                largest_step(m - bounds.floor, dm, np.isfinite(bounds.floor)),
+                largest_step(bounds.ceiling - m, -dm, bounds.has_ceiling),
+                largest_step(m - bounds.floor, dm, bounds.has_floor),
                 largest_step(lam, dlam, ~free),
             )
             most = self.fraction - 0.09 + 0.09 * min(ap, ad, 1.0)
@@ -207,14 +207,15 @@ class InteriorPoint:
         if scaling.S is None:
             return ap, ad
         kappa = 1.0 / self.neighbourhood
-        k = bounds.guarded
-        guarded = bounds.restrict(k) if len(k) else bounds
-        xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
-        room = np.maximum(kappa, 1.05 * guarded.at(m, state.tau) / xi) if len(k) else kappa
+        room: Any = None
+        if bounds.guarded is not None:
+            k, guarded = bounds.guarded
+            xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
+            room = np.maximum(kappa, 1.05 * guarded.at(m, state.tau) / xi)
 
         def limit(ap: float) -> float:
             low = scaling.order_limit(d[0], d[1], ap, goal, kappa)
-            if len(k):
+            if room is not None:
                 x = room * (xi + ap * d[2][k])
                 low = min(low, largest_step(guarded.price(x, goal) - m, -dm))
             return 0.95 * low
