@@ -4,7 +4,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.losses import Hard, ItakuraSaito, RelativeEntropy, SquaredHinge
+from bregmat.losses import ItakuraSaito, RelativeEntropy
+from bregmat.scalar_losses import Hard, SquaredHinge
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # sums of some tens of products of numbers around 1
 SLACK = (

@@ -43,9 +43,9 @@ binding
 compound_operators
 operators
 constraints losses kernels sampling
-row_losses
-terms divergences
-relations columns
+scalar_losses
+terms divergences row_losses
+relations columns spectral
 registry checks status numerics _html _interrupt linalg _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}

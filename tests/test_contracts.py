@@ -9,11 +9,13 @@ import scipy.sparse as sp
 
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.divergences import DIVERGENCES as NAMED
-from bregmat.divergences import SpectralDivergence, as_divergence
-from bregmat.losses import Hard, OwnSlack, ScalarLoss, SquaredHinge, own_slack
+from bregmat.divergences import as_divergence
+from bregmat.losses import OwnSlack, own_slack
 from bregmat.operators import MatrixRows, smat, svec
 from bregmat.row_losses import RowLosses
+from bregmat.scalar_losses import Hard, ScalarLoss, SquaredHinge
 from bregmat.solve import SOLVERS as SOLVER_CLASSES
+from bregmat.spectral import SpectralDivergence
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5

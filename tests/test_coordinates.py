@@ -11,8 +11,8 @@ from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat import coordinates as coordinates_module
 from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import DIVERGENCES as NAMED
-from bregmat.divergences import SpectralDivergence
 from bregmat.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
 H = 1e-5

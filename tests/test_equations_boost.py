@@ -9,10 +9,10 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
-from bregmat.losses import Hard
 from bregmat.operators import MatrixRows
 from bregmat.problems import NearestMatrix
 from bregmat.row_losses import RowLosses
+from bregmat.scalar_losses import Hard
 from bregmat.solve import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned

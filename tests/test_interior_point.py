@@ -7,9 +7,9 @@ from sklearn.datasets import load_wine
 from bregmat.binding import bind
 from bregmat.constraints import Constraints
 from bregmat.divergences import as_divergence
-from bregmat.losses import Squared, SquaredHinge
 from bregmat.problems import build_problem
 from bregmat.result import Status
+from bregmat.scalar_losses import Squared, SquaredHinge
 from bregmat.solve import solve
 from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_link
 from bregmat.solvers.interior_point import InteriorPoint

@@ -3,8 +3,9 @@
 import pytest
 
 import bregmat
-from bregmat.divergences import DIVERGENCES, LogDet, SpectralDivergence
+from bregmat.divergences import DIVERGENCES, LogDet
 from bregmat.registry import _KINDS, Registry
+from bregmat.spectral import SpectralDivergence
 
 
 @pytest.fixture

@@ -7,16 +7,18 @@ from typing import Any
 
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.divergences import Frobenius, LogDet, SpectralDivergence, VonNeumann
+from bregmat.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.labels import constraints_from_labels
-from bregmat.losses import RelativeSlack, ScalarLoss, Squared, SquaredHinge
+from bregmat.losses import RelativeSlack
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.priors import widen_range
 from bregmat.registry import register
 from bregmat.relations import Relation
 from bregmat.result import ExitReason, MatrixResult, Record, Result, SolverError, Status, check
+from bregmat.scalar_losses import ScalarLoss, Squared, SquaredHinge
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.spectral import SpectralDivergence
 
 __version__ = "0.1.0"
 

@@ -18,10 +18,10 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.binding import bind
 from bregmat.checks import as_matrix, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
-from bregmat.divergences import Divergence
 from bregmat.iterates import Iterate
 from bregmat.linalg import cholesky, eigh, triangular_inverse
 from bregmat.operators import Operator
+from bregmat.spectral import SpectralDivergence
 
 SPAN_TOL = 1e-12  # squared length, relative to unit vectors, below which a direction of their span is rounding
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
@@ -196,7 +196,7 @@ class Elimination:
 
 
 def eliminate(
-    coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: Divergence
+    coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: SpectralDivergence
 ) -> Elimination | None:
     """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
 
@@ -284,7 +284,7 @@ def _in_span(
     return inside, Span(unit, coefficients), pairs is not None
 
 
-def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.ndarray]:
+def _eigen(name: str, A: Any, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
     """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
     values, Q = eigh(as_matrix(name, A, symmetric=True))
     check_psd(name, values)
@@ -296,7 +296,7 @@ def _eigen(name: str, A: Any, divergence: Divergence) -> tuple[np.ndarray, np.nd
     return np.maximum(values, 0.0), Q
 
 
-def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
+def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
     if isinstance(prior, Factor):
         # touched rows are looked at when constraints are bound
@@ -317,7 +317,7 @@ def kernel_coordinates(prior: Any, divergence: Divergence) -> Coordinates:
     return Coordinates(Q, divergence.link(values), owns_base=True)
 
 
-def metric_coordinates(X: Any, prior: Any, divergence: Divergence) -> Coordinates:
+def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     X = as_points("X", X)
     d = X.shape[1]

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.divergences import DIVERGENCES, Divergence
+from bregmat.divergences import DIVERGENCES
 from bregmat.linalg import add_diagonal, cholesky, eigh, symmetrize, triangular_inverse
+from bregmat.spectral import SpectralDivergence
 
 
 class Spectral:
     """Mirror coordinates ``T = U diag(t) U'`` of ``M = psi(T)``."""
 
-    def __init__(self, divergence: Divergence, t0: np.ndarray, t: np.ndarray, U: np.ndarray) -> None:
+    def __init__(self, divergence: SpectralDivergence, t0: np.ndarray, t: np.ndarray, U: np.ndarray) -> None:
         self.divergence, self.t0, self.t, self.F = divergence, t0, t, U
         self.x = divergence.inverse_link(t)
 
     @classmethod
-    def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Spectral:
+    def at_prior(cls, divergence: SpectralDivergence, t0: np.ndarray) -> Spectral:
         """The iterate at the prior."""
         return cls(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))
 
@@ -90,7 +91,7 @@ class Factored:
         self.F, self.logdet = L, logdet
 
     @classmethod
-    def at_prior(cls, divergence: Divergence, t0: np.ndarray) -> Factored:
+    def at_prior(cls, divergence: SpectralDivergence, t0: np.ndarray) -> Factored:
         """The iterate at the identity."""
         return cls(np.eye(len(t0)), 0.0)
 
@@ -149,7 +150,7 @@ def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, n
     return Spectral(DIVERGENCES.from_state(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
-def iterate_at_prior(divergence: Divergence, t0: np.ndarray) -> Iterate:
+def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:
     """The iterate that suits the divergence, at the prior."""
     kind = Factored if divergence.is_congruence_invariant and (t0 == -1.0).all() else Spectral
     return kind.at_prior(divergence, t0)

@@ -1,232 +1,20 @@
-"""What a violated bound costs: scalar losses with their conjugates, each bound to rows by itself.
-
-Every loss is the partial minimum over a relaxed bound xi of ``d(xi, b)`` subject to ``s (p - xi) <= 0``: it vanishes
-where the row holds and equals ``d(p, b)`` where it is violated. The dual weight of a row is ``mu = d'(xi)``.
-"""
+"""The slack of a divergence, its own scalar loss, and the losses by their names."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
-from bregmat.divergences import (
-    FAR,
-    STEP,
-    Frobenius,
-    LogDet,
-    SpectralDivergence,
-    VonNeumann,
-    barrier_root,
-    check_agreement,
-    check_elementwise,
-    is_unbounded,
-)
+from bregmat._kernels.rows import ITAKURA_SAITO, RELATIVE_ENTROPY
+from bregmat.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.registry import Registry
 from bregmat.row_losses import RowLosses, WeightedBounds
-
-TINY = 1e-300  # stands for 0 where a value that is positive but for rounding enters a logarithm or a quotient
-
-
-class Loss(ABC):
-    """What the argument ``loss`` takes: something that gives every soft row a scalar loss."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The losses of rows with these bounds."""
+from bregmat.scalar_losses import TINY, Loss, ScalarLoss, Squared, SquaredHinge, bound_rows
+from bregmat.spectral import FAR, STEP, SpectralDivergence, check_agreement, check_elementwise, is_unbounded
 
 
-class ScalarLoss(Loss):
-    """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if it has steepest ones.
-
-    All four are for value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` where b is 0) and weight 1, elementwise
-    on arrays; weights, scales, conjugates, senses and hard rows are seen to here. In a frozen dataclass, fields are settings;
-    :func:`bregmat.register` makes the name usable as a string and in files.
-
-    Attributes
-    ----------
-    name : str
-        In snake case.
-    is_two_sided : bool
-        Whether a row that is met is pulled back to its bound as well, whatever its sense.
-    is_positive : bool
-        Whether the loss is for positive values and bounds only; other rows get :class:`SquaredHinge`.
-
-    Notes
-    -----
-    The loss must be strictly convex in the value and smooth, 0 with slope 0 at the bound.
-    """
-
-    is_two_sided: ClassVar[bool] = False
-    is_positive: ClassVar[bool] = False
-    is_hard: ClassVar[bool] = False
-    is_smooth: ClassVar[bool] = True
-    projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
-    is_bilinear: ClassVar[bool] = False  # whether xi (top - mu) is the same along the central path
-
-    @abstractmethod
-    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Loss of the value q at the bound c."""
-
-    @abstractmethod
-    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Its derivative with respect to q."""
-
-    @abstractmethod
-    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """The value q at which the slope is m."""
-
-    def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
-        """Infimum and supremum of the slopes; infinite unless the loss becomes linear far away."""
-        return -np.inf, np.inf
-
-    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Second derivative, by central differences of the slope; about ten digits, which Newton's method does not notice."""
-        h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
-        return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
-
-    def bind(self, rows: WeightedBounds) -> RowLosses:
-        """This loss on every soft row that it is for."""
-        hard = rows.hard
-        able = rows.is_positive if self.is_positive else np.ones(len(hard), dtype=bool)
-        sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
-        return _bound(rows, sense, self, able, rows.unit.copy(), rows.gamma)
-
-    # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
-    def value(self, p, b, g, scale):
-        """Sum of the losses of violated rows."""
-        return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
-
-    def derivatives(self, p, b, g, scale):
-        """First and second derivative."""
-        q, c = self._inside(p / scale), b / scale
-        return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
-
-    def conjugate(self, mu, b, g, scale):
-        """Conjugate per row, ``inf`` outside its domain."""
-        m, c = mu * scale / g, b / scale
-        low, high = self.slopes(c)
-        with np.errstate(all="ignore"):
-            q = self.at_slope(m, c)
-            out = g * (m * q - self.cost(self._inside(q), c))
-        return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
-
-    def relaxed(self, mu, b, g, scale):
-        """Relaxed bound xi(mu) and its derivative."""
-        c = b / scale
-        q = self.at_slope(mu * scale / g, c)
-        return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
-
-    def slope_range(self, b, g, scale):
-        """Infimum and supremum of the dual weight."""
-        low, high = self.slopes(b / scale)
-        return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
-
-    def _inside(self, q):
-        """Values of positive rows, which rounding may have made 0 or less."""
-        return np.maximum(q, TINY) if self.is_positive else q
-
-    # ------------------------------------------------------------------ along the central path, for the interior point
-    def on_path(self, mu, b, g, scale, tau):
-        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier."""
-        if not self.is_positive:
-            return self.relaxed(mu, b, g, scale)[0]
-        c, m = b / scale, mu * scale / g
-        with np.errstate(all="ignore"):
-            start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
-        return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
-
-    def chord(self, xi, mu, b, g, scale, tau):
-        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds."""
-        y = self.on_path(mu, b, g, scale, tau)
-        first, _ = self.derivatives(xi, b, g, scale)
-        if self.is_positive:
-            first, middle, size = first - tau / xi, np.sqrt(xi * y), np.minimum(xi, y)
-        else:
-            middle = 0.5 * (xi + y)
-            size = np.abs(xi) + np.abs(y) + scale
-        near = np.abs(xi - y) <= 1e-4 * size
-        slope = self.derivatives(middle, b, g, scale)[1] + (tau / middle**2 if self.is_positive else 0.0)
-        return np.where(near, 1.0 / slope, (xi - y) / np.where(near, 1.0, first - mu))
-
-
-def _bound(
-    rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
-) -> RowLosses:
-    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others."""
-    hard = rows.hard
-    other = 1 if isinstance(loss, SquaredHinge) else 2
-    kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
-    return RowLosses(rows.bound, sense, np.where(hard, 1.0, gamma), scale, (Hard(), loss, SquaredHinge()), kind)
-
-
-# ---------------------------------------------------------------- squares
-@dataclass(frozen=True)
-class SquaredHinge(ScalarLoss):
-    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless."""
-
-    name: ClassVar[str] = "squared_hinge"
-    projection_code: ClassVar[int | None] = QUADRATIC
-
-    def cost(self, q, c):
-        """``(q - c)^2 / 2``."""
-        return 0.5 * (q - c) ** 2
-
-    def slope(self, q, c):
-        """``q - c``."""
-        return q - c
-
-    def at_slope(self, m, c):
-        """``c + m``."""
-        return c + m
-
-    def curvature(self, q, c):
-        """1."""
-        return np.ones_like(q)
-
-    # of rows, without the quotients that the general formulas need
-    def value(self, p, b, g, scale):
-        """Sum of the losses of violated rows."""
-        x = (p - b) / scale
-        return 0.5 * float((g * x * x).sum())
-
-    def derivatives(self, p, b, g, scale):
-        """First and second derivative."""
-        h = g / (scale * scale)
-        return h * (p - b), h
-
-    def conjugate(self, mu, b, g, scale):
-        """Conjugate per row."""
-        return mu * b + 0.5 * (mu * scale) ** 2 / g
-
-    def relaxed(self, mu, b, g, scale):
-        """Relaxed bound xi(mu) and its derivative."""
-        d = scale * scale / g
-        return b + mu * d, d
-
-    def chord(self, xi, mu, b, g, scale, tau):
-        """A constant: the slope is linear."""
-        return scale * scale / g
-
-
-@dataclass(frozen=True)
-class Squared(SquaredHinge):
-    """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
-
-    A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
-    weight is dimensionless; ``weight = b^2`` per row gives plain least squares.
-    """
-
-    name: ClassVar[str] = "squared"
-    is_two_sided: ClassVar[bool] = True
-
-
-# ---------------------------------------------------------------- a divergence's own slack
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); what ``loss=None`` stands for.
 
@@ -275,7 +63,7 @@ class OwnSlack(ScalarLoss):
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack in units of the rows themselves."""
         scale = np.where(rows.is_positive, 1.0, rows.unit)
-        return _bound(rows, rows.sense, own_slack(self.divergence), rows.is_positive, scale, rows.gamma)
+        return bound_rows(rows, rows.sense, own_slack(self.divergence), rows.is_positive, scale, rows.gamma)
 
 
 @dataclass(frozen=True)
@@ -306,7 +94,7 @@ class RelativeSlack(Loss):
         else:
             with np.errstate(over="ignore", divide="ignore"):
                 gamma[on] /= rows.bound[on] ** degree
-        return _bound(rows, rows.sense, slack, on, scale, gamma)
+        return bound_rows(rows, rows.sense, slack, on, scale, gamma)
 
 
 class ItakuraSaito(OwnSlack):
@@ -391,51 +179,6 @@ def own_slack(divergence: SpectralDivergence) -> ScalarLoss:
     return OwnSlack(divergence) if special is None else special()
 
 
-# ---------------------------------------------------------------- no slack
-class Hard(ScalarLoss):
-    """0 where the row holds, infinite where it does not."""
-
-    name: ClassVar[str] = "hard"
-    is_hard: ClassVar[bool] = True
-    is_smooth: ClassVar[bool] = False
-    projection_code: ClassVar[int | None] = HARD
-
-    def cost(self, q, c):
-        """Infinite off the bound."""
-        return np.where(q == c, 0.0, np.inf)
-
-    def slope(self, q, c):
-        """No derivative: a solver that needs one does not take hard rows."""
-        raise TypeError(
-            "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
-        )
-
-    def at_slope(self, m, c):
-        """The bound, whatever the slope."""
-        return c + 0.0 * m
-
-    # of rows, whose weights and scales mean nothing
-    def value(self, p, b, g, scale):
-        """Infinite: called on violated rows only."""
-        return np.inf if (p != b).any() else 0.0
-
-    def conjugate(self, mu, b, g, scale):
-        """``mu b``."""
-        return mu * b
-
-    def relaxed(self, mu, b, g, scale):
-        """The bound itself, fixed."""
-        return b.copy(), np.zeros(len(b))
-
-    def slope_range(self, b, g, scale):
-        """Any dual weight."""
-        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
-
-    def chord(self, xi, mu, b, g, scale, tau):
-        """Nothing moves it."""
-        return np.zeros(len(b))
-
-
 LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ")
 for _cls in (RelativeSlack, Squared, SquaredHinge):
     LOSSES.add(_cls)
@@ -446,7 +189,7 @@ def as_loss(loss: Any) -> Loss | None:
     if loss is None:
         return None
     found: Loss = LOSSES.resolve(loss)
-    if isinstance(found, ScalarLoss) and type(found).__module__ != __name__:
+    if isinstance(found, ScalarLoss) and not type(found).__module__.startswith("bregmat."):
         _check_claims(found)
     return found
 

@@ -10,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from bregmat.divergences import Divergence
 from bregmat.operators import Operator
 from bregmat.row_losses import RowLosses
+from bregmat.spectral import SpectralDivergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Nearness:
 
     Attributes
     ----------
-    divergence : Divergence
+    divergence : SpectralDivergence
     t0 : ndarray, shape (r,)
         Mirror coordinates of the prior, which is diagonal.
     operator : Operator
@@ -34,7 +34,7 @@ class Nearness:
         Constant of the objective, from directions that were eliminated.
     """
 
-    divergence: Divergence
+    divergence: SpectralDivergence
     t0: np.ndarray
     operator: Operator
     losses: RowLosses

@@ -12,13 +12,13 @@ import numpy as np
 from bregmat.certificates import MatrixCertificate, certify
 from bregmat.checks import as_column, rows_text
 from bregmat.constraints import Constraints
-from bregmat.divergences import Divergence
 from bregmat.infeasibility import infeasibility, singular_rows
 from bregmat.losses import OwnSlack, as_loss
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.proofs import Problem, Proof
 from bregmat.row_losses import RowLosses, WeightedBounds
+from bregmat.spectral import SpectralDivergence
 
 
 class NearestMatrix(Nearness, Problem):
@@ -88,7 +88,7 @@ def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
 
 
 def build_problem(
-    divergence: Divergence,
+    divergence: SpectralDivergence,
     t0: np.ndarray,
     operator: Operator,
     constraints: Constraints,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.divergences import SpectralDivergence
+from bregmat.spectral import SpectralDivergence
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedBounds:
-    """The rows before their losses are chosen: what :meth:`bregmat.losses.Loss.bind` reads.
+    """The rows before their losses are chosen: what :meth:`bregmat.scalar_losses.Loss.bind` reads.
 
     Attributes
     ----------

@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregmat.checks import check_integer
-from bregmat.divergences import Divergence, as_divergence
+from bregmat.divergences import as_divergence
 from bregmat.estimators.base import KernelEstimator
 from bregmat.estimators.learned_kernel import SpanMap, learning_form, map_restored, unwrapped_factor
 from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
 from bregmat.estimators.state import points_restored, points_state, prefixed, unprefixed
 from bregmat.kernels.definite import check_given
+from bregmat.spectral import SpectralDivergence
 
 
 class MethodBesideParameter:
@@ -158,7 +159,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         rank: int | None = None,
-        divergence: str | Divergence = "logdet",
+        divergence: str | SpectralDivergence = "logdet",
         slack_weight: float = 1.0,
         loss: Any = None,
         n_constraints: int | None = None,

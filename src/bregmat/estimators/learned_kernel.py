@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from bregmat.checks import CheckedPoints, rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.divergences import Divergence
 from bregmat.estimators.learner import Draw, Learned, Solve
 from bregmat.estimators.state import points_restored, points_state
 from bregmat.kernels import KernelFunction
@@ -25,6 +24,7 @@ from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_code
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import MatrixResult
 from bregmat.sampling import generator
+from bregmat.spectral import SpectralDivergence
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -194,7 +194,9 @@ def unwrapped_factor(X: Any, base: KernelFunction, rank: int | None) -> tuple[An
     return X, True
 
 
-def learning_form(X: Any, base: KernelFunction, rank: int | None, divergence: Divergence) -> Callable[..., Learned]:
+def learning_form(
+    X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence
+) -> Callable[..., Learned]:
     """``learn(X, base, draw, solve)`` for these data."""
     n, d = X.shape
     if rank is not None:

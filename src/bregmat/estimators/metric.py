@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.checks import CheckedPoints, check_integer
 from bregmat.coordinates import Factor
-from bregmat.divergences import Divergence
 from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
 from bregmat.estimators.mahalanobis import (
     MahalanobisDistance,
@@ -21,6 +20,7 @@ from bregmat.estimators.mahalanobis import (
 )
 from bregmat.labels import constraints_from_labels
 from bregmat.nearest import nearest_metric
+from bregmat.spectral import SpectralDivergence
 
 
 class MetricLearner(ConstraintLearner):
@@ -108,7 +108,7 @@ class MetricLearner(ConstraintLearner):
 
     def __init__(
         self,
-        divergence: str | Divergence = "logdet",
+        divergence: str | SpectralDivergence = "logdet",
         *,
         n_components: int | None = None,
         slack_weight: float = 1.0,

@@ -11,13 +11,13 @@ import numpy as np
 from bregmat.columns import LowRankMatrix
 from bregmat.constraints import Constraints
 from bregmat.linalg import eigh
-from bregmat.losses import Squared
 from bregmat.nearest import nearest_kernel
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.instances import is_complex
 from bregmat.online.losses import SquaredLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.result import MatrixResult
+from bregmat.scalar_losses import Squared
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bregmat.divergences import SpectralDivergence
 from bregmat.row_losses import RowLosses
+from bregmat.spectral import SpectralDivergence
 
 
 def barrier_link(divergence: SpectralDivergence, x: np.ndarray, tau: float) -> np.ndarray:

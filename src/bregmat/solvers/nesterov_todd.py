@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat.divergences import Divergence
 from bregmat.linalg import cholesky, eigvalsh, symmetrize, triangular_inverse
 from bregmat.solvers.barriers import barrier_divided, barrier_link
+from bregmat.spectral import SpectralDivergence
 
 
 def largest_step(x: np.ndarray, dx: np.ndarray, rows: np.ndarray | None = None) -> float:
@@ -32,7 +32,9 @@ class CongruenceScaling:
         self.root = np.sqrt(np.multiply.outer(sigma, sigma))
 
     @classmethod
-    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> CongruenceScaling:
+    def at(
+        cls, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float
+    ) -> CongruenceScaling:
         """The scaling of ``M = L L'`` and ``T = V diag(t) V'``."""
         B, _, sigma = _geometric_mean(L, -1.0 / t, V)
         return cls(B, sigma)
@@ -73,7 +75,7 @@ class SpectralScaling:
 
     def __init__(
         self,
-        divergence: Divergence,
+        divergence: SpectralDivergence,
         L: np.ndarray,
         inner: np.ndarray,
         F: np.ndarray,
@@ -87,7 +89,9 @@ class SpectralScaling:
         self.x = sigma**2
 
     @classmethod
-    def at(cls, divergence: Divergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> SpectralScaling:
+    def at(
+        cls, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float
+    ) -> SpectralScaling:
         """The scaling of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
         B, inner, sigma = _geometric_mean(L, divergence.barrier_inverse(t, tau), V)
         F, root, Wt = np.linalg.svd(B)

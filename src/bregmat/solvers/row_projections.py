@@ -15,10 +15,10 @@ from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.eigen_update import eigen_work
 from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.divergences import Divergence
 from bregmat.iterates import Factored, Iterate, Spectral
 from bregmat.linalg import add_diagonal, cholesky, eigh, triangular_inverse
 from bregmat.problems import NearestMatrix
+from bregmat.spectral import SpectralDivergence
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 
@@ -146,7 +146,7 @@ class VonNeumannProjected:
 
     name: ClassVar[str] = "vonneumann"
 
-    def __init__(self, divergence: Divergence, t0: np.ndarray, lam: np.ndarray, Vt: np.ndarray) -> None:
+    def __init__(self, divergence: SpectralDivergence, t0: np.ndarray, lam: np.ndarray, Vt: np.ndarray) -> None:
         self.divergence, self.t0, self.lam, self.Vt = divergence, t0, lam, Vt
         self.work = eigen_work(len(lam))
 

@@ -14,15 +14,15 @@ from bregmat.applications.correlation.result import Repair
 from bregmat.certificates import dual_bound
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
-from bregmat.divergences import Divergence
 from bregmat.linalg import eigh, eigvalsh
-from bregmat.losses import Hard
 from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
 from bregmat.result import ExitReason, Status
 from bregmat.row_losses import RowLosses
+from bregmat.scalar_losses import Hard
 from bregmat.solve import Outcome, Solver, solve
 from bregmat.solvers.dual_newton import DualNewton
+from bregmat.spectral import SpectralDivergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ def shifted(A: np.ndarray, min_eig: float) -> np.ndarray:
     return A - min_eig * np.eye(len(A)) if min_eig else A
 
 
-def entry_problem(D: Divergence, t0: np.ndarray, operator: Operator, bound: np.ndarray) -> NearestMatrix:
+def entry_problem(D: SpectralDivergence, t0: np.ndarray, operator: Operator, bound: np.ndarray) -> NearestMatrix:
     """Hard equalities in the unit of a correlation."""
     one = np.ones(len(bound))
     zero = np.zeros(len(bound), np.int8)
@@ -70,7 +70,7 @@ def run_within(problem: NearestMatrix, solver: Solver, limits: Limits) -> Outcom
 
 
 def nearest_entries(
-    D: Divergence,
+    D: SpectralDivergence,
     A: np.ndarray,
     spectrum: tuple[np.ndarray, np.ndarray],
     entries: Entries,
@@ -220,7 +220,9 @@ def _lacks(X: np.ndarray, min_eig: float) -> float:
     return miss if miss > 8.0 * EPS * len(x) * max(1.0, float(x[-1])) else 0.0
 
 
-def checked(found: Found, A: np.ndarray, entries: Entries, D: Divergence, min_eig: float, limits: Limits) -> Found:
+def checked(
+    found: Found, A: np.ndarray, entries: Entries, D: SpectralDivergence, min_eig: float, limits: Limits
+) -> Found:
     """Writing fixed entries in can cost an eigenvalue: moved towards a matrix with room and the same entries, or not called one."""
     outcome = found.outcome
     if not _is_one(outcome):

@@ -21,8 +21,8 @@ from bregmat.checks import (
     check_number,
     entry_text,
 )
-from bregmat.divergences import Divergence
 from bregmat.result import Record
+from bregmat.spectral import SpectralDivergence
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
@@ -53,7 +53,9 @@ class Limits:
         return None if self.max_seconds is None else max(1e-9, self.max_seconds - self.passed())
 
 
-def check_options(D: Divergence, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any) -> None:
+def check_options(
+    D: SpectralDivergence, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any
+) -> None:
     """Raise for values that make no sense, and for those that the divergence does not go with."""
     check_number("min_eig", min_eig)
     if not 0 <= min_eig < 1:

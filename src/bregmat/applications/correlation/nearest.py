@@ -33,11 +33,12 @@ from bregmat.applications.correlation.newton import Entries
 from bregmat.applications.correlation.rank import of_rank, unit_rows
 from bregmat.applications.correlation.result import CorrelationResult, Repair
 from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.divergences import Divergence, Frobenius, as_divergence
+from bregmat.divergences import Frobenius, as_divergence
 from bregmat.linalg import cholesky, eigh, single_thread_blas
 from bregmat.nearest import nearest_kernel
 from bregmat.operators import RankOneRows
 from bregmat.result import ExitReason, Record, Status
+from bregmat.spectral import SpectralDivergence
 
 INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
 
@@ -155,7 +156,7 @@ def nearest_correlation(
     return result
 
 
-def _definite(D: Divergence, A: np.ndarray, entries: Entries, floor: float | None, limits: Limits) -> Found:
+def _definite(D: SpectralDivergence, A: np.ndarray, entries: Entries, floor: float | None, limits: Limits) -> Found:
     """LogDet and von Neumann: a positive definite prior, a singular one whose range is kept, or one that is repaired."""
     repaired, prior = None, A
     plain = D.is_congruence_invariant and not entries.has_pairs  # then Newton's method needs no eigenvectors
@@ -210,7 +211,7 @@ def _is_well_conditioned(A: np.ndarray, L: np.ndarray) -> bool:
 
 
 def _logdet(
-    D: Divergence, A: np.ndarray, L: np.ndarray, entries: Entries, limits: Limits, repaired: Repair | None
+    D: SpectralDivergence, A: np.ndarray, L: np.ndarray, entries: Entries, limits: Limits, repaired: Repair | None
 ) -> Found:
     """LogDet with nothing fixed; the general method where rounding stops the quick one."""
     problem = entry_problem(D, np.full(len(A), -1.0), RankOneRows(L), np.ones(len(A)))
@@ -221,7 +222,7 @@ def _logdet(
     return Found(outcome.certificate.iterate.matrix(), outcome, repaired=repaired)
 
 
-def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits: Limits) -> Found:
+def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: SpectralDivergence, limits: Limits) -> Found:
     """A prior whose range is kept, or LogDet with fixed entries: the general method."""
     result = nearest_kernel(
         prior,
@@ -240,7 +241,7 @@ def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: Divergence, limits
 
 # ---------------------------------------------------------------- results
 def _result(
-    found: Found, A: np.ndarray, entries: Entries, D: Divergence, min_eig: float, limits: Limits
+    found: Found, A: np.ndarray, entries: Entries, D: SpectralDivergence, min_eig: float, limits: Limits
 ) -> CorrelationResult:
     """What was found, with everything a user asks of it."""
     if entries.has_pairs:
