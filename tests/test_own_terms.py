@@ -34,6 +34,8 @@ from cases import SOLVERS, random_pairs
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
 
+OWN = {name for name, solver in SOLVERS.items() if type(solver).__module__.startswith("bregmat.")}  # the library's
+
 TOYS = [
     {"divergence": "entropy_with_barrier"},
     {"divergence": EntropyWithBarrier(share=0.1), "loss": "relative_slack"},
@@ -70,20 +72,27 @@ def test_every_solver_solves_or_refuses_by_name(given, slack_weight):
     for name in SOLVERS:
         steps = []
         try:
-            taken[name] = nearest_metric(X, rows, **given, solver=name, tol=1e-8, callback=steps.append)
+            limit = None if name in OWN else 300  # a user's own solver may be slow, but not wrong
+            run = {"solver": name, "tol": 1e-8, "max_iter": limit, "callback": steps.append}
+            taken[name] = nearest_metric(X, rows, **given, **run)
         except TypeError as error:
             assert f"{name} needs" in str(error)
-            whose = {"cyclic_projection": "entropy_with_barrier|pseudo_huber|frobenius", "interior_point": "inequality"}
-            assert re.search(whose.get(name, "trace"), str(error))
+            whose = {
+                "cyclic_projection": "entropy_with_barrier|pseudo_huber|frobenius",
+                "interior_point": "inequality",
+                "definite_boost": "trace",
+            }
+            assert re.search(whose.get(name, ""), str(error))
             assert steps == []  # before the first step
     two_sided = given.get("loss") == "squared"
     refused = {"cyclic_projection", "definite_boost"} | ({"interior_point"} if two_sided else set())
-    assert set(taken) == set(SOLVERS) - refused
+    assert set(taken) & OWN == OWN - refused
     best = max(result.dual_bound for result in taken.values())
-    for result in taken.values():
-        assert result.status == "OPTIMAL", repr(result)
+    for name, result in taken.items():
         assert best <= result.objective + 1e-10 * max(1.0, result.objective)
-        assert result.objective - best <= 2e-8 * max(1.0, result.objective)
+        if name in OWN:
+            assert result.status == "OPTIMAL", repr(result)
+            assert result.objective - best <= 2e-8 * max(1.0, result.objective)
     assert nearest_metric(X, rows, **given, tol=1e-8).status == "OPTIMAL"
 
 

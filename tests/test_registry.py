@@ -11,7 +11,7 @@ from bregmat.spectral import SpectralDivergence
 @pytest.fixture
 def shapes():
     """A kind of its own, gone after the test."""
-    registry = Registry("shape", example="Square()", needs=("area", "corners"), none="no shape")
+    registry = Registry("shape", example="Square()", needs=("area", "corners"), before="None (no shape), ")
 
     class Square:
         name, corners = "square", 4
@@ -61,7 +61,7 @@ def test_a_class_takes_the_place_of_itself_only(shapes):
             r"shape must be None \(no shape\), one of square or an object such as Square\(\); got 'disc'",
         ),
         (3, TypeError, r"shape must be .*got 3, which has no area, corners, name"),
-        (LogDet, TypeError, "shape must be .*got <class"),
+        (LogDet, TypeError, "shape must be .*got the class LogDet itself"),
     ],
 )
 def test_what_is_no_shape(shapes, value, error, message):
