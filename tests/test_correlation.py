@@ -23,12 +23,13 @@ from bregmat import (
     save,
     widen_range,
 )
-from bregmat.applications.correlation.blocks import fixed_blocks
-from bregmat.applications.correlation.entries import checked, nearest_entries
-from bregmat.applications.correlation.input import Limits
-from bregmat.applications.correlation.newton import Curvature, Entries
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.nearest import Limits, mended, run
+from bregmat.applications.correlation.newton import Curvature
+from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.plots import ConvergenceDisplay
+from bregmat.solve import RunLog
 from drawing import in_memory
 
 ORACLES = json.loads((Path(__file__).parent / "oracles" / "correlation.json").read_text(encoding="utf-8"))
@@ -379,23 +380,22 @@ def test_written_entries_may_not_cost_an_eigenvalue(rng):
     C = broken(rng, 10)
     C[0, 1] = C[1, 0] = 0.3
     mask, entries = mask_of(10, [(0, 1)]), Entries(10, np.array([0]), np.array([1]))
-    good, limits = nearest_correlation(C, fixed=mask), Limits.of(1e-8, None, None, None)
-    found = nearest_entries(Frobenius(), C, np.linalg.eigh(C), entries, 0.0, limits)
-    t, U = np.linalg.eigh(good.X)
-    X = good.X - 2e-9 * np.outer(U[:, 0], U[:, 0])
+    limits = Limits(1e-8, None, RunLog())
+    problem = CorrelationProblem.frobenius(C, entries, min_eig=0.0, blocks=FixedBlocks())
+    outcome = run(problem, limits)
+    proof = outcome.certificate
+    t, U = np.linalg.eigh(proof.X)
+    X = proof.X - 2e-9 * np.outer(U[:, 0], U[:, 0])
     np.fill_diagonal(X, 1.0)
     X[0, 1] = X[1, 0] = C[0, 1]
     assert np.linalg.eigvalsh(X)[0] < -1e-10
-    mended = checked(replace(found, X=X), C, entries, Frobenius(), 0.0, limits)
-    assert mended.outcome.status == "OPTIMAL"
-    assert np.linalg.eigvalsh(mended.X)[0] > -1e-13
-    assert (mended.X[mask] == C[mask]).all()
-    lost = checked(replace(found, X=X), C, entries, LogDet(), 0.0, limits)
-    assert (lost.outcome.status, lost.outcome.exit_reason, lost.outcome.certificate.gap) == (
-        "UNKNOWN",
-        "STALLED",
-        np.inf,
-    )
+    outcome = replace(outcome, certificate=replace(proof, X=X))
+    better = mended(problem, outcome, limits)
+    assert better.status == "OPTIMAL"
+    assert np.linalg.eigvalsh(better.certificate.X)[0] > -1e-13
+    assert (better.certificate.X[mask] == C[mask]).all()
+    lost = mended(replace(problem, divergence=LogDet()), outcome, limits)
+    assert (lost.status, lost.exit_reason, lost.certificate.gap) == ("UNKNOWN", "STALLED", np.inf)
 
 
 @pytest.mark.parametrize("c", [1.0, 1.3, -1.0])
@@ -730,6 +730,7 @@ def changed(i, j, value, both=True):
         (None, TypeError, "C must be numeric; got None"),
         (4 * EYE, ValueError, r"4 at \[0, 0\].*scale=True"),
         (Factor(np.ones((3, 1)) * np.nan), ValueError, "NaN"),
+        (Factor(np.diag([1.0, 0.0, 2.0])), ValueError, "no row of zeros.*row 1 is"),
     ],
 )
 def test_bad_matrices(C, error, match):

@@ -11,11 +11,11 @@ import numpy as np
 
 
 @cache
-def _lapack() -> tuple[Any, Any, Any]:
-    """Routines trtri, potrf, potrs; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
+def _lapack() -> tuple[Any, ...]:
+    """Routines trtri, potrf, potrs, trtrs, potri; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
     from scipy.linalg import get_lapack_funcs
 
-    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs"), dtype=np.float64))
+    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri"), dtype=np.float64))
 
 
 def symmetrize(A: np.ndarray) -> np.ndarray:
@@ -38,6 +38,19 @@ def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
 def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``A^-1 b`` from the lower Cholesky factor of ``A``."""
     return _lapack()[2](C, b, lower=1)[0]
+
+
+def cholesky_inverse(C: np.ndarray) -> np.ndarray:
+    """``A^-1``, exactly symmetric, from the lower Cholesky factor of ``A``, whose upper triangle is 0."""
+    lower = _lapack()[4](C, lower=1)[0]
+    X = lower + lower.T
+    np.fill_diagonal(X, np.diag(lower))
+    return X
+
+
+def triangular_solve(C: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """``C^-1 B`` for a lower triangular matrix."""
+    return _lapack()[3](C, B, lower=1)[0]
 
 
 def triangular_inverse(C: np.ndarray) -> np.ndarray:

@@ -136,6 +136,12 @@ class RunLog:
         self.history: list[Record] = []
         self.before = 0  # steps of the runs before this one
 
+    def beside(self, *, is_quiet: bool = False) -> RunLog:
+        """A log with a history of its own, by the same clock and to the same limit."""
+        log = RunLog(None if is_quiet else self.callback, self.max_seconds, self.units)
+        log.clock = self.clock
+        return log
+
     def seconds(self) -> float:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
@@ -220,7 +226,7 @@ class _Run:
                 last = state.ended is not None or iteration >= max_iter
                 if self.record(iteration, state, last):
                     reason = ExitReason.INTERRUPTED
-                elif self.best is not None and self.best.proves(self.tol):
+                elif self.proof is None and self.best is not None and self.best.proves(self.tol):
                     reason = ExitReason.TOLERANCE
                 elif self.contradiction(iteration, state, last):
                     reason = ExitReason.CERTIFICATE
@@ -313,6 +319,7 @@ def solve_in_turn(
     max_seconds: float | None = None,
     start: Any = None,
     callback: CallBack | None = None,
+    log: RunLog | None = None,
 ) -> Outcome:
     """Try solvers one after the other until one is done; one history, and the best certificate of all.
 
@@ -321,11 +328,12 @@ def solve_in_turn(
     problem : Problem
     plan : sequence of (solver, int)
         Solvers in order, each with its share of the iterations; the last one's is the limit of all.
-    tol, max_seconds, start, callback
+    tol, max_seconds, start, callback, log
         As in :func:`solve`.
     """
     best: Outcome | None = None
-    log, limit = RunLog(callback, max_seconds), plan[-1][1]
+    log = RunLog(callback, max_seconds) if log is None else log
+    limit = log.before + plan[-1][1]
     for solver, share in plan:
         left = limit - log.before
         if best is not None and left <= 0:

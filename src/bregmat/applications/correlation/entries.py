@@ -1,261 +1,197 @@
-"""Frobenius and von Neumann with fixed entries, by Newton's method; singular blocks are taken out; what is written in is checked."""
+"""The entries that are prescribed - a unit diagonal, and those to keep - and what blocks of them imply.
+
+Where all entries among a few variables are fixed, such a block B (with its unit diagonal) that has a negative eigenvalue proves
+that there is no such matrix. A null vector v of B is one of X, because ``v' X v = v' B v = 0``: Newton's multipliers for it would
+grow without end, so it is taken out first. An eigenvalue t > 0, however small, leaves X room of the order ``sqrt(t)``: only what
+is 0 up to rounding is taken for 0.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.applications.correlation.blocks import NEAR, FixedBlocks, fixed_blocks
-from bregmat.applications.correlation.input import Limits
-from bregmat.applications.correlation.newton import EPS, DenseIterate, Entries, EntryNewton
-from bregmat.applications.correlation.result import Repair
-from bregmat.certificates import dual_bound
+from bregmat.binding import bind
 from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates
-from bregmat.linalg import eigh, eigvalsh
 from bregmat.operators import Operator, RankOneRows
-from bregmat.problems import NearestMatrix
-from bregmat.result import ExitReason, Status
-from bregmat.row_losses import RowLosses
-from bregmat.scalar_losses import Hard
-from bregmat.solve import Outcome, Solver, solve
-from bregmat.solvers.dual_newton import DualNewton
-from bregmat.spectral import SpectralDivergence
+
+EPS = float(np.finfo(float).eps)
+NEAR = 1e-6  # eigenvalue of a fixed block below which Newton's method may stall
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A matrix, its proof and the story of the run, whichever solver found it."""
+class Entries:
+    """The entries that rows prescribe: every diagonal entry in order, then pairs i < j.
 
-    X: np.ndarray
-    outcome: Any  # Outcome or Result
-    factor: np.ndarray | None = None
-    repaired: Repair | None = None
-    null_space: np.ndarray | None = None
+    ``A*(mu)`` is the symmetric matrix Y(mu) with ``<Y(mu), X> = mu . of(X)``, so that the operator costs nothing beside products
+    with eigenvectors.
 
+    Attributes
+    ----------
+    n : int
+    i, j : ndarray of int, shape (m,)
+        Pairs; the c = n + m rows are ``X_kk`` and then ``X_ij``.
+    """
 
-def shifted(A: np.ndarray, min_eig: float) -> np.ndarray:
-    """``C - min_eig I``."""
-    return A - min_eig * np.eye(len(A)) if min_eig else A
+    n: int
+    i: np.ndarray
+    j: np.ndarray
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there is more than the diagonal."""
+        return len(self.i) > 0
 
-def entry_problem(D: SpectralDivergence, t0: np.ndarray, operator: Operator, bound: np.ndarray) -> NearestMatrix:
-    """Hard equalities in the unit of a correlation."""
-    one = np.ones(len(bound))
-    zero = np.zeros(len(bound), np.int8)
-    losses = RowLosses(bound, zero, one, one, (Hard(),), zero)
-    return NearestMatrix(D, t0, operator, losses, one)
+    @property
+    def rows(self) -> np.ndarray:
+        """The two numbers of each entry, shape (c, 2)."""
+        k = np.arange(self.n)
+        return np.column_stack([np.r_[k, self.i], np.r_[k, self.j]])
 
+    def of(self, X: np.ndarray) -> np.ndarray:
+        """The entries of a symmetric matrix, shape (c,)."""
+        return np.concatenate([np.diag(X), X[self.i, self.j]])
 
-def entry_constraints(A: np.ndarray, entries: Entries, diagonal: float = 1.0) -> Constraints:
-    """The rows: the diagonal, and entries as they are in C."""
-    rows = Constraints.diagonal(np.full(entries.n, diagonal))
-    if entries.has_pairs:
-        i, j = entries.i, entries.j
-        rows = rows + Constraints.similarity(i, j, A[i, j], "==")
-    return rows
+    def write_inplace(self, X: np.ndarray, values: np.ndarray) -> None:
+        """Set the entries of a symmetric matrix."""
+        X[self.i, self.j] = X[self.j, self.i] = values[self.n :]
+        np.fill_diagonal(X, values[: self.n])
 
+    def wanted(self, C: np.ndarray) -> np.ndarray:
+        """What is prescribed, shape (c,): ones on the diagonal, and the fixed entries of C."""
+        return np.concatenate([np.ones(self.n), C[self.i, self.j]])
 
-def run_within(problem: NearestMatrix, solver: Solver, limits: Limits) -> Outcome:
-    return solve(
-        problem,
-        solver,
-        tol=limits.tol,
-        max_iter=limits.max_iter,
-        max_seconds=limits.left(),
-        callback=limits.callback,
-    )
+    def prescribed(self, C: np.ndarray, min_eig: float = 0.0) -> np.ndarray:
+        """The matrix of what is prescribed less ``min_eig I``, shape (n, n); 0 elsewhere."""
+        B = (1.0 - min_eig) * np.eye(self.n)
+        B[self.i, self.j] = B[self.j, self.i] = C[self.i, self.j]
+        return B
 
+    def adjoint(self, mu: np.ndarray) -> Any:
+        """``Y(mu)``, dense."""
+        Y = np.diag(mu[: self.n])
+        Y[self.i, self.j] = Y[self.j, self.i] = 0.5 * mu[self.n :]
+        return Y
 
-def nearest_entries(
-    D: SpectralDivergence,
-    A: np.ndarray,
-    spectrum: tuple[np.ndarray, np.ndarray],
-    entries: Entries,
-    min_eig: float,
-    limits: Limits,
-    repaired: Repair | None = None,
-    blocks: FixedBlocks = FixedBlocks(),  # noqa: B008 (frozen)
-) -> Found:
-    """Frobenius and von Neumann, in the coordinates of the eigenvectors of the prior."""
-    values, Q = spectrum
-    t0, operator = D.link(values), RankOneRows(Q)
-    bound = np.concatenate([np.full(entries.n, 1.0 - min_eig), A[entries.i, entries.j]])
-    mirror = (Q * t0) @ Q.T if D.keeps_range else shifted(A, min_eig)
-    problem = entry_problem(D, t0, operator, bound)
-    if entries.has_pairs:
-        _, bound_rows = Coordinates(Q, t0).bind(entry_constraints(A, entries), in_span=False)
-        problem = replace(problem, operator=bound_rows)
-        B = prescribed(A, entries, 1.0 - min_eig)
-        blocks = blocks if blocks.proof is not None else fixed_blocks(entries, B)
-    reduced = None
-    if blocks.basis is not None and not D.keeps_range:
-        reduced = _without_null_space(problem, mirror, blocks, A, entries, min_eig, limits)
-        # on the whole space there is a search for contradictions that have no block
-        if limits.max_iter is not None or not _is_stuck(reduced.outcome):
-            return reduced
-    solver = EntryNewton(entries, mirror, Q, blocks.proof)
-    outcome = run_within(problem, solver, limits)
-    if "proof" in outcome.trace:
-        y = outcome.trace["proof"]
-        proven = replace(outcome.certificate, dual=y, upper=np.inf)
-        outcome = replace(
-            outcome,
-            certificate=proven,
-            status=Status.INFEASIBLE,
-            exit_reason=ExitReason.CERTIFICATE,
-            conflict=np.flatnonzero(y),
+    def times(self, mu: np.ndarray, U: np.ndarray) -> np.ndarray:
+        """``Y(mu) U``."""
+        if not self.has_pairs:
+            return mu[:, None] * U
+        if len(self.i) > 0.05 * self.n**2:
+            return self.adjoint(mu) @ U
+        half = scipy.sparse.csr_array((0.5 * mu[self.n :], (self.i, self.j)), shape=(self.n, self.n))
+        return mu[: self.n, None] * U + half @ U + half.T @ U
+
+    def of_product(self, U: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """``of(U V' + V U')``."""
+        diagonal = 2.0 * np.einsum("ij,ij->i", U, V)
+        if not self.has_pairs:
+            return diagonal
+        if len(self.i) > 0.05 * self.n**2:
+            Z = U @ V.T
+            pairs = Z[self.i, self.j] + Z[self.j, self.i]
+        else:
+            pairs = np.einsum("ij,ij->i", U[self.i], V[self.j]) + np.einsum("ij,ij->i", U[self.j], V[self.i])
+        return np.concatenate([diagonal, pairs])
+
+    def operator(self, basis: np.ndarray) -> Operator:
+        """``M -> of(basis M basis')`` for any solver."""
+        if not self.has_pairs:
+            return RankOneRows(basis)
+        rows = Constraints.diagonal(np.ones(self.n)) + Constraints.similarity(
+            self.i, self.j, np.zeros(len(self.i)), "=="
         )
-    if reduced is not None and outcome.status is not Status.INFEASIBLE:
-        return reduced
-    iterate = outcome.certificate.iterate
-    if isinstance(iterate, DenseIterate):
-        X = iterate.X
-    else:
-        X = written(Q @ iterate.matrix() @ Q.T, A, entries, outcome, 1.0 - min_eig)
-    if entries.has_pairs and not D.keeps_range and (_is_stuck(outcome) or (_is_one(outcome) and _lacks(X, 0.0))):
-        near = fixed_blocks(entries, B, near=NEAR)
-        if near.basis is not None:
-            if outcome.exit_reason is ExitReason.MAX_ITER and limits.max_iter is None:
-                outcome = replace(outcome, exit_reason=ExitReason.STALLED)  # more steps would not help
-            other = _without_null_space(problem, mirror, near, A, entries, min_eig, limits)
-            return _near_null_space(problem, outcome, other, near.fold, A, limits.tol)
-    return Found(_lifted(X, min_eig), outcome, repaired=repaired)
+        return bind(rows, basis)
 
 
-def _without_null_space(
-    problem: NearestMatrix,
-    mirror: np.ndarray,
-    blocks: FixedBlocks,
-    A: np.ndarray,
-    entries: Entries,
-    min_eig: float,
-    limits: Limits,
-) -> Found:
-    """Frobenius with fixed blocks that are singular: ``X = N M N'`` (plus a fixed part), where the rows leave room again."""
-    assert blocks.basis is not None
-    t0, V = eigh(blocks.basis.T @ mirror @ blocks.basis)
-    base = blocks.basis @ V
-    inside = base @ base.T
-    _, operator = Coordinates(base, t0).bind(entry_constraints(A, entries), in_span=False)
+@dataclass(frozen=True, eq=False)
+class FixedBlocks:
+    """What the fixed blocks of a matrix imply.
 
-    def run(room: float) -> tuple[Outcome, np.ndarray]:
-        """With no eigenvalue of M below ``room``, by the same shift as for a smallest eigenvalue."""
-        part = blocks.part + room * inside
-        bound = problem.losses.bound - np.r_[np.diag(part), part[entries.i, entries.j]]
-        reduced = entry_problem(problem.divergence, t0 - room, operator, bound)
-        offset = 0.5 * (float((problem.t0**2).sum()) - float((t0**2).sum()))
-        outcome = run_within(replace(reduced, offset=offset if room == 0.0 else 0.0), DualNewton(), limits)
-        X = base @ outcome.certificate.iterate.matrix() @ base.T + part
-        return outcome, written(X, A, entries, outcome, 1.0 - min_eig)
+    Attributes
+    ----------
+    proof : ndarray, shape (c,), or None
+        Multipliers that prove that no matrix has these entries.
+    basis : ndarray, shape (n, r), or None
+        Orthonormal basis of what is orthogonal to the null vectors; None where there are none.
+    null : ndarray, shape (n, n - r), or None
+        Orthonormal basis of the span of the null vectors.
+    part : ndarray, shape (n, n), or 0
+        What the fixed entries are on the null vectors, where those are eigenvectors of eigenvalues that are not 0.
+    fold : ndarray, shape (c,)
+        Multipliers of the sum of ``v v'`` over the null vectors.
+    """
 
-    outcome, X = run(0.0)
-    miss = _lacks(X, 0.0)
-    if miss > 0.0 and _is_one(outcome):
-        room = min(max(1e-6, 100.0 * miss), 0.1)
-        other, Z = run(room)
-        if _is_one(other):
-            outcome, X = _mixed(outcome, X, Z, 1.1 * miss / room, mirror, limits.tol)
-    if outcome.conflict is not None:  # the null vectors are part of the proof
-        outcome = replace(outcome, conflict=np.union1d(outcome.conflict, blocks.rows))
-    return Found(_lifted(X, min_eig), outcome, null_space=blocks.null)
+    proof: np.ndarray | None = None
+    basis: np.ndarray | None = None
+    null: np.ndarray | None = None
+    part: np.ndarray | float = 0.0
+    fold: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows of the entries that make the null vectors."""
+        return np.flatnonzero(self.fold)
 
 
-def _near_null_space(
-    problem: NearestMatrix, outcome: Outcome, other: Found, fold: np.ndarray, A: np.ndarray, tol: float
-) -> Found:
-    """A matrix that has nearly singular blocks to the letter, beside a bound that holds without that restriction."""
-    if not _is_one(other.outcome):
-        return Found(other.X, outcome)
-    proof = outcome.certificate
-    bound, dual = proof.dual_bound, proof.dual
-    # multipliers of the restricted problem, with a weight on the null vectors that holds X near their complement
-    for weight in 10.0 ** np.arange(1, 9):
-        new, y = dual_bound(problem, other.outcome.certificate.dual + weight * fold)
-        if new > bound:
-            bound, dual = new, y
-    objective = 0.5 * float(((other.X - A) ** 2).sum())
-    proof = replace(proof, dual=dual, dual_bound=bound, objective=objective, upper=objective, violation=0.0)
-    return Found(other.X, _with(outcome, proof, proof.status(tol)))
+def fixed_blocks(entries: Entries, B: np.ndarray, *, strict: bool = False, near: float = 0.0) -> FixedBlocks:
+    """Look at blocks of the matrix B, shape (n, n), which has the prescribed diagonal and fixed entries.
+
+    ``strict``: X must be positive definite, so that a singular block is a contradiction too. ``near``: eigenvalues up to it count
+    as 0, which proves nothing but leads to a matrix that is allowed.
+    """
+    vectors, fold, part = [], np.zeros(entries.n + len(entries.i)), np.zeros((entries.n, entries.n))
+    for block in _cliques(entries):
+        t, U = np.linalg.eigh(B[np.ix_(block, block)])
+        rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
+        if t[0] < (rounding if strict else -rounding):
+            return FixedBlocks(proof=_proof(entries, block, U[:, 0]))
+        for k in np.flatnonzero(t < max(near, rounding)):
+            v = np.zeros(entries.n)
+            v[block] = U[:, k]
+            vectors.append(v)
+            fold += _proof(entries, block, U[:, k])
+            if t[k] >= rounding:
+                part += t[k] * np.outer(v, v)
+    if not vectors:
+        return FixedBlocks()
+    U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=True)
+    rank = int((sigma > 1e-8).sum())
+    if rank == entries.n:
+        return FixedBlocks()
+    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], part=part, fold=fold)
 
 
-def _is_one(outcome: Any) -> bool:
-    """Whether the matrix counts as allowed."""
-    return outcome.status in (Status.OPTIMAL, Status.FEASIBLE)
+def _cliques(entries: Entries) -> list[np.ndarray]:
+    """Sets of variables with all entries among them fixed, grown greedily from each variable that is in none yet.
+
+    Finding all of them is hard; pairs that no set covers are added as they are.
+    """
+    n = entries.n
+    mask = np.zeros((n, n), dtype=bool)
+    mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
+    degree, covered, found = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
+    for seed in np.argsort(-degree, kind="stable"):
+        while (mask[seed] & ~covered[seed]).any():
+            second = int(np.argmax(np.where(mask[seed] & ~covered[seed], degree, -1)))
+            block, free = [int(seed), second], mask[seed] & mask[second]
+            while free.any():
+                block.append(int(np.argmax(np.where(free, degree, -1))))
+                free &= mask[block[-1]]
+            chosen = np.sort(block)
+            covered[np.ix_(chosen, chosen)] = True
+            found.append(chosen)
+    return found
 
 
-def _is_stuck(outcome: Outcome) -> bool:
-    """Whether the search ended with nothing, by itself."""
-    return outcome.status is Status.UNKNOWN and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
-
-
-def prescribed(A: np.ndarray, entries: Entries, diagonal: float = 1.0) -> np.ndarray:
-    """The matrix of the prescribed entries, 0 elsewhere."""
-    return entries.adjoint(np.r_[np.full(entries.n, diagonal), 2.0 * A[entries.i, entries.j]])
-
-
-def _lifted(X: np.ndarray, min_eig: float) -> np.ndarray:
-    """``X + min_eig I`` with a unit diagonal."""
-    if min_eig:
-        X = X + min_eig * np.eye(len(X))
-        np.fill_diagonal(X, 1.0)
-    return X
-
-
-def written(X: np.ndarray, A: np.ndarray, entries: Entries, outcome: Any, diagonal: float = 1.0) -> np.ndarray:
-    """X with the prescribed entries written in, where they are met up to rounding."""
-    X = 0.5 * (X + X.T)
-    if _is_one(outcome):
-        X[entries.i, entries.j] = X[entries.j, entries.i] = A[entries.i, entries.j]
-        np.fill_diagonal(X, diagonal)
-    return X
-
-
-def _lacks(X: np.ndarray, min_eig: float) -> float:
-    """By how much the smallest eigenvalue is below what was asked for, beyond rounding; else 0."""
-    x = eigvalsh(X)
-    miss = min_eig - float(x[0])
-    return miss if miss > 8.0 * EPS * len(x) * max(1.0, float(x[-1])) else 0.0
-
-
-def checked(
-    found: Found, A: np.ndarray, entries: Entries, D: SpectralDivergence, min_eig: float, limits: Limits
-) -> Found:
-    """Writing fixed entries in can cost an eigenvalue: moved towards a matrix with room and the same entries, or not called one."""
-    outcome = found.outcome
-    if not _is_one(outcome):
-        return found
-    miss = _lacks(found.X, min_eig)
-    if miss == 0.0:
-        return found
-    room = min(max(1e-6, 100.0 * miss), 0.5 * (1.0 - min_eig))
-    if not D.keeps_range and found.null_space is None:
-        low = min_eig + room
-        other = nearest_entries(D, A, eigh(shifted(A, low)), entries, low, replace(limits, callback=None))
-        if _is_one(other.outcome):
-            new, X = _mixed(outcome, found.X, other.X, 1.1 * miss / room, A, limits.tol)
-            if _lacks(X, min_eig) == 0.0:
-                return replace(found, X=X, outcome=new)
-    return replace(found, outcome=_with(outcome, replace(outcome.certificate, upper=np.inf), Status.UNKNOWN))
-
-
-def _mixed(
-    outcome: Any, X: np.ndarray, Z: np.ndarray, share: float, A: np.ndarray, tol: float
-) -> tuple[Outcome, np.ndarray]:
-    """X moved towards Z, which has the same prescribed entries, and what that costs in Frobenius distance to A."""
-    X = np.where(X == Z, X, X + min(1.0, share) * (Z - X))
-    objective = 0.5 * float(((X - A) ** 2).sum())
-    proof = replace(outcome.certificate, objective=objective, upper=objective)
-    return _with(outcome, proof, proof.status(tol)), X
-
-
-def _with(outcome: Any, proof: Any, status: Status) -> Outcome:
-    """The story of a run with another ending."""
-    reason = outcome.exit_reason
-    if status is not Status.OPTIMAL and reason is ExitReason.TOLERANCE:
-        reason = ExitReason.STALLED
-    elif status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER):
-        reason = ExitReason.TOLERANCE
-    return Outcome(proof, status, reason, outcome.tol, outcome.n_iter, outcome.seconds, outcome.history, outcome.solver)
+def _proof(entries: Entries, block: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """``Y = v v'``: ``<Y, X> = v' B v < 0`` for a matrix X >= 0."""
+    n = entries.n
+    w, y = np.zeros(n), np.zeros(n + len(entries.i))
+    w[block] = np.where(np.abs(v) > 1e-14, v, 0.0)
+    y[:n] = w * w
+    y[n:] = 2.0 * w[entries.i] * w[entries.j]
+    return y

@@ -1,15 +1,14 @@
-"""What people hand in as a correlation matrix: checked, named where it is wrong, scaled or repaired where they ask for it."""
+"""From what people hand in as a correlation matrix to the problem: checked, named where it is wrong, scaled or repaired where they ask."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.newton import Entries
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.result import Repair
 from bregmat.checks import (
     Labels,
@@ -17,46 +16,67 @@ from bregmat.checks import (
     as_matrix,
     check_flag,
     check_integer,
-    check_limits,
     check_number,
     entry_text,
 )
-from bregmat.result import Record
+from bregmat.coordinates import RANK_TOL, Factor
+from bregmat.divergences import Frobenius, as_divergence
+from bregmat.linalg import cholesky, eigh, symmetrize
 from bregmat.spectral import SpectralDivergence
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
+INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
-    """When to stop, and who watches."""
+class Request:
+    """What was asked for, checked.
 
-    tol: float
-    max_iter: int | None
-    max_seconds: float | None
-    callback: Callable[[Record], Any] | None
-    clock: float
+    Attributes
+    ----------
+    divergence : SpectralDivergence
+    C : ndarray, shape (n, n)
+        Symmetric, scaled where that was asked for; for a factor ``G0 G0'``.
+    entries : Entries
+        The diagonal and the fixed entries.
+    min_eig : float
+    floor : float or None
+        To which eigenvalues are to be raised.
+    G0 : ndarray, shape (n, k), or None
+        The factor that was handed in.
+    labels : pair of lists, or None
+        Index and columns of the DataFrame that was handed in.
+    """
 
-    @classmethod
-    def of(cls, tol: Any, max_iter: Any, max_seconds: Any, callback: Any) -> Limits:
-        """Checked; the clock starts."""
-        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-        return cls(tol, None if max_iter is None else int(max_iter), max_seconds, callback, time.perf_counter())
-
-    def passed(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.clock
-
-    def left(self) -> float | None:
-        """Seconds that are left."""
-        return None if self.max_seconds is None else max(1e-9, self.max_seconds - self.passed())
+    divergence: SpectralDivergence
+    C: np.ndarray
+    entries: Entries
+    min_eig: float = 0.0
+    floor: float | None = None
+    G0: np.ndarray | None = None
+    labels: Labels = None
 
 
-def check_options(
-    D: SpectralDivergence, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any
-) -> None:
-    """Raise for values that make no sense, and for those that the divergence does not go with."""
+# ---------------------------------------------------------------------- reading
+def read_request(
+    C: Any, divergence: Any, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any
+) -> Request:
+    """Check the arguments of :func:`nearest_correlation`, each once; shapes, ranges and units are told there.
+
+    Raises
+    ------
+    TypeError
+        For what is not a matrix of real numbers, or a mask; for a divergence that there is no method for.
+    ValueError
+        For values that make no sense or do not go with each other, each named by its first entry.
+    """
+    D = as_divergence(divergence)
+    if not (D.keeps_range or D.takes_indefinite):
+        raise TypeError(
+            "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
+            f"got {D.name!r}."
+        )
     check_number("min_eig", min_eig)
     if not 0 <= min_eig < 1:
         raise ValueError(
@@ -77,18 +97,26 @@ def check_options(
         raise ValueError(
             f"repair={repair!r} is for LogDet and von Neumann; {D.name} takes an indefinite matrix as it is."
         )
+    if isinstance(C, Factor):
+        if min_eig > 0 or any(option is not None for option in (fixed, rank, repair, scale)):
+            raise ValueError("fixed, min_eig, rank, repair and scale need a matrix; a Factor goes without them.")
+        G0 = as_matrix("Factor: G0", C.G0)
+        zero = np.flatnonzero(~G0.any(axis=1))
+        if len(zero):
+            raise ValueError(
+                f"Factor: G0 must have no row of zeros, whose diagonal entry is never 1; row {zero[0]} is."
+            )
+        return Request(D, G0 @ G0.T, _read_fixed(None, len(G0), None), G0=G0)
+    A, labels = _read_matrix(C)
+    A = _scaled(A, scale, not D.keeps_range)
+    if rank is not None and rank > len(A):
+        raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
+    entries = _read_fixed(fixed, len(A), labels)
+    return Request(D, A, entries, float(min_eig), floor if repair == "clip" else None, labels=labels)
 
 
-def read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
-    """A symmetric float array with a positive diagonal, and the labels of a DataFrame.
-
-    Raises
-    ------
-    TypeError
-        For what is not a matrix of real numbers.
-    ValueError
-        For shapes, NaN, infinities, asymmetry and a diagonal that is not positive; each names the first entry.
-    """
+def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
+    """A symmetric float array with a positive diagonal, and the labels of a DataFrame."""
     labels = None
     if hasattr(C, "index") and hasattr(C, "columns") and hasattr(C, "to_numpy"):  # a DataFrame of pandas
         labels = (list(C.index), list(C.columns))
@@ -101,7 +129,7 @@ def read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
             odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
             raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
         C = C.to_numpy()
-    A = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT, copy=True)
+    A = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
     low = np.flatnonzero(~(np.diag(A) > 0))
     if len(low):
         i = low[0]
@@ -112,7 +140,7 @@ def read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
     return A, labels
 
 
-def scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
+def _scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     """The matrix divided by the square roots of its diagonal, or as it is; ``insist`` on a decision where it is far from 1."""
     diagonal = np.diag(A)
     if scale:
@@ -130,10 +158,10 @@ def scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     return A
 
 
-def read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
+def _read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
     """The entries of a symmetric boolean mask."""
-    none = np.zeros(0, np.int64)
     if fixed is None:
+        none = np.zeros(0, np.int64)
         return Entries(n, none, none)
     if hasattr(fixed, "columns") and hasattr(fixed, "to_numpy"):
         for axis, given in enumerate((fixed.index, fixed.columns)):
@@ -162,10 +190,88 @@ def read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
     return Entries(n, i, j)
 
 
-def clipped(t: np.ndarray, floor: float) -> tuple[np.ndarray, Repair | None]:
-    """Eigenvalues raised to a floor, and what that changed."""
-    low = t < floor
-    if not low.any():
-        return t, None
-    size = float(np.linalg.norm(floor - t[low]))
-    return np.where(low, floor, t), Repair("clip", int(low.sum()), size, floor)
+# ---------------------------------------------------------------------- the problem that was asked for
+def pose(request: Request) -> CorrelationProblem:
+    """The problem near what was read: an indefinite matrix, a definite one, one that is repaired, or a range that is kept."""
+    D, C, entries = request.divergence, request.C, request.entries
+    if request.G0 is not None:
+        return _near_factor(D, C, entries, request.G0)
+    if D.keeps_range:
+        return _near_definite(D, C, entries, request.floor)
+    low = request.min_eig
+    return CorrelationProblem.frobenius(C, entries, min_eig=low, blocks=_blocks(C, entries, low))
+
+
+def _near_factor(D: SpectralDivergence, C: np.ndarray, entries: Entries, G0: np.ndarray) -> CorrelationProblem:
+    """Near ``C = G0 G0'``, whose range is kept; G0 has shape (n, k)."""
+    if not D.is_congruence_invariant:
+        U, sigma, _ = np.linalg.svd(G0, full_matrices=False)
+        return CorrelationProblem.in_range(D, C, entries, sigma**2, U)
+    basis = G0 if G0.shape[1] <= len(G0) else np.linalg.qr(G0.T)[1].T  # LogDet does not care which factor
+    return CorrelationProblem.at(D, D.link(np.ones(basis.shape[1])), C, entries, basis)
+
+
+def _near_definite(D: SpectralDivergence, C: np.ndarray, entries: Entries, floor: float | None) -> CorrelationProblem:
+    """Near a positive definite prior, a singular one whose range is kept, or one whose eigenvalues are raised to ``floor``."""
+    plain = D.is_congruence_invariant and not entries.has_pairs  # then Newton's method needs no eigenvectors
+    if plain and floor is None:
+        L, ok = cholesky(C)
+        if ok and _is_well_conditioned(C, L):
+            return _near_product(D, C, entries, L, None)
+    values, Q = eigh(C)
+    top = float(np.abs(values).max())
+    if entries.has_pairs:
+        # a definite prior keeps LogDet's matrix definite, which entries of a singular block would not allow
+        strict = D.is_congruence_invariant and (floor is not None or values[0] > RANK_TOL * values[-1])
+        blocks = _blocks(C, entries, 0.0, strict=strict)
+        if blocks.proof is not None:  # there is no matrix, at whatever distance
+            return CorrelationProblem.at(Frobenius(), values, C, entries, Q, blocks=blocks)
+    prior, repaired = C, None
+    if floor is None and values[0] < -INDEFINITE * top:
+        raise ValueError(
+            f"C must be positive semidefinite for {D.name}; its smallest eigenvalue is {values[0]:.3g}, and "
+            f'{int((values < -INDEFINITE * top).sum())} are negative. repair="clip" raises them to floor; '
+            'divergence="frobenius" takes C as it is.'
+        )
+    if floor is not None and values[0] < floor:
+        low = values < floor
+        repaired = Repair("clip", int(low.sum()), float(np.linalg.norm(floor - values[low])), floor)
+        values = np.maximum(values, floor)
+        prior = symmetrize((Q * values) @ Q.T)
+    singular = values[0] <= RANK_TOL * top
+    if plain or singular:
+        L, ok = cholesky(prior)
+        if plain and ok and not singular:
+            return _near_product(D, C, entries, L, repaired)
+        if singular and not plain and ok and _is_well_conditioned(prior, L):
+            raise ValueError(
+                f"C has eigenvalues from {values[0]:.3g} to {top:.3g}, which is singular for {D.name}, only because its variables differ "
+                "in scale; scale=True divides by the standard deviations."
+            )
+    return CorrelationProblem.in_range(D, C, entries, values, Q, repaired=repaired)
+
+
+def _near_product(
+    D: SpectralDivergence, C: np.ndarray, entries: Entries, L: np.ndarray, repaired: Repair | None
+) -> CorrelationProblem:
+    """LogDet near ``L L'`` with nothing fixed: Newton's method of its own."""
+    t0 = np.full(entries.n, -1.0)
+    return CorrelationProblem.at(D, t0, C, entries, L, is_triangular=True, repaired=repaired)
+
+
+def _blocks(C: np.ndarray, entries: Entries, min_eig: float, **how: Any) -> FixedBlocks:
+    """What blocks of fixed entries imply for ``X - min_eig I``."""
+    if not entries.has_pairs:
+        return FixedBlocks()
+    return fixed_blocks(entries, entries.prescribed(C, min_eig), **how)
+
+
+def _is_well_conditioned(A: np.ndarray, L: np.ndarray) -> bool:
+    """Whether the condition number (1-norm, estimated) of ``A = L L'``, scaled to a unit diagonal, is below 1e10."""
+    from scipy.linalg import get_lapack_funcs
+
+    d = 1.0 / np.sqrt(np.diag(A))
+    norm = d * (np.abs(A) @ d)
+    return bool(
+        get_lapack_funcs("pocon", dtype=np.float64)(np.asfortranarray(d[:, None] * L), norm.max(), uplo="L")[0] > 1e-10
+    )

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.blocks import fixed_blocks
-from bregmat.applications.correlation.entries import (
-    Found,
-    checked,
-    entry_constraints,
-    entry_problem,
-    nearest_entries,
-    prescribed,
-    run_within,
-    shifted,
-    written,
-)
-from bregmat.applications.correlation.input import (
-    Limits,
-    check_options,
-    clipped,
-    read_fixed,
-    read_matrix,
-    scaled,
-)
+from bregmat.applications.correlation.entries import NEAR, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.input import pose, read_request
 from bregmat.applications.correlation.logdet import LogDetNewton
-from bregmat.applications.correlation.newton import Entries
-from bregmat.applications.correlation.rank import of_rank, unit_rows
-from bregmat.applications.correlation.result import CorrelationResult, Repair
-from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.divergences import Frobenius, as_divergence
-from bregmat.linalg import cholesky, eigh, single_thread_blas
-from bregmat.nearest import nearest_kernel
-from bregmat.operators import RankOneRows
+from bregmat.applications.correlation.newton import EntryNewton
+from bregmat.applications.correlation.problem import CorrelationCertificate, CorrelationProblem, spectral_factor
+from bregmat.applications.correlation.rank import of_rank
+from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.certificates import dual_bound
+from bregmat.checks import check_limits
+from bregmat.linalg import single_thread_blas
 from bregmat.result import ExitReason, Record, Status
-from bregmat.spectral import SpectralDivergence
+from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.solvers.dual_newton import DualNewton
 
-INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
+MAX_ITER = 200  # Newton steps
 
 
 def nearest_correlation(
@@ -124,152 +106,134 @@ def nearest_correlation(
 
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
     """
-    limits = Limits.of(tol, max_iter, max_seconds, callback)
-    D = as_divergence(divergence)
-    if not (D.keeps_range or D.takes_indefinite):
-        raise TypeError(
-            "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
-            f"got {D.name!r}."
-        )
-    check_options(D, fixed, min_eig, rank, repair, floor, scale)
-    if isinstance(C, Factor):
-        if min_eig > 0 or any(option is not None for option in (fixed, rank, repair, scale)):
-            raise ValueError("fixed, min_eig, rank, repair and scale need a matrix; a Factor goes without them.")
-        G0 = np.asarray(C.G0, dtype=float)
-        entries = read_fixed(None, len(G0), None)
-        return _result(_in_range(C, G0, entries, D, limits), G0 @ G0.T, entries, D, 0.0, limits)
-    A, labels = read_matrix(C)
-    A = scaled(A, scale, not D.keeps_range)
-    entries = read_fixed(fixed, len(A), labels)
-    if rank is not None and rank > len(A):
-        raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
-    with single_thread_blas(len(A)), np.errstate(all="ignore"):
-        if D.keeps_range:
-            found = _definite(D, A, entries, floor if repair == "clip" else None, limits)
-        else:
-            found = nearest_entries(D, A, eigh(shifted(A, min_eig)), entries, min_eig, limits)
-        result = _result(found, A, entries, D, float(min_eig), limits)
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    limits = Limits(tol, max_iter, RunLog(callback, max_seconds))
+    request = read_request(C, divergence, fixed, min_eig, rank, repair, floor, scale)
+    with single_thread_blas(request.entries.n), np.errstate(all="ignore"):
+        problem = pose(request)
+        outcome = solve_correlation(problem, limits)
         if rank is not None:
-            result = of_rank(result, A, int(rank), limits)
-    result.labels = labels
-    result.seconds = limits.passed()
-    return result
-
-
-def _definite(D: SpectralDivergence, A: np.ndarray, entries: Entries, floor: float | None, limits: Limits) -> Found:
-    """LogDet and von Neumann: a positive definite prior, a singular one whose range is kept, or one that is repaired."""
-    repaired, prior = None, A
-    plain = D.is_congruence_invariant and not entries.has_pairs  # then Newton's method needs no eigenvectors
-    if plain and floor is None:
-        L, ok = cholesky(A)
-        if ok and _is_well_conditioned(A, L):
-            return _logdet(D, A, L, entries, limits, None)
-    values, Q = eigh(A)
-    if entries.has_pairs:
-        # a definite prior keeps LogDet's matrix definite, which entries of a singular block would not allow
-        strict = D.is_congruence_invariant and (floor is not None or values[0] > RANK_TOL * values[-1])
-        blocks = fixed_blocks(entries, prescribed(A, entries), strict=strict)
-        if blocks.proof is not None:
-            return nearest_entries(Frobenius(), A, (values, Q), entries, 0.0, limits, blocks=blocks)
-    top = float(np.abs(values).max())
-    if floor is not None:
-        values, repaired = clipped(values, floor)
-    elif values[0] < -INDEFINITE * top:
-        raise ValueError(
-            f"C must be positive semidefinite for {D.name}; its smallest eigenvalue is {values[0]:.3g}, and "
-            f'{int((values < -INDEFINITE * top).sum())} are negative. repair="clip" raises them to floor; '
-            'divergence="frobenius" takes C as it is.'
-        )
-    if repaired is not None:
-        prior = (Q * values) @ Q.T
-        prior = 0.5 * (prior + prior.T)
-    if values[0] <= RANK_TOL * top and not plain:
-        L, ok = cholesky(prior)
-        if ok and _is_well_conditioned(prior, L):
-            raise ValueError(
-                f"C has eigenvalues from {values[0]:.3g} to {top:.3g}, which is singular for {D.name}, only because its variables differ "
-                "in scale; scale=True divides by the standard deviations."
-            )
-    if values[0] > RANK_TOL * top:
-        if not D.is_congruence_invariant:
-            return nearest_entries(D, A, (values, Q), entries, 0.0, limits, repaired)
-        L, ok = cholesky(prior)
-        if plain and ok:
-            return _logdet(D, prior, L, entries, limits, repaired)
-    return replace(_in_range(prior, A, entries, D, limits), repaired=repaired)
-
-
-def _is_well_conditioned(A: np.ndarray, L: np.ndarray) -> bool:
-    """Whether the condition number (1-norm, estimated) of ``A = L L'``, scaled to a unit diagonal, is below 1e10."""
-    from scipy.linalg import get_lapack_funcs
-
-    d = 1.0 / np.sqrt(np.diag(A))
-    norm = d * (np.abs(A) @ d)
-    return bool(
-        get_lapack_funcs("pocon", dtype=np.float64)(np.asfortranarray(d[:, None] * L), norm.max(), uplo="L")[0] > 1e-10
-    )
-
-
-def _logdet(
-    D: SpectralDivergence, A: np.ndarray, L: np.ndarray, entries: Entries, limits: Limits, repaired: Repair | None
-) -> Found:
-    """LogDet with nothing fixed; the general method where rounding stops the quick one."""
-    problem = entry_problem(D, np.full(len(A), -1.0), RankOneRows(L), np.ones(len(A)))
-    outcome = run_within(problem, LogDetNewton(L), limits)
-    t = np.abs(np.diag(L))  # the general method would drop the range of small variables
-    if outcome.exit_reason in (ExitReason.STALLED, ExitReason.NONFINITE) and t.min() ** 2 > RANK_TOL * t.max() ** 2:
-        return replace(_in_range(A, A, entries, D, limits), repaired=repaired)
-    return Found(outcome.certificate.iterate.matrix(), outcome, repaired=repaired)
-
-
-def _in_range(prior: Any, A: np.ndarray, entries: Entries, D: SpectralDivergence, limits: Limits) -> Found:
-    """A prior whose range is kept, or LogDet with fixed entries: the general method."""
-    result = nearest_kernel(
-        prior,
-        entry_constraints(A, entries),
-        divergence=D,
-        tol=limits.tol,
-        max_iter=limits.max_iter,
-        max_seconds=limits.left(),
-        callback=limits.callback,
-    )
-    G = result.factor
-    if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not entries.has_pairs:
-        G = unit_rows(G)
-    return Found(written(G @ G.T, A, entries, result), result, factor=G if isinstance(prior, Factor) else None)
-
-
-# ---------------------------------------------------------------- results
-def _result(
-    found: Found, A: np.ndarray, entries: Entries, D: SpectralDivergence, min_eig: float, limits: Limits
-) -> CorrelationResult:
-    """What was found, with everything a user asks of it."""
-    if entries.has_pairs:
-        found = checked(found, A, entries, D, min_eig, limits)
-    outcome, X = found.outcome, found.X
-    rows = np.column_stack([np.r_[np.arange(entries.n), entries.i], np.r_[np.arange(entries.n), entries.j]])
-    proof = outcome.certificate
-    missed = np.abs(np.r_[np.diag(X) - 1.0, (X - A)[entries.i, entries.j]])
+            limits.log.history, limits.log.before = outcome.history, outcome.n_iter
+            outcome = of_rank(outcome, request.C, int(rank), max_iter=max_iter, log=limits.log)
+    proof, rows = outcome.certificate, request.entries.rows
+    factor = None
+    if rank is not None or request.G0 is not None:
+        factor = spectral_factor(proof.X, len(rows)) if proof.factor is None else proof.factor
     return CorrelationResult(
-        X=X,
-        status=outcome.status,
-        exit_reason=outcome.exit_reason,
-        objective=proof.objective,
-        dual_bound=proof.dual_bound,
-        gap=proof.gap,
-        max_violation=float(missed.max()),
-        residual=float(np.linalg.norm(X - A)),
-        divergence=D.name,
+        **outcome.shared()
+        | {"seconds": limits.log.seconds(), "conflict": None if outcome.conflict is None else rows[outcome.conflict]},
+        X=proof.X,
+        residual=float(np.linalg.norm(proof.X - request.C)),
+        divergence=request.divergence.name,
         rows=rows,
         dual=proof.dual,
-        tol=limits.tol,
-        min_eig=float(min_eig),
-        n_iter=outcome.n_iter,
-        seconds=limits.passed(),
-        solver=outcome.solver,
-        repaired=found.repaired,
-        factor=found.factor,
-        null_space=found.null_space,
-        conflict=None if outcome.conflict is None else rows[outcome.conflict],
-        history=outcome.history,
+        min_eig=request.min_eig,
+        rank=None if rank is None else int(rank),
+        repaired=problem.repaired,
+        factor=factor,
+        null_space=proof.null_space,
+        labels=request.labels,
     )
+
+
+# ---------------------------------------------------------------------- solvers and spaces
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """When a run ends, and the clock and the callback that all runs share."""
+
+    tol: float
+    max_iter: int | None
+    log: RunLog
+
+
+def solve_correlation(problem: CorrelationProblem, limits: Limits) -> Outcome:
+    """Solve on the space that fixed entries leave: without null vectors that they force, which multipliers could only approach.
+
+    Where the search is stuck on the complement of null vectors, the whole space is searched for contradictions that have no block;
+    where it is stuck on the whole space, there may be vectors that are nearly null.
+    """
+    blocks = problem.blocks
+    if problem.divergence.keeps_range or not problem.entries.has_pairs or blocks.proof is not None:
+        return mended(problem, run(problem, limits), limits)
+    if blocks.null is not None:
+        inside = problem.inside(blocks)
+        outcome = mended(inside, run(inside, limits), limits)
+        if limits.max_iter is None and _is_stuck(outcome):
+            other = run(problem, limits)
+            return other if other.status is Status.INFEASIBLE else outcome
+        return outcome
+    outcome = run(problem, limits)
+    proof = outcome.certificate
+    if _is_stuck(outcome) or (proof.is_feasible and problem.shortfall(proof.X) > 0.0):
+        near = fixed_blocks(problem.entries, problem.entries.prescribed(problem.C, problem.min_eig), near=NEAR)
+        if near.null is not None:
+            return _beside_near_null_vectors(problem, outcome, near, limits)
+    return mended(problem, outcome, limits)
+
+
+def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) -> Outcome:
+    """The loop, with the room's own solver where that takes the problem."""
+    plan: list[Solver] = [DualNewton()]
+    if problem.is_triangular:
+        plan = [LogDetNewton(), DualNewton()]
+    elif problem.is_whole and not problem.divergence.is_congruence_invariant:
+        plan = [EntryNewton()]
+    most = MAX_ITER if limits.max_iter is None else limits.max_iter
+    log = limits.log.beside(is_quiet=is_quiet)
+    return solve_in_turn(problem, [(solver, most) for solver in plan], tol=limits.tol, log=log)
+
+
+def _is_stuck(outcome: Outcome) -> bool:
+    """Whether the search ended with nothing, by itself."""
+    return outcome.status is Status.UNKNOWN and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
+
+
+def mended(problem: CorrelationProblem, outcome: Outcome, limits: Limits) -> Outcome:
+    """Writing fixed entries in can cost an eigenvalue: X moves towards a matrix with the same entries and room, or is not called one."""
+    proof: CorrelationCertificate = outcome.certificate
+    if not (problem.entries.has_pairs and proof.is_feasible):
+        return outcome
+    miss = problem.shortfall(proof.X)
+    if miss == 0.0:
+        return outcome
+    if not problem.divergence.keeps_range:
+        room = min(max(1e-6, 100.0 * miss), 0.1 * (1.0 - problem.min_eig))
+        other = run(problem.raised(room), limits, is_quiet=True).certificate
+        if other.is_feasible:
+            share = min(1.0, 1.1 * miss / room)
+            X = np.where(proof.X == other.X, proof.X, proof.X + share * (other.X - proof.X))
+            if problem.shortfall(X) == 0.0:
+                value = problem.distance(X)
+                return _ending(outcome, replace(proof, X=X, factor=None, objective=value, upper=value))
+    return _ending(outcome, replace(proof, upper=np.inf))
+
+
+def _beside_near_null_vectors(
+    problem: CorrelationProblem, outcome: Outcome, near: FixedBlocks, limits: Limits
+) -> Outcome:
+    """A matrix that has nearly singular blocks to the letter, beside a bound that holds without that restriction."""
+    if outcome.exit_reason is ExitReason.MAX_ITER and limits.max_iter is None:
+        outcome = replace(outcome, exit_reason=ExitReason.STALLED)  # more steps would not help
+    inside = problem.inside(near)
+    other = mended(inside, run(inside, limits), limits).certificate
+    if not other.is_feasible:
+        return replace(outcome, certificate=replace(outcome.certificate, upper=np.inf))
+    bound, dual = outcome.certificate.dual_bound, outcome.certificate.dual
+    # multipliers of the restricted problem, with a weight on the null vectors that holds X near their complement
+    for weight in 10.0 ** np.arange(1, 9):
+        new, y = dual_bound(problem, other.dual + weight * near.fold)
+        if new > bound:
+            bound, dual = new, y
+    value = problem.distance(other.X)
+    proof = replace(other, dual=dual, dual_bound=bound, objective=value, upper=value, null_space=None)
+    return _ending(outcome, proof)
+
+
+def _ending(outcome: Outcome, proof: CorrelationCertificate) -> Outcome:
+    """The story of a run with another certificate."""
+    status, reason = proof.status(outcome.tol), outcome.exit_reason
+    if status is not Status.OPTIMAL and reason is ExitReason.TOLERANCE:
+        reason = ExitReason.STALLED
+    elif status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER):
+        reason = ExitReason.TOLERANCE
+    return replace(outcome, certificate=proof, status=status, exit_reason=reason, conflict=None)

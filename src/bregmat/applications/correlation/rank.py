@@ -2,162 +2,245 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.input import Limits
-from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.linalg import eigh
-from bregmat.result import ExitReason, Record, Status
+from bregmat.applications.correlation.problem import CorrelationCertificate, spectral_factor
+from bregmat.numerics import armijo
+from bregmat.proofs import Certificate, Problem
+from bregmat.result import ExitReason, Status
+from bregmat.solve import Outcome, RunLog, State, solve
 
-STEPS = 2000  # of the search, unless told otherwise
+STEPS = 2000  # of one search, unless told otherwise
+MEMORY = 20  # steps that the curvature is learned from
+STOPPED = (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE)
+NO_GAIN = 1e-15  # share of the value below which a step has gained nothing
 
 
-def of_rank(convex: CorrelationResult, A: np.ndarray, rank: int, limits: Limits) -> CorrelationResult:
-    """The better of two descents, from the spectra of the nearest matrix of any rank and of C, beside the former's bound."""
-    history, reason = list(convex.history), ExitReason.TOLERANCE
-    bound = convex.dual_bound
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FactorCertificate(Certificate):
+    """A factor V, shape (n, k), with rows of length one, beside the bound for every rank."""
 
-    def stop(value: float) -> bool:
-        nonlocal reason
-        gap = (value - bound) / max(1.0, value)
-        history.append(Record(len(history), limits.passed(), value, bound, gap, 0.0))
-        if limits.callback is not None and limits.callback(history[-1]):
+    V: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class RankProblem(Problem):
+    """``minimize |V V' - C|^2 / 2`` over V, shape (n, rank), with rows of length one; the bound is that of ``convex``, of any rank."""
+
+    C: np.ndarray
+    rank: int
+    convex: CorrelationCertificate
+
+    @property
+    def order(self) -> int:
+        """Order of C."""
+        return len(self.C)
+
+    def certify(self, state: _SearchState) -> FactorCertificate:
+        """Every factor is allowed."""
+        value = state.objective
+        return FactorCertificate(
+            dual=self.convex.dual, objective=value, dual_bound=self.convex.dual_bound, upper=value, V=state.V
+        )
+
+    def is_due(self, state: Any, tol: float) -> bool:
+        """Always: a certificate costs nothing."""
+        return True
+
+    def distance(self, V: np.ndarray) -> float:
+        """``|V V' - C|^2 / 2``, with the diagonal of V V' taken as exactly 1."""
+        E = V @ V.T - self.C
+        np.fill_diagonal(E, 1.0 - np.diag(self.C))
+        return 0.5 * float(np.vdot(E, E))
+
+
+def of_rank(convex: Outcome, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog) -> Outcome:
+    """The better of two searches, from the spectra of the nearest matrix of any rank and of C, beside the former's bound.
+
+    Parameters
+    ----------
+    convex : Outcome
+        Of the problem without the rank, with a :class:`CorrelationCertificate`.
+    C : ndarray, shape (n, n)
+    rank : int
+        From 1 to n.
+    max_iter : int or None
+        Limit on the steps of each search.
+    log : RunLog
+        Its history goes on.
+    """
+    problem = RankProblem(C, rank, convex.certificate)
+    search = SignFlips if rank == 1 else FactorDescent
+    history, starts = log.history, [convex.certificate.X, C]
+    best, reason, n_iter = None, convex.exit_reason, convex.n_iter
+    if reason in STOPPED:  # the start of a search is a matrix of this rank, too
+        starts, max_iter, log = starts[:1], 0, log.beside(is_quiet=True)
+    for start in starts:
+        try:
+            found = solve(problem, search(start), tol=convex.tol, max_iter=max_iter, log=log)
+        except KeyboardInterrupt:  # while the second search was setting up
+            if best is None:
+                raise
             reason = ExitReason.INTERRUPTED
-        elif limits.max_seconds is not None and limits.passed() > limits.max_seconds:
-            reason = ExitReason.TIME
-        return reason is not ExitReason.TOLERANCE
-
-    if convex.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE):
-        reason = convex.exit_reason
-    most = STEPS if limits.max_iter is None else limits.max_iter
-    best: Descent | None = None
-    try:
-        for start in (convex.X, A):
-            V = spectral_start(start, rank)
-            stopped = reason is not ExitReason.TOLERANCE
-            new = descend(A, V, tol=1e-9, max_iter=0 if stopped else most, stop=stop)
-            if best is None or new.value < best.value:
-                best = new
-            gap = (best.value - bound) / max(1.0, best.value)
-            if stopped or gap <= limits.tol:
-                break
-    except KeyboardInterrupt:
-        reason = ExitReason.INTERRUPTED
-        if best is None:
-            V = spectral_start(convex.X, rank)
-            best = Descent(V, distance(A, V), False, 0)
+            break
+        n_iter += found.n_iter
+        log.before = n_iter
+        if best is None or found.certificate.objective < best.certificate.objective:
+            best = found
+        if reason not in STOPPED:
+            reason = found.exit_reason if found.exit_reason in STOPPED else best.exit_reason
+        if found.status is Status.OPTIMAL or reason in STOPPED:
+            break
     assert best is not None
-    if reason is ExitReason.TOLERANCE and not (best.has_converged or gap <= limits.tol):
-        reason = ExitReason.MAX_ITER
-    X = best.V @ best.V.T
+    proof = best.certificate
+    X = proof.V @ proof.V.T
     np.fill_diagonal(X, 1.0)
-    gap = (best.value - bound) / max(1.0, best.value)
+    numbers = {name: getattr(proof, name) for name in ("dual", "objective", "dual_bound", "upper")}
     return replace(
-        convex,
-        X=X,
-        factor=best.V,
-        rank=rank,
-        objective=best.value,
-        gap=gap,
-        status=Status.OPTIMAL if gap <= limits.tol else Status.FEASIBLE,
+        best,
+        certificate=CorrelationCertificate(**numbers, X=X, factor=proof.V),
         exit_reason=reason,
-        max_violation=0.0,
-        residual=float(np.linalg.norm(X - A)),
-        n_iter=len(history) - 1,
-        solver=f"{convex.solver} + factor_descent",
+        n_iter=n_iter,
         history=history,
+        solver=f"{convex.solver} + {search.name}",
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Descent:
-    """A factor with rows of length one, ``|V V' - C|^2 / 2``, whether the search met its own stopping rule, and its steps."""
+class _SearchState(State):
+    """A factor with rows of length one; for the descent also free rows, whose directions they are."""
 
     V: np.ndarray
-    value: float
-    has_converged: bool
-    n_iter: int
+    objective: float
+    finished: bool = False
+    stalled: bool = False
+    signal: float = np.inf
+    W: np.ndarray | None = None
+    gradient: np.ndarray | None = None  # with respect to W, in units of ``size``
+    size: float = 1.0
+    memory: tuple[tuple[np.ndarray, np.ndarray, float], ...] = ()  # steps, changes of the gradient, 1 / their product
 
 
-def unit_rows(V: np.ndarray) -> np.ndarray:
-    """Rows divided by their lengths; a zero row becomes the first unit vector."""
-    length = np.linalg.norm(V, axis=1)
-    V = np.where(length[:, None] > 0, V, np.eye(1, V.shape[1]))
-    return V / np.where(length > 0, length, 1.0)[:, None]
-
-
-def spectral_start(C: np.ndarray, k: int) -> np.ndarray:
-    """The k leading eigenvectors, scaled, with rows made unit vectors."""
-    t, U = eigh(C)
-    return unit_rows(U[:, -k:] * np.sqrt(np.maximum(t[-k:], 0.0)))
-
-
-def distance(C: np.ndarray, V: np.ndarray) -> float:
-    """``|V V' - C|^2 / 2``, with the diagonal of V V' taken as exactly 1."""
-    E = V @ V.T - C
-    np.fill_diagonal(E, 1.0 - np.diag(C))
-    return 0.5 * float(np.vdot(E, E))
-
-
-def descend(C: np.ndarray, V: np.ndarray, *, tol: float, max_iter: int, stop: Callable[[float], bool]) -> Descent:
-    """A local minimiser of ``|V V' - C|^2 / 2`` over rows of length one.
-
-    Limited-memory BFGS on free rows, ``V = W / |W|`` (the problem: Grubisic and Pietersz 2007). Rank one, where rows are signs,
-    flips one row at a time.
+@dataclass(frozen=True, eq=False)
+class FactorDescent:
+    """Limited-memory BFGS on free rows, ``V = W / |W|`` (the problem: Grubisic and Pietersz 2007).
 
     Parameters
     ----------
-    tol : float
-        Stops when the largest entry of the gradient is below ``tol`` times the size of C.
-    stop : callable
-        Called with the value after each step; True ends the search.
+    near : ndarray, shape (n, n)
+        Symmetric matrix whose leading eigenvectors are the start.
+    gradient_tol : float
+        It ends when the largest entry of the gradient is below this times the largest row sum of ``|C|``; dimensionless.
     """
-    if V.shape[1] == 1:
-        return _flip(C, V, max_iter, stop)
-    from scipy.optimize import minimize
 
-    n, k = V.shape
-    size = max(1.0, float(np.abs(C).sum(axis=1).max()))
-    constant = 0.5 * float(((np.diag(C) - 1.0) ** 2).sum())
+    near: np.ndarray
+    gradient_tol: float = 1e-9
+    name: ClassVar[str] = "factor_descent"
+    works_on: ClassVar[str] = "objective"
+    max_iter: ClassVar[int] = STEPS
 
-    def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-        W = w.reshape(n, k)
+    def check(self, problem: RankProblem) -> None:
+        """Nothing to refuse."""
+
+    def init(self, problem: RankProblem, tol: float, start: Any) -> _SearchState:
+        """The spectrum of ``near``."""
+        size = max(1.0, float(np.abs(problem.C).sum(axis=1).max()))
+        return self._at(problem, spectral_factor(self.near, problem.rank), size)
+
+    def step(self, problem: RankProblem, state: _SearchState) -> _SearchState:
+        """One step with Armijo's rule; where rounding stops it, the search has ended."""
+        W, q, memory = state.W, state.gradient, state.memory
+        assert W is not None and q is not None
+        d = -_inverse_times(memory, q)
+        slope = float(np.vdot(q, d))
+        if not slope < 0:
+            d, slope, memory = -q, -float(np.vdot(q, q)), ()
+        value = state.objective / state.size
+
+        def trial(alpha: float) -> tuple[_SearchState, float]:
+            new = self._at(problem, W + alpha * d, state.size)
+            return new, new.objective / state.size
+
+        first = 1.0 if memory else min(1.0, 1.0 / float(np.sqrt(-slope)))
+        found = armijo(trial, value, slope, rounding=NO_GAIN * max(1.0, value), first=first, is_parabolic=True)
+        if found is None:
+            return replace(state, finished=True)
+        new = found[0]
+        assert new.W is not None and new.gradient is not None
+        s, y = new.W - W, new.gradient - q
+        product = float(np.vdot(s, y))
+        if product > 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y)):
+            memory = (*memory[-MEMORY + 1 :], (s, y, 1.0 / product))
+        gained = value - new.objective / state.size > NO_GAIN * max(1.0, value)
+        return replace(new, memory=memory, finished=new.finished or not gained)
+
+    def _at(self, problem: RankProblem, W: np.ndarray, size: float) -> _SearchState:
+        """The state at free rows W."""
         length = np.linalg.norm(W, axis=1)[:, None]
         V = W / length
-        E = V @ V.T - C
+        E = V @ V.T - problem.C
+        diagonal = 1.0 - np.diag(problem.C)
         np.fill_diagonal(E, 0.0)
         G = 2.0 * (E @ V)
         G -= np.einsum("ij,ij->i", G, V)[:, None] * V
-        return 0.5 * float(np.vdot(E, E)) / size, (G / length).ravel() / size
-
-    def watch(intermediate_result: Any) -> None:
-        if stop(intermediate_result.fun * size + constant):
-            raise StopIteration
-
-    if max_iter == 0:
-        return Descent(V, distance(C, V), False, 0)
-    options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
-    found = minimize(objective, V.ravel(), jac=True, method="L-BFGS-B", callback=watch, options=options)
-    V = unit_rows(found.x.reshape(n, k))
-    return Descent(V, distance(C, V), bool(found.success), int(found.nit))
+        G /= length * size
+        value = 0.5 * (float(np.vdot(E, E)) + float(diagonal @ diagonal))
+        return _SearchState(V, value, bool(np.abs(G).max() <= self.gradient_tol), W=W, gradient=G, size=size)
 
 
-def _flip(C: np.ndarray, V: np.ndarray, max_iter: int, stop: Callable[[float], bool]) -> Descent:
-    """Signs: change the row that gains most until none gains; ``|v v' - C|^2`` falls with ``v' C v``."""
-    v = np.where(V[:, 0] < 0, -1.0, 1.0)
-    off = C - np.diag(np.diag(C))
-    field = off @ v
-    for step in range(max_iter):
-        gain = -v * field
+def _inverse_times(memory: tuple[tuple[np.ndarray, np.ndarray, float], ...], q: np.ndarray) -> np.ndarray:
+    """The inverse Hessian that the memory implies, times q."""
+    if not memory:
+        return q
+    d, parts = q.copy(), []
+    for s, y, inverse in reversed(memory):
+        part = inverse * float(np.vdot(s, d))
+        d -= part * y
+        parts.append(part)
+    s, y, inverse = memory[-1]
+    d /= inverse * float(np.vdot(y, y))
+    for (s, y, inverse), part in zip(memory, reversed(parts), strict=True):
+        d += (part - inverse * float(np.vdot(y, d))) * s
+    return d
+
+
+@dataclass(frozen=True, eq=False)
+class SignFlips:
+    """Rank one, where rows are signs v: change the one that gains most until none gains; ``|v v' - C|^2`` falls with ``v' C v``.
+
+    Parameters
+    ----------
+    near : ndarray, shape (n, n)
+        Symmetric matrix; the signs of its leading eigenvector are the start.
+    """
+
+    near: np.ndarray
+    name: ClassVar[str] = "sign_flips"
+    works_on: ClassVar[str] = "objective"
+    max_iter: ClassVar[int] = STEPS
+
+    def check(self, problem: RankProblem) -> None:
+        """Rank one."""
+        if problem.rank != 1:
+            raise TypeError(f"sign_flips finds matrices of rank 1; got {problem.rank}.")
+
+    def init(self, problem: RankProblem, tol: float, start: Any) -> _SearchState:
+        """The leading eigenvector of ``near``."""
+        return self._at(problem, np.where(spectral_factor(self.near, problem.rank)[:, 0] < 0, -1.0, 1.0))
+
+    def step(self, problem: RankProblem, state: _SearchState) -> _SearchState:
+        """One flip, or the end."""
+        v = state.V[:, 0]
+        gain = -v * (problem.C @ v) + np.diag(problem.C)
         row = int(np.argmax(gain))
-        if not gain[row] > 1e-12 * max(1.0, float(np.abs(off).sum(axis=1).max())):
-            return Descent(v[:, None], distance(C, v[:, None]), True, step)
-        field -= 2.0 * v[row] * off[:, row]
+        if not gain[row] > 1e-12 * max(1.0, float(np.abs(problem.C).sum(axis=1).max())):
+            return replace(state, finished=True)
+        v = v.copy()
         v[row] = -v[row]
-        if stop(distance(C, v[:, None])):
-            break
-    return Descent(v[:, None], distance(C, v[:, None]), False, max_iter)
+        return self._at(problem, v)
+
+    def _at(self, problem: RankProblem, v: np.ndarray) -> _SearchState:
+        return _SearchState(v[:, None], problem.distance(v[:, None]))
