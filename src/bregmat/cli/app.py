@@ -163,9 +163,16 @@ def learn(
     if slack_weight is not None and not choose:
         parameters["slack_weight"] = _number("--slack-weight", slack_weight, "a number, inf or auto")
     settings = Settings(
-        parameters, choose_slack_weight=choose, n_neighbors=neighbors, n_folds=folds, quiet=quiet, seed=seed
+        parameters,
+        choose_slack_weight=choose,
+        n_neighbors=neighbors,
+        n_folds=folds,
+        quiet=quiet,
+        seed=seed,
+        out=outputs["--out"],
+        report=outputs["--report"],
     )
-    raise typer.Exit(learn_task(task, settings, out=outputs["--out"], report=outputs["--report"]))
+    raise typer.Exit(learn_task(task, settings))
 
 
 _PAIRS_FILE = """
@@ -223,23 +230,23 @@ def stream(
 ) -> None:
     """Learn a kernel from pairs one at a time, with a bound on the total loss."""
     from bregmat.cli.stream import StreamSettings, learn_stream
+    from bregmat.online.stream import FixedShare
 
     rate = eta if eta == "bound" else _number("--eta", eta, "a number or bound")
     with bad_input():
-        outputs = {"--out": out, "--checkpoint": checkpoint, "--plot": plot}
-        _check_outputs(outputs, [pairs, target])
-    parameters = {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget, "mode": mode}
+        _check_outputs({"--out": out, "--checkpoint": checkpoint, "--plot": plot}, [pairs, target])
+        drift = FixedShare(share, share_every) if share else None
     settings = StreamSettings(
-        parameters,
+        {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget, "mode": mode},
+        {"every": every, "drift": drift, "checkpoint_seconds": checkpoint_seconds, "resume": not fresh},
         squared=squared,
-        every=every,
-        share=share,
-        share_every=share_every,
-        fresh=fresh,
-        checkpoint_seconds=checkpoint_seconds,
+        target=target,
+        out=out,
+        checkpoint=checkpoint,
+        plot=plot,
         quiet=quiet,
     )
-    raise typer.Exit(learn_stream(pairs, settings, target=target, out=out, checkpoint=checkpoint, plot=plot))
+    raise typer.Exit(learn_stream(pairs, settings))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """The door to ``bregmat_papers.datasets`` that `bregmat demo` opens: the whole way on real data, for the eye."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -36,7 +37,7 @@ def run_demo(names: list[str], folder: Path, *, quiet: bool) -> int:
     for item, (model, report) in zip(data, outputs):
         show.stdout().print()
         with threadpool_limits(1):  # many small fits: threads would wait for each other
-            code = learn_task(_task(item), settings, out=model, report=report) or code
+            code = learn_task(_task(item), replace(settings, out=model, report=report)) or code
         if code == show.ExitCode.INTERRUPTED:
             break
     return code

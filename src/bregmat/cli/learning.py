@@ -15,7 +15,7 @@ from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy, pairs_in_order
 from bregmat.cli.messages import for_command, for_labels
-from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note
+from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note, warn
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
@@ -44,10 +44,13 @@ class Settings:
     seed: int = 0
     slack_weights: tuple[float, ...] = field(default_factory=lambda: SLACK_WEIGHTS)
     measuring: dict[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+    report: Path | None = None
 
 
-def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path | None) -> int:
+def learn_task(task: Task, settings: Settings) -> int:
     """Learn, write, measure, show; the exit code."""
+    out = settings.out
     with bad_input():
         rows = _rows(task, settings)
         if settings.choose_slack_weight:
@@ -55,14 +58,12 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
                 say(f"choosing the slack weight for {task.name}")
                 settings = _with_slack_weight(task, settings)
     start = time.monotonic()
-    learner = fit(task, rows, settings, report)
+    learner = _fit(task, rows, settings)
     elapsed = time.monotonic() - start
-    result = learner.result_
-    code = exit_code(result)
-    info = {"source": task.name, "feature_names": list(task.feature_names)}
+    code = exit_code(learner.result_)
     if out is not None:
         with bad_input():
-            save(out, learner, info=info)
+            save(out, learner, info={"source": task.name, "feature_names": list(task.feature_names)})
     after = learner.transform(task.X)
     has_hard = is_any_hard(learner, rows)
     summary = [constraints_met(rows, task.X, after, all_soft=not has_hard), *pairs_in_order(rows, task.X, after)]
@@ -76,18 +77,17 @@ def learn_task(task: Task, settings: Settings, *, out: Path | None, report: Path
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
     for text in task.warnings:
-        note(f"note: {text}", style="yellow")
+        warn(text)
     console = show.stdout()
     console.print(task.title, style="bold", markup=False, soft_wrap=True)
     console.print(show.summary_table(summary))
     weight = [("slack weight", _weight_text(learner, settings))]
-    console.print(show.certificate_table(result, has_hard=has_hard, more=weight))
+    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=weight))
     if out is not None:
-        console.print(f"model   {out}", soft_wrap=True, markup=False)
-    if report is not None:
-        with bad_input():
-            write(report, task, rows, learner, settings, summary, result=result, has_hard=has_hard)
-        console.print(f"report  {report}", soft_wrap=True, markup=False)
+        show.wrote("model", out)
+    if settings.report is not None:
+        _write_report(task, rows, learner, settings, learner.result_, summary)
+        show.wrote("report", settings.report)
     return code
 
 
@@ -132,7 +132,7 @@ def _rows(task: Task, settings: Settings) -> Constraints:
     return rows
 
 
-def fit(task: Task, rows: Constraints, settings: Settings, report: Path | None = None) -> Any:
+def _fit(task: Task, rows: Constraints, settings: Settings) -> Any:
     """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3).
 
     Contradictory rows are shown on the terminal and in the report.
@@ -143,7 +143,7 @@ def fit(task: Task, rows: Constraints, settings: Settings, report: Path | None =
             learner.set_params(callback=progress)
             learner.fit(task.X, constraints=rows)
     except SolverError as error:
-        raise _failed(task, rows, error, learner, settings, report) from error
+        raise _failed(task, rows, learner, settings, error) from error
     except (ValueError, TypeError) as error:
         raise fail(for_command(str(error))) from error
     finally:
@@ -157,13 +157,11 @@ def is_any_hard(learner: Any, rows: Constraints) -> bool:
     return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
 
 
-def _failed(
-    task: Task, rows: Constraints, error: SolverError, learner: Any, settings: Settings, report: Path | None
-) -> Exception:
+def _failed(task: Task, rows: Constraints, learner: Any, settings: Settings, error: SolverError) -> Exception:
     """What to say when the solver proved that there is no solution, or broke down."""
     result = error.result
     for text in task.warnings:
-        note(f"note: {text}", style="yellow")
+        warn(text)
     if result.status != "INFEASIBLE":
         return fail(for_command(str(error)), ExitCode.NOT_CONVERGED)
     conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
@@ -174,10 +172,9 @@ def _failed(
     if len(conflict) > 10:
         note(f"  ... and {len(conflict) - 10} more", style="")
     note("Drop or relax one of them, or use a finite --slack-weight.", style="")
-    if report is not None:
-        with bad_input():
-            write(report, task, rows, learner, settings, (), result=result, has_hard=True)
-        note(f"report  {report}", style="")
+    if settings.report is not None:
+        _write_report(task, rows, learner, settings, result, ())
+        note(f"report  {settings.report}", style="")
     return failure
 
 
@@ -229,18 +226,12 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
         )
 
 
-def write(
-    path: Path,
-    task: Task,
-    rows: Constraints,
-    learner: Any,
-    settings: Settings,
-    summary: Sequence[SummaryRow],
-    *,
-    result: Any,
-    has_hard: bool,
+def _write_report(
+    task: Task, rows: Constraints, learner: Any, settings: Settings, result: Any, summary: Sequence[SummaryRow]
 ) -> None:
-    """The HTML report."""
+    """The HTML report, where one was asked for."""
+    if settings.report is None:
+        return
     from bregmat.report import ReportData, write_report
 
     asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
@@ -257,6 +248,7 @@ def write(
         sample_id=task.sample_id,
         feature_names=task.feature_names,
         warnings=task.warnings,
-        has_hard=has_hard,
+        has_hard=is_any_hard(learner, rows),
     )
-    write_report(path, data)
+    with bad_input():
+        write_report(settings.report, data)

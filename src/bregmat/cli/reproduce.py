@@ -64,7 +64,7 @@ def reproduce_all(
     if page is not None:
         with bad_input():
             write_page(page, entries)
-        show.stdout().print(f"page    {page}", soft_wrap=True, markup=False)
+        show.wrote("page", page)
     return ExitCode.SOLVED
 
 
@@ -89,5 +89,6 @@ def _print(item: Experiment, report: Report) -> None:
         cells = [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]
         table.add_row(*map(escape, [*cells, row.note] if has_notes else cells))
     console.print(table)
-    console.print(f"table   {report.csv}\npicture {report.picture}", soft_wrap=True, markup=False)
+    show.wrote("table", report.csv)
+    show.wrote("picture", report.picture)
     console.print()

@@ -28,7 +28,9 @@ __all__ = [
     "stderr",
     "stdout",
     "summary_table",
+    "warn",
     "working",
+    "wrote",
 ]
 
 SummaryRow = tuple[str, Any, Any]
@@ -56,6 +58,16 @@ def stderr() -> Console:
 def note(text: str, *, style: str = "dim") -> None:
     """One line on standard error."""
     stderr().print(escape(text), style=style, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A line that should be read."""
+    note(f"note: {text}", style="yellow")
+
+
+def wrote(kind: str, path: Any) -> None:
+    """Say on standard output where something is."""
+    stdout().print(f"{kind:<8}{path}", soft_wrap=True, markup=False)
 
 
 def fail(text: str, code: int = ExitCode.BAD_INPUT) -> typer.Exit:

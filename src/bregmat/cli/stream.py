@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 from bregmat._html import number, seconds
 from bregmat.cli import show
 from bregmat.cli.messages import for_command
-from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note
+from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note, warn
 from bregmat.io import Checkpoint, PairFile, atomic_write, save, tables
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
-from bregmat.online.stream import FixedShare, StreamExit, StreamRun, bound_against, run_stream
+from bregmat.online.stream import StreamExit, StreamRun, bound_against, run_stream
 from bregmat.plots._style import require_matplotlib
 
 __all__ = ["StreamSettings", "bound_rows", "learn_stream"]
@@ -23,33 +23,25 @@ __all__ = ["StreamSettings", "bound_rows", "learn_stream"]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What was asked for on the command line; `parameters` are the learner's."""
+    """What was asked for on the command line: `parameters` are the learner's, `running` those of `run_stream`."""
 
     parameters: dict[str, Any]
+    running: dict[str, Any] = field(default_factory=dict)
     squared: bool = False
-    every: int = 1000
-    share: float = 0.0
-    share_every: int = 1000
-    fresh: bool = False
-    checkpoint_seconds: float = 10.0
+    target: Path | None = None
+    out: Path | None = None
+    checkpoint: Path | None = None
+    plot: Path | None = None
     quiet: bool = False
 
 
-def learn_stream(
-    pairs: Path,
-    settings: StreamSettings,
-    *,
-    target: Path | None,
-    out: Path | None,
-    checkpoint: Path | None,
-    plot: Path | None,
-) -> int:
+def learn_stream(pairs: Path, settings: StreamSettings) -> int:
     """Learn, write the model and the picture, print the table; the exit code."""
+    target, out, checkpoint, plot = settings.target, settings.out, settings.checkpoint, settings.plot
     with bad_input():
         learner = MatrixExponentiatedGradient(**settings.parameters)
         stream = PairFile(pairs, squared=settings.squared)
         U = None if target is None else _read_target(target, learner)
-        drift = FixedShare(settings.share, settings.share_every) if settings.share else None
         store = None if checkpoint is None else Checkpoint(checkpoint)
         write_picture = None if plot is None else _picture_writer(plot)
         with (
@@ -57,22 +49,11 @@ def learn_stream(
             Progress(f"learning from {pairs.name}", quiet=settings.quiet, state=_state, kept="what was learned") as say,
         ):
             try:
-                run = run_stream(
-                    learner,
-                    stream,
-                    every=settings.every,
-                    checkpoint=store,
-                    checkpoint_seconds=settings.checkpoint_seconds,
-                    resume=not settings.fresh,
-                    callback=say,
-                    bound=None if U is None else bound_against(U),
-                    drift=drift,
-                )
+                bound = None if U is None else bound_against(U)
+                run = run_stream(learner, stream, checkpoint=store, callback=say, bound=bound, **settings.running)
             except StreamError as error:
-                kept = (
-                    f"; what was learned before is in {checkpoint}, mend the file and call again" if checkpoint else ""
-                )
-                raise fail(f"{error}{kept}") from error
+                kept = f"; what was learned before is in {checkpoint}, mend the file and call again"
+                raise fail(f"{error}{kept if checkpoint else ''}") from error
             except (ValueError, TypeError) as error:
                 raise fail(for_command(str(error))) from error
     if out is not None:
@@ -82,33 +63,29 @@ def learn_stream(
     for text in texts:
         if void is not None and text.startswith(void):  # the table says it
             continue
-        note(f"note: {text}", style="yellow")
-    code = _say_end(run, pairs, out=out, checkpoint=checkpoint)
-    console = show.stdout()
-    console.print(show.name_value_table(_rows(run, "" if U is None else "target"), _title(pairs, run)))
+        warn(text)
+    code = _say_end(run, pairs, settings)
+    title = f"{pairs.name}: {run.position:,} pairs of {run.learner.dim} points"
+    show.stdout().print(show.name_value_table(_rows(run, "" if U is None else "target"), title))
     if out is not None:
-        console.print(f"model   {out}", soft_wrap=True, markup=False)
+        show.wrote("model", out)
     if write_picture is not None:
         with bad_input():
             write_picture(run)
-        console.print(f"plot    {plot}", soft_wrap=True, markup=False)
+        show.wrote("plot", plot)
     return code
 
 
-def _say_end(run: StreamRun, pairs: Path, *, out: Path | None, checkpoint: Path | None) -> int:
+def _say_end(run: StreamRun, pairs: Path, settings: StreamSettings) -> int:
     """Say where a run began and why it ended, where that is not from the first row to the last; the exit code."""
     if run.resumed_at:
-        note(f"resumed after {run.resumed_at:,} examples, from {checkpoint}")
+        note(f"resumed after {run.resumed_at:,} examples, from {settings.checkpoint}")
     if run.exit_reason is not StreamExit.INTERRUPTED:
         return ExitCode.SOLVED
-    places = " and ".join(str(path) for path in (checkpoint, out) if path is not None)
+    places = " and ".join(str(path) for path in (settings.checkpoint, settings.out) if path is not None)
     kept = f"what was learned is in {places}" if places else "give --checkpoint FILE to go on from there next time"
     note(f"interrupted after {run.position:,} examples of {pairs.name}; {kept}", style="yellow")
     return ExitCode.INTERRUPTED
-
-
-def _title(pairs: Path, run: StreamRun) -> str:
-    return f"{pairs.name}: {run.position:,} pairs of {run.learner.dim} points"
 
 
 def _state(record: Any) -> str:
