@@ -223,7 +223,8 @@ def machines() -> list[Machine]:
 
 
 def runs(cap: int) -> None:
-    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
+    from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+    from bregmat.quadratic.split_program import Point, SplitProgram
     from bregmat.quadratic.splits import ClassBlocks
 
     class Dual(SplitProgram):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram
+from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
 from bregmat.result import ExitReason

@@ -13,7 +13,8 @@ from bregmat.margin.certificate import MarginCertificate, Values, certify
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.split_program import Point, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 from bregmat.result import ExitReason, Status
 from bregmat.solve import RunLog

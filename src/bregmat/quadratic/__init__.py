@@ -2,12 +2,13 @@
 
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.least_squares import nonnegative_least_squares
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, SplitProgram, run_updates
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.nnqp import nnqp
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
+from bregmat.quadratic.split_program import SplitProgram
 from bregmat.quadratic.theorem import DecayBounds, decay_bounds
 
 __all__ = [

@@ -280,7 +280,7 @@ class _Search:
             able = up if up.any() else row != 0
             ratio = np.where(able, -self.g[outside] / np.where(row == 0, 1.0, row), -np.inf)
             return outside[[int(np.argmax(ratio))]]
-        return independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
+        return _independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
 
 
 def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:
@@ -294,7 +294,7 @@ def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:
     )
 
 
-def independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, room: np.ndarray) -> np.ndarray:
+def _independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Columns of E that complete those in ``have`` to full row rank; those with room in the box first."""
     Q = np.linalg.qr(E[:, have])[0] if len(have) else np.zeros((len(E), 0))
     if len(have):

@@ -35,6 +35,7 @@ class BlockFactor:
         return self._factor(F)
 
     def _factor(self, F: np.ndarray) -> bool:
+        """A new factor."""
         k = len(F)
         if self._memory.size < k * k:
             self._memory = np.empty(min(k + k // 8 + 8, len(self.A)) ** 2, self.dtype)

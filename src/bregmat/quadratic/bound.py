@@ -38,7 +38,16 @@ def bound_at_zero(program: QuadraticProgram) -> float:
 def curvature(
     program: QuadraticProgram, x: np.ndarray, product: np.ndarray, *, precise: bool = False
 ) -> tuple[float, float]:
-    """``x'Ax`` and what its rounding may be; ``precise``: in extended precision."""
+    """``x'Ax`` and what its rounding may be, in units of the objective.
+
+    Parameters
+    ----------
+    program : QuadraticProgram
+    x, product : ndarray, shape (n,)
+        A point and ``A x``.
+    precise : bool
+        In extended precision, in place of ``x'product``.
+    """
     root = program.root
     length = float(root @ np.abs(x))
     terms = length * length
@@ -66,7 +75,7 @@ def lower_bound(
 ) -> float:
     """A number that the objective is nowhere below, from any point and any multipliers of the equality.
 
-    With ``h = A z + b + E' multiplier``, convexity gives for every point of the program, and for every z,
+    With ``h = A z + b + E' multiplier``, convexity gives for every point of the problem, and for every z,
     ``F >= -1/2 z'Az - multiplier'e + sum_i u_i min(0, h_i)``, where ``h_i >= 0`` is needed on variables without an
     upper bound. ``z = x`` has ``h_i < 0`` by rounding, if not by more; so z = x + delta w, with the smallest delta that
     makes ``h_i`` at least the rounding error of its computation on every variable that is not at its upper bound. Upper bounds
@@ -85,7 +94,7 @@ def lower_bound(
     product : ndarray, shape (n,), optional
         ``A x``, where it is known.
     precise : bool
-        Extended precision for ``x'Ax`` and for h wherever it is or may be negative: for programs whose terms cancel, or with
+        Extended precision for ``x'Ax`` and for h wherever it is or may be negative: for problems whose terms cancel, or with
         far bounds.
 
     Returns
@@ -212,10 +221,19 @@ def perturbed_bound(
 ) -> tuple[float, float]:
     """A bound for b raised where the reduced gradient is too low by rounding, and by how much, relative to ``unit``.
 
-    For programs that no shift helps, because a direction ``d >= 0`` with ``A d = 0`` and ``b'd = 0`` leads from optimum to
+    For problems that no direction helps, because a direction ``d >= 0`` with ``A d = 0`` and ``b'd = 0`` leads from optimum to
     optimum: the least change of b downwards makes them unbounded, so that in rounded arithmetic nothing is proven of
     b itself. What the change adds to the objective of x is taken off, so that the bound holds for b itself at every point that
     is no farther out than x. ``-inf`` where more than ``PERTURBATION`` is missing.
+
+    Parameters
+    ----------
+    program : QuadraticProgram
+    x, product : ndarray, shape (n,)
+        A point and ``A x``.
+    multiplier : ndarray, shape (m,)
+    unit : float
+        Size of the linear term that matters, in units of b.
     """
     multiplier = _lifted(program, multiplier, np.isinf(program.upper))
     upper = implied_upper(program)

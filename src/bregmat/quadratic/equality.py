@@ -11,7 +11,6 @@ from bregmat._kernels.descent import greedy_inplace
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import QuadraticProgram, no_rows
 
-EPS = float(np.finfo(float).eps)
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
 ROUGH = 1e-2  # KKT residual at which coordinate descent hands over
 NEAREST = ExactActiveSet(tol=1e-14, is_single=True)
@@ -46,19 +45,11 @@ class EqualityRows:
     conflict: np.ndarray | None = None
 
     @classmethod
-    def as_given(cls, program: QuadraticProgram, point: np.ndarray) -> EqualityRows:
-        """All rows, unchanged."""
-        m = program.m
-        return cls(program, program.E, program.e, np.arange(m), np.ones(m), point)
-
-    @classmethod
     def reduce(cls, program: QuadraticProgram, start: np.ndarray | None) -> EqualityRows:
         """Scale the rows, find a feasible point or a proof that there is none, and keep independent rows."""
         E, e, m = program.E, program.e, program.m
         x = np.zeros(program.n) if start is None else start
         none = (program, *no_rows(program.n), np.zeros(0, np.int64), np.zeros(0))
-        if m == 0:
-            return cls(*none, x)
         length = np.linalg.norm(E, axis=1)
         empty = length == 0.0
         if (empty & (e != 0.0)).any():
@@ -87,24 +78,6 @@ class EqualityRows:
         out = np.zeros(self.given.m)
         out[self.kept] = multiplier / self.length
         return out
-
-    def onto(self, x: np.ndarray) -> np.ndarray:
-        """A point near x that meets the rows and the box."""
-        return nearest_feasible(self.E, self.e, self.given.upper, x)
-
-    def violation(self, x: np.ndarray) -> float:
-        """Largest residual of a row given, relative to the size of its terms."""
-        program = self.given
-        E, e = program.E, program.e
-        if not len(e):
-            return 0.0
-        largest = float(program.diagonal.max())
-        usual = max(-float(program.b.min()), 0.0) / largest if largest > 0 else 0.0
-        # what a few roundings of the largest variable come to is none of a row's whose own variables are tiny
-        rounding = 64 * EPS * np.abs(E).max(axis=1) * max(float(np.abs(x).max()), usual)
-        missing = np.maximum(np.abs(E @ x - e) - rounding, 0.0)
-        size = np.abs(E) @ np.abs(x) + np.abs(e)
-        return float((missing / np.where(size > 0, size, 1.0)).max())
 
 
 def nearest_feasible(E: np.ndarray, e: np.ndarray, upper: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -36,6 +36,7 @@ class FreeFactor:
         self._W = self._S = np.empty((0, 0))
 
     def _allocate(self, room: int) -> None:
+        """An empty set with room."""
         self.state = FreeSet(
             np.empty((room, room)), np.empty(room, np.int64), np.full(self.n, -1, np.int64), np.zeros(1, np.int64)
         )

@@ -11,7 +11,6 @@ from scipy import sparse
 
 from bregmat.checks import as_column, as_matrix
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
-from bregmat.quadratic.equality import EqualityRows
 from bregmat.quadratic.nnqp import Request, minimize
 from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, as_upper
@@ -307,7 +306,7 @@ class _Corrections:
         x = start if self.point is None else self.point
         shape = data.shape(-(data.X.T @ data.y))
         objective, gradient = data.objective(x), data.gradient(x)
-        violation = EqualityRows.as_given(shape, x).violation(x)
+        violation = shape.row_violation(x)
         proof = _DataCertificate(
             x=x,
             dual=gradient,

@@ -14,12 +14,13 @@ from bregmat.kernels.definite import check_definite
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
 from bregmat.proofs import Proof
 from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
-from bregmat.quadratic.equality import rough_point
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, Point, SplitProgram, run_updates
+from bregmat.quadratic.equality import nearest_feasible, rough_point
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.problem import NonnegativeQP, QPCertificate
 from bregmat.quadratic.program import Minimum, as_start
 from bregmat.quadratic.result import QPResult, Units, exponent
+from bregmat.quadratic.split_program import Point, SplitProgram
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
@@ -307,7 +308,7 @@ class _Course:
     def cut_off(self) -> Minimum:
         """The last point, or one that meets the rows."""
         x = np.minimum(np.maximum(self.point, 0.0), self.problem.upper)
-        return Minimum(x=x if self.problem.rows is None else self.problem.rows.onto(x), is_rough=True)
+        return Minimum(x=nearest_feasible(self.problem.E, self.problem.e, self.problem.upper, x), is_rough=True)
 
     def interrupted(self) -> Outcome:
         """What is known when a KeyboardInterrupt came."""
@@ -333,6 +334,7 @@ class _Course:
     def outcome(
         self, certificate: QPCertificate, status: Status, reason: ExitReason, n_iter: int, name: str
     ) -> Outcome:
+        """The end in the words of every run."""
         log = self.log
         return Outcome(certificate, status, reason, self.request.tol, n_iter, log.seconds(), log.history, name)
 

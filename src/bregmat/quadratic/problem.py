@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from bregmat._kernels.free_factor import Quadratic
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.bound import bound_at_zero, curvature, lower_bound, perturbed_bound
-from bregmat.quadratic.equality import EqualityRows
+from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram, no_rows
 from bregmat.status import Status
@@ -53,10 +51,6 @@ class QPCertificate(Certificate):
         """What a history says of it: its violation is the residual of the optimality conditions."""
         return super().figures | {"violation": self.kkt_residual}
 
-    def joined(self, new: Self) -> Self:
-        """The one with the smaller gap: here the dual belongs to its point."""
-        return new if new.gap <= self.gap or not np.isfinite(self.gap) else self
-
 
 @dataclass(frozen=True, eq=False)
 class NonnegativeQP(QuadraticProgram, Problem):
@@ -77,10 +71,10 @@ class NonnegativeQP(QuadraticProgram, Problem):
         rows = EqualityRows.reduce(self, start)
         return replace(self, E=rows.E, e=rows.e, rows=rows)
 
-    @cached_property
-    def whole(self) -> EqualityRows:
-        """The rows as they were given, whether these are reduced or not."""
-        return EqualityRows.as_given(self, np.zeros(self.n)) if self.rows is None else self.rows
+    @property
+    def given(self) -> QuadraticProgram:
+        """With the rows as they were given."""
+        return self if self.rows is None else self.rows.given
 
     # ---------------------------------------------------------------- that there is nothing to find
     def proof_beforehand(self) -> Proof | None:
@@ -125,13 +119,13 @@ class NonnegativeQP(QuadraticProgram, Problem):
         More is tried, each at the price of a few products with A, while the gap is above ``tol``: multipliers with less violated
         conditions, zeros for what rounding left above zero, and sums in extended precision.
         """
-        rows, x, y = self.whole, state.x, state.multiplier
+        given, x, y = self.given, state.x, state.multiplier
         if len(y) != self.m:
             y = self.free_multiplier(x, self.gradient(x))
-        missed = rows.violation(x)
+        missed = given.row_violation(x)
         if missed > FEASIBLE:  # a linear term that is large beside the rows leaves its rounding in them
-            met = rows.onto(x)
-            there = rows.violation(met)
+            met = nearest_feasible(self.E, self.e, self.upper, x)
+            there = given.row_violation(met)
             x, missed = (met, there) if there < missed else (x, missed)
         directions = () if state.is_rough else self.rising_directions(x, state)
         best = self.proven(x, y, directions, tolerant=True)
@@ -142,32 +136,32 @@ class NonnegativeQP(QuadraticProgram, Problem):
         if not (best.gap <= tol and missed <= FEASIBLE) and (near := self._snapped(x)) is not None:
             y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
             new = self.proven(near, y, self.rising_directions(near), tolerant=True, precise=True)
-            there = rows.violation(near)
+            there = given.row_violation(near)
             if new.gap <= tol and there <= missed:
                 best, missed = new, there
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
             new = self.proven(best.x, best.equality_dual, self.rising_directions(best.x), tolerant=True, precise=True)
             best = new if new.gap < best.gap else best
-        if not rows.given.m:
+        if not given.m:
             return best
         return replace(
             best,
-            equality_dual=rows.expand(best.equality_dual),
+            equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
             violation=missed,
             upper=best.upper if missed <= FEASIBLE else np.inf,
         )
 
     def unproven(self, x: np.ndarray, proof: Proof) -> QPCertificate:
         """A point of a problem that is proven to have no solution."""
-        rows, is_unbounded = self.whole, proof.status is Status.UNBOUNDED
+        is_unbounded = proof.status is Status.UNBOUNDED
         return QPCertificate(
             x=x,
             dual=self.gradient(x),
-            equality_dual=np.zeros(rows.given.m) if is_unbounded else proof.dual,
+            equality_dual=np.zeros(self.given.m) if is_unbounded else proof.dual,
             objective=self.objective(x),
             dual_bound=-np.inf if is_unbounded else np.inf,
             upper=np.inf,
-            violation=rows.violation(x),
+            violation=self.given.row_violation(x),
             kkt_residual=np.inf,
             falling=proof.dual if is_unbounded else None,
         )

@@ -15,6 +15,7 @@ from bregmat.checks import as_column, as_matrix, check_finite
 # Largest difference of two mirrored entries, relative to the diagonal entries of their rows: not the tolerance of checks.py,
 # because A is used as it is given, never copied or averaged, and its scale may differ from row to row.
 SYMMETRY = 1e-10
+EPS = float(np.finfo(float).eps)
 Equality = tuple[np.ndarray, np.ndarray] | None
 
 
@@ -152,6 +153,18 @@ class QuadraticProgram:
         if not weight.any():
             weight[:] = 1.0
         return np.linalg.lstsq((self.E * weight).T, -g * weight, rcond=None)[0]
+
+    def row_violation(self, x: np.ndarray) -> float:
+        """Largest residual of an equality row, relative to the size of its terms."""
+        if not self.m:
+            return 0.0
+        E, e, largest = self.E, self.e, float(self.diagonal.max())
+        usual = max(-float(self.b.min()), 0.0) / largest if largest > 0 else 0.0
+        # what a few roundings of the largest variable come to is none of a row's whose own variables are tiny
+        rounding = 64 * EPS * np.abs(E).max(axis=1) * max(float(np.abs(x).max()), usual)
+        missing = np.maximum(np.abs(E @ x - e) - rounding, 0.0)
+        size = np.abs(E) @ np.abs(x) + np.abs(e)
+        return float((missing / np.where(size > 0, size, 1.0)).max())
 
     # ---------------------------------------------------------------- related programs
     def without_rows(self) -> QuadraticProgram:

@@ -14,7 +14,13 @@ _EPS = float(np.finfo(float).eps)
 
 
 def objective(v: np.ndarray, b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> float:
-    """``F(v) = 1/2 v'(A+ v - A- v) + b'v`` (eq. 1)."""
+    """``F(v) = 1/2 v'(A+ v - A- v) + b'v`` (eq. 1).
+
+    Parameters
+    ----------
+    v, b, positive, negative : ndarray, shape (n,)
+        Point, linear term, ``A+ v`` and ``A- v``.
+    """
     return float(v @ (0.5 * (positive - negative) + b))
 
 
@@ -158,7 +164,7 @@ def balanced_step(
 
     unit = float(np.abs(b).max(initial=0.0)) or 1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return falling_root(moved, signs, total, start=multiplier, unit=unit)
+        return _falling_root(moved, signs, total, start=multiplier, unit=unit)
 
 
 def spread(
@@ -188,10 +194,10 @@ def spread(
         return new, np.where(new == free, free, 0.0)
 
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        return falling_root(moved, signs, total, start=0.0, unit=1.0)[0]
+        return _falling_root(moved, signs, total, start=0.0, unit=1.0)[0]
 
 
-def falling_root(
+def _falling_root(
     moved: Callable[[float], tuple[np.ndarray, np.ndarray]],
     signs: np.ndarray,
     total: float,

@@ -1,0 +1,201 @@
+"""A nonnegative quadratic program whose matrix is known by what its positive and negative parts do to a vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bregmat.proofs import Certificate, Problem, Proof
+from bregmat.quadratic.extrapolation import Extrapolation
+from bregmat.quadratic.splits import Split
+from bregmat.quadratic.updates import gradient, objective, spread
+from bregmat.solve import State
+from bregmat.status import Status
+
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A point v, its pass over the matrix p = ``A+ v`` and q = ``A- v``, shapes (n,), and its objective F."""
+
+    v: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    F: float
+
+
+@dataclass(eq=False, kw_only=True)
+class UpdatesState(State):
+    """A point with the plain update of it, the multiplier found on the way, and the point's relative optimality residual.
+
+    Attributes
+    ----------
+    multiplier : float
+        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine; else 0.
+    miss : float
+        See :func:`bregmat.quadratic.updates.violation`; dimensionless.
+    """
+
+    point: Point
+    following: np.ndarray
+    multiplier: float
+    miss: float
+    objective: float
+    stalled: bool
+    finished: bool = False
+    signal: float = np.inf
+    n_passes: int = 1
+    total: float = 0.0  # of the sum constraint
+    tol: float = 0.0
+    memory: Extrapolation | None = None
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """Passes over the matrix, which refused extrapolations add to."""
+        return {"n_passes": np.array(self.n_passes)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UpdatesCertificate(Certificate):
+    """A state of the updates and, where the program has more to say than its objective, the ``proof`` of its point."""
+
+    state: UpdatesState
+    proof: Any = None
+
+    @property
+    def x(self) -> np.ndarray:
+        """The point, shape (n,), ``0 <= x <= upper``."""
+        return self.state.point.v
+
+    @property
+    def gap(self) -> float:
+        """That of the proof; inf without one."""
+        return np.inf if self.proof is None else self.proof.gap
+
+    def joined(self, new: Self) -> Self:
+        """The later point: F never rises."""
+        return new
+
+
+class SplitProgram(Problem):
+    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A known by a split.
+
+    As it is, nothing is proven of a point: the updates end by their own rule. A subclass with ``is_certified = True`` has
+    :meth:`prove`, whose gap ends them.
+
+    Parameters
+    ----------
+    split : Split
+        ``A``, positive semidefinite, as a difference of nonnegative matrices.
+    b : ndarray, shape (n,)
+    upper : float or ndarray, shape (n,), optional
+        Bounds >= 0, in the units of the variables.
+    signs : ndarray of +-1, shape (n,), optional
+        The sum constraint; ``total`` is that of the start.
+    """
+
+    is_certified: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        split: Split,
+        b: np.ndarray,
+        *,
+        upper: np.ndarray | float | None = None,
+        signs: np.ndarray | None = None,
+    ) -> None:
+        self.split, self.b = split, np.asarray(b, dtype=float)
+        self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
+        self.signs = None if signs is None else np.asarray(signs, dtype=float)
+        self.diagonal = np.maximum(split.diagonal(), 0.0)
+        self.length = np.sqrt(self.diagonal)
+        self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
+        # what counts as zero where everything vanishes: next to the minima along single variables, b_i / A_ii
+        with np.errstate(all="ignore"):
+            alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
+        self.least = _EPS * float((alone * self.length).max(initial=0.0))
+        self.least_alone = _EPS * float(alone.max(initial=0.0))
+
+    def prove(self, point: Point) -> Any:
+        """What is known about a point: an object with ``objective``, ``dual_bound`` and relative ``gap``; None for nothing."""
+        return None
+
+    def first(self, start: np.ndarray | None) -> np.ndarray | None:
+        """A start, shape (n,), that meets what the program knows of its sum; None for the updates' own."""
+        return start
+
+    # ---------------------------------------------------------------- what the loop asks
+    @property
+    def certifies_cheaply(self) -> bool:
+        """Nothing has to be restored first; without proofs an estimate says as much."""
+        return self.is_certified
+
+    def is_due(self, state: UpdatesState, tol: float) -> bool:
+        """Every step, where there is a gap to stop by."""
+        return self.is_certified
+
+    def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
+        """F, and the optimality residual as the violation."""
+        return super().estimate(state, works_on) | {"violation": state.miss}
+
+    def certify(self, state: UpdatesState) -> UpdatesCertificate:
+        """The point with its proof, if there is one."""
+        proof, F = self.prove(state.point), state.objective
+        return UpdatesCertificate(
+            dual=self.slope(state.point, state.multiplier),
+            objective=F if proof is None else proof.objective,
+            dual_bound=-np.inf if proof is None else proof.dual_bound,
+            upper=F if proof is None else proof.objective,
+            violation=state.miss,
+            state=state,
+            proof=proof,
+        )
+
+    def proof_beforehand(self) -> Proof | None:
+        """A variable that only the linear term holds, and that it does not hold; under a sum constraint, a pair of them."""
+        free = (self.diagonal == 0) & np.isinf(self.upper)
+        if self.signs is None:
+            rows = np.flatnonzero(free & (self.b < 0))[:1]
+        else:
+            sides = [np.flatnonzero(free & (self.signs == s)) for s in (1, -1)]
+            rows = np.array([side[np.argmin(self.b[side])] for side in sides if len(side)], dtype=np.int64)
+            if len(rows) < 2 or self.b[rows].sum() >= 0:
+                return None
+        if len(rows) == 0:
+            return None
+        ray = np.zeros(self.split.n)
+        ray[rows] = 1.0
+        return Proof(ray, rows, Status.UNBOUNDED)
+
+    # ---------------------------------------------------------------- what the solver asks
+    def at(self, v: np.ndarray) -> Point:
+        """One pass over the matrix."""
+        p, q = self.split.positive_negative(v)
+        return Point(v, p, q, objective(v, self.b, positive=p, negative=q))
+
+    def slope(self, point: Point, multiplier: float) -> np.ndarray:
+        """Gradient, with the multiplier's part."""
+        g = gradient(self.b, positive=point.p, negative=point.q)
+        return g if self.signs is None else g + multiplier * self.signs
+
+    def vanishing(self, v: np.ndarray, clamp: float) -> np.ndarray:
+        """How large a variable is that waits instead of vanishing, shape (n,)."""
+        floor = max(float((v * self.length).max(initial=0.0)), self.least) / self.length
+        return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
+
+    def on_constraint(self, v: np.ndarray, total: float, movable: np.ndarray | None = None) -> np.ndarray:
+        """``v`` with ``signs'v = total``, by factors for the ``movable`` entries (all)."""
+        if self.signs is None:
+            return v
+        chosen = np.ones(len(v), dtype=bool) if movable is None else movable
+        rest = total - float(self.signs[~chosen] @ v[~chosen])
+        out = v.copy()
+        out[chosen] = spread(v[chosen], signs=self.signs[chosen], total=rest, upper=self.upper[chosen])
+        return out
+
+    def keeps_total(self, v: np.ndarray, total: float) -> bool:
+        """Whether the sum constraint is met to rounding."""
+        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * _EPS * float(v.sum()))
