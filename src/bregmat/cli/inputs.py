@@ -88,7 +88,21 @@ def read_task(
     exclude: list[str],
     unlabeled: str | None,
 ) -> Task:
-    """Read all inputs; `ValueError` names the file, line and column of what is wrong."""
+    """Read all inputs; `ValueError` names the file, line and column of what is wrong.
+
+    Parameters
+    ----------
+    path, constraints : path
+        Files of the points and, optionally, of constraints on them.
+    labels : str, optional
+        Column of class labels, or a .npy file of them.
+    id_column : str, optional
+        Column that names the rows; by default one called "id" or "sample_id", else row numbers.
+    exclude : list of str
+        Columns of numbers that are no features.
+    unlabeled : str, optional
+        Label that means "not known", beside empty cells.
+    """
     is_label_file = labels is not None and Path(labels).suffix.lower() == ".npy"
     wanted = [name for name in (None if is_label_file else labels, id_column, *exclude) if name is not None]
     points = read_points(path, exclude=dict.fromkeys(wanted))
@@ -126,7 +140,19 @@ def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, 
 
 
 def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.ndarray:
-    """Class numbers 0, 1, ... by first appearance; -1 where the cell is empty or says `unlabeled`."""
+    """Class numbers 0, 1, ... by first appearance; -1 where there is no label.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Words or numbers.
+    n : int
+        How many points there are.
+    name : str
+        Of the column or file, for messages.
+    unlabeled : str or None
+        What means "no label", beside empty cells and NaN.
+    """
     values = np.asarray(values)
     if values.shape != (n,):
         raise ValueError(f"labels {name!r} have shape {values.shape}, but there are {n} points")

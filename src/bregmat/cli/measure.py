@@ -21,7 +21,17 @@ MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learni
 
 
 def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray, *, all_soft: bool = False) -> SummaryRow:
-    """How many constraints hold to a relative tolerance of 1e-3."""
+    """How many constraints hold to a relative tolerance of 1e-3.
+
+    Parameters
+    ----------
+    rows : Constraints
+        In row numbers.
+    before, after : ndarray of shape (n, d) and (n, k)
+        The points as given, and after the learned map.
+    all_soft : bool
+        Whether every constraint may be violated at a price; the name of the row says so.
+    """
 
     def text(G: np.ndarray) -> str:
         met = int(rows.satisfied(G).sum())
@@ -86,7 +96,17 @@ def neighbours_accuracy(
 
 
 def k_means_nmi(before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
-    """Normalised mutual information of k-means (k classes, ten starts) with the labels, on the points learned from."""
+    """Normalised mutual information of k-means (k classes, ten starts) with the labels, on the points learned from.
+
+    Parameters
+    ----------
+    before, after : ndarray of shape (n, d) and (n, k)
+        The points as given, and after the learned map.
+    labels : ndarray of shape (n,)
+        Class numbers; rows with -1 are left out.
+    random_state : int
+        Seed of the starts.
+    """
     rows = np.flatnonzero(labels >= 0)
     if len(rows) > MOST_CLUSTERED:
         rows = np.sort(np.random.default_rng(random_state).choice(rows, MOST_CLUSTERED, replace=False))
@@ -113,8 +133,23 @@ def best_slack_weight(
 ) -> float:
     """The slack weight with the best k-nearest-neighbour accuracy in a cross-validated grid search.
 
-    `given` names values of `row_numbers` (default 0, 1, 2, ...). With equal accuracies the smallest weight
-    wins: it stays nearest to the prior.
+    With equal accuracies the smallest weight wins: it stays nearest to the prior.
+
+    Parameters
+    ----------
+    learner : MetricLearner
+        Cloned for every fit.
+    X : ndarray of shape (n, d)
+    labels : ndarray of shape (n,)
+        Class numbers; rows with -1 are left out.
+    weights : tuple of float
+        To choose from.
+    given : Constraints, optional
+        Beside those of the labels; they name values of `row_numbers`.
+    row_numbers : ndarray of shape (n,), optional
+        By default 0, 1, 2, ...
+    n_neighbors, n_folds, random_state : int
+        Of the nearest-neighbour test; fewer folds where a class is smaller.
     """
     known = labels >= 0
     n_folds = max(2, min(n_folds, int(np.bincount(labels[known]).min())))

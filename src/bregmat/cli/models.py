@@ -119,7 +119,7 @@ def _rows_of_stream(learner: Any, manifest: dict[str, Any]) -> list[tuple[str, A
     rows += [(name, _word(value)) for name, value in given.items() if value is not None]
     rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
     if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
-        rows += bound_rows(learner, learner.cumulative_loss_, learner.loss_bound(), "", learner.void_)
+        rows += bound_rows(learner, learner.loss_bound())
         rows.append(show.eigenvalues(np.linalg.eigvalsh(learner.matrix())[::-1]))
     return rows
 

@@ -30,7 +30,20 @@ def list_experiments() -> None:
 def reproduce_all(
     names: Sequence[str] | None, out: Path, *, size: str, download: bool, page: Path | None, quiet: bool
 ) -> int:
-    """Run what is not done yet of these experiments (None: of all), print the tables, write the page; the exit code."""
+    """Run what is not done yet, print the tables, write the page; the exit code.
+
+    Parameters
+    ----------
+    names : sequence of str or None
+        Experiments; None: all of them.
+    out : path
+        Folder of tables, pictures and what is done so far.
+    size : {"default", "small", "full"}
+    download, quiet : bool
+        Whether missing data may be fetched; whether to show no progress.
+    page : path or None
+        Where a Markdown page of all of them goes.
+    """
     data = DataHome(download=download)
     with bad_input():
         chosen = [experiment(name) for name in dict.fromkeys(names or experiment_names())]

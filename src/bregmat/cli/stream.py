@@ -104,15 +104,16 @@ def _rows(run: StreamRun, comparison: str) -> list[tuple[str, Any]]:
     return [
         *rows,
         ("total loss", f"{run.loss:.10g}"),
-        *bound_rows(learner, run.loss, run.bound, comparison, run.history[-1].void),
+        *bound_rows(learner, run.bound, comparison),
         ("loss of the last tenth", _last_tenth(run)),
         ("learning rate", learner.eta_),
         ("time", seconds(elapsed) + (" in all" if run.resumed_at else "") + per),
     ]
 
 
-def bound_rows(learner: Any, loss: float, bound: float, comparison: str, void: str | None) -> list[tuple[str, Any]]:
-    """What a table says of the bound on the total loss, or why there is none."""
+def bound_rows(learner: Any, bound: float, comparison: str = "") -> list[tuple[str, Any]]:
+    """What a table says of the bound on the total loss, or why there is none; `comparison` is the matrix it starts from."""
+    loss, void = learner.cumulative_loss_, learner.void_
     if math.isfinite(bound):
         trace, budget = learner.settings.trace, learner.settings.loss_budget
         fits = f"of loss at most {number(budget)}" if budget else "that fits exactly"

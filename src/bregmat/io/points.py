@@ -82,7 +82,18 @@ def read_points(
 def write_points(
     path: str | os.PathLike, X: np.ndarray, *, names: Sequence[str], columns: dict[str, np.ndarray] | None = None
 ) -> None:
-    """Write points where `read_points` can read them; `columns` (words, ids) come first and are left out of .npy."""
+    """Write points where `read_points` can read them.
+
+    Parameters
+    ----------
+    path : path
+        .csv, .parquet or .npy.
+    X : array of shape (n, d)
+    names : sequence of d str
+        Names of the columns of X; not in .npy.
+    columns : dict of str -> array of shape (n,), optional
+        Columns of words or ids, which come first; not in .npy.
+    """
     path, kind = tables.file_kind(path, "write points to", KINDS)
     X = np.asarray(X)
     if X.ndim != 2 or X.shape[1] != len(names):

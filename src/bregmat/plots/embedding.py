@@ -200,18 +200,12 @@ def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
 
     sparse = hasattr(points, "tocsr")
     points = points if sparse else np.asarray(points, dtype=float)
-    n, d = points.shape
-    if min(n, d) < 3 or n < 4:
-        points = points.toarray() if sparse else points
-        centred = points - points.mean(axis=0)
-        U, s, _ = np.linalg.svd(centred, full_matrices=False)
-        coordinates, variance, total = (U * s)[:, :2], s[:2] ** 2, float((s**2).sum())
-        share = variance / total if total > 0 else np.full(len(variance), np.nan)
-    else:
-        pca = PCA(n_components=2, svd_solver="arpack" if sparse else "auto", random_state=0)
-        with np.errstate(invalid="ignore"):  # all points equal: no variance to divide by
-            coordinates = pca.fit_transform(points)
-        share = pca.explained_variance_ratio_
+    if sparse and min(points.shape) < 3:  # too few for its solver
+        sparse, points = False, points.toarray()
+    pca = PCA(n_components=min(2, *points.shape), svd_solver="arpack" if sparse else "auto", random_state=0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no variance to divide by
+        coordinates = pca.fit_transform(points)
+    share = pca.explained_variance_ratio_
     missing = 2 - coordinates.shape[1]
     return np.pad(coordinates, ((0, 0), (0, missing))), tuple(np.pad(share, (0, missing)))
 

@@ -68,10 +68,19 @@ class PairDistanceDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
     ) -> PairDistanceDisplay:
-        """Draw the pairs of `constraints` (those it was fitted on where not given) among the rows of `X`.
+        """Draw the pairs of constraints that are among given points.
 
-        `sample_id` names the rows, as in ``fit``; pairs that are not in `X` are left out. Other options as in
-        `from_data`.
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array, scipy.sparse or data frame of shape (n, d)
+            Pairs that are not among its rows are left out.
+        constraints : Constraints, optional
+            By default those it was fitted on.
+        sample_id : array of shape (n,), optional
+            Names of the rows of `X`, as in ``fit``.
+        **options
+            As in `from_data`.
         """
         X, located, _ = constraints_among(estimator, X, constraints, sample_id)
         return cls.from_data(X, estimator.transform(X), located, **options)

@@ -51,9 +51,18 @@ class ViolationDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
     ) -> ViolationDisplay:
-        """Draw the rows of `constraints` (those it was fitted on where not given) whose points are in `X`.
+        """Draw the constraints whose points are among given ones.
 
-        `sample_id` names the rows of `X`, as in ``fit``. Other options as in `from_data`.
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array, scipy.sparse or data frame of shape (n, d)
+        constraints : Constraints, optional
+            By default those it was fitted on.
+        sample_id : array of shape (n,), optional
+            Names of the rows of `X`, as in ``fit``.
+        **options
+            As in `from_data`.
         """
         X, located, names = constraints_among(estimator, X, constraints, sample_id)
         return cls.from_data(estimator.transform(X), located, sample_id=names, **options)
