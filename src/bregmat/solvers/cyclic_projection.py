@@ -5,58 +5,27 @@ A projection onto row i moves its multiplier alone: it maximises the dual bound 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.certificates import clip_dual, dual_bound
 from bregmat.checks import check_flag, check_integer, check_positive
-from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
-from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
 from bregmat.solvers.needs import check_needs
-from bregmat.solvers.row_projections import PROJECTED, Projected, row_bounds
+from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
 
 @dataclass(eq=False)
-class CyclicState(MatrixState):
-    """A matrix with its multipliers after a number of sweeps."""
+class CyclicState(ProjectionState):
+    """After a number of sweeps."""
 
-    matrix: Projected
-    dual: np.ndarray
-    rows: OuterRows
-    bounds: RowBounds
-    operator: Operator
-    objective: float  # the dual bound, which every corrected projection raises
-    signal: float = np.inf
-    stalled: bool = False
-    finished: bool = False
-    idle: int = 0  # sweeps in a row that raised the bound by no more than rounding
     sweeps: list[dict[str, float]] = field(default_factory=list)
-
-    @cached_property
-    def iterate(self) -> Iterate:
-        """The matrix."""
-        return self.matrix.iterate()
 
     def violation(self, problem: Nearness) -> float:
         """The largest one that the last sweep met, each row at its turn."""
         return self.sweeps[-1]["violation"] if self.sweeps and problem.losses.has_hard else np.nan
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed; the values are left for the certificate."""
-        return bool(np.isfinite(self.objective) and np.isfinite(self.dual).all())
-
-    @cached_property
-    def values(self) -> np.ndarray:
-        """Values of all rows at the matrix; only certificates ask for them."""
-        x = self.iterate.x
-        return self.operator.congruence(self.iterate.F).values_diagonal(x)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -126,11 +95,7 @@ class CyclicProjection:
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""
-        mu = np.zeros(problem.c)
-        if start is not None:
-            value, warm = dual_bound(problem, clip_dual(problem, start))
-            if np.isfinite(value):
-                mu = warm.copy()
+        mu = first_dual(problem, start)
         kind = PROJECTED[str(problem.divergence.row_projections)]
         matrix, bounds = kind.at(problem, mu), row_bounds(problem)
         return CyclicState(matrix, mu, kind.rows(problem), bounds, problem.operator, self._value(problem, matrix, mu))
@@ -141,7 +106,7 @@ class CyclicProjection:
     def step(self, problem: NearestMatrix, state: CyclicState) -> CyclicState:
         """One sweep over all rows."""
         matrix, mu = state.matrix.copy(), state.dual.copy()
-        sweep = matrix.sweep(mu, state.rows, state.bounds, self.corrected, self.root_tol)
+        sweep = matrix.sweep(mu, state, self)
         sweep["drift"] = np.nan
         if (len(state.sweeps) + 1) % self.refresh == 0:
             rebuilt = type(matrix).at(problem, mu)
@@ -152,19 +117,6 @@ class CyclicProjection:
         done = not self.corrected and sweep["violation"] <= self.violation_tol
         if self.movement_tol is not None:
             done = done or moved <= self.movement_tol * max(length, 1e-300)
-        gained = objective - state.objective > 1e-15 * max(1.0, abs(objective))
-        idle = 0 if gained or not self.corrected else state.idle + 1
         state.sweeps.append(sweep)
-        return CyclicState(
-            matrix,
-            mu,
-            state.rows,
-            state.bounds,
-            state.operator,
-            objective,
-            signal=abs(objective - state.objective) if self.corrected else np.inf,
-            stalled=idle >= 20 or moved <= 1e-16 * length,
-            finished=done,
-            idle=idle,
-            sweeps=state.sweeps,
-        )
+        new = replace(state, matrix=matrix, dual=mu, finished=done, **state.progress(objective, self.corrected))
+        return replace(new, stalled=new.idle >= 20 or moved <= 1e-16 * length)

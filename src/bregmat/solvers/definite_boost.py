@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
-from bregmat._kernels.rows import OuterRows, RowBounds
-from bregmat.certificates import clip_dual, dual_bound
+from bregmat._kernels.rows import OuterRows
 from bregmat.checks import check_flag, check_integer, check_positive, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
-from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
 from bregmat.solvers.needs import check_needs
-from bregmat.solvers.row_projections import VonNeumannProjected, row_bounds
+from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 
 
-@dataclass(eq=False)
-class BoostState(MatrixState):
-    """A matrix with its multipliers after a number of steps; the multiplier of the trace follows from the others."""
+@dataclass(eq=False, kw_only=True)
+class BoostState(ProjectionState):
+    """After a number of steps; lam of the matrix is without the level, so that its largest entry is 0."""
 
-    matrix: VonNeumannProjected  # lam without the level, whose largest entry is 0
     level: np.ndarray  # what was taken off lam, log dual objective, log of the bound of Theorem 4.1
-    dual: np.ndarray
-    rows: OuterRows
-    bounds: RowBounds
     cone: Boosted
-    operator: Operator
-    objective: float
-    signal: float = np.inf
-    stalled: bool = False
-    finished: bool = False
     worst: float = np.nan  # largest relative violation met last
-    idle: int = 0  # blocks in a row that raised the bound by no more than rounding
     series: list[np.ndarray] = field(default_factory=list)
 
     @cached_property
@@ -52,15 +39,6 @@ class BoostState(MatrixState):
     def violation(self, problem: Nearness) -> float:
         """The largest one that the last step met."""
         return self.worst
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed; the values are left for the certificate."""
-        return bool(np.isfinite(self.objective) and np.isfinite(self.dual).all())
-
-    @cached_property
-    def values(self) -> np.ndarray:
-        """Values of all rows at the matrix; only certificates ask for them."""
-        return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -155,11 +133,7 @@ class DefiniteBoost:
         at, kappa = problem.trace_row
         rows, bounds = _rows_but(problem, at, kappa), row_bounds(problem)
         total = float(bounds.bound[at] / kappa)
-        mu = np.zeros(problem.c)
-        if start is not None:
-            value, warm = dual_bound(problem, clip_dual(problem, start))
-            if np.isfinite(value):
-                mu = warm.copy()
+        mu = first_dual(problem, start)
         usable = rows.shift == 0.0
         matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
@@ -170,7 +144,8 @@ class DefiniteBoost:
         log_dual += float(mu[usable] @ bounds.bound[usable]) / total
         level = np.array([lam[-1], log_dual, log_dual])
         matrix.lam = lam - lam[-1]
-        return _placed(problem, matrix, level, mu, rows, bounds, cone)
+        bound = _set_trace_row(problem, matrix, level, mu, cone)
+        return BoostState(matrix, mu, rows, bounds, problem.operator, bound, level=level, cone=cone)
 
     def _intervals(self, problem: NearestMatrix, rows: OuterRows, total: float) -> tuple[np.ndarray, np.ndarray]:
         """For each row, numbers below and above all eigenvalues of A_j."""
@@ -208,31 +183,14 @@ class DefiniteBoost:
         greedy = self.order == "greedy"
         size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
         series = np.zeros((size, len(SERIES)))
-        done, worst = boost_inplace(
-            matrix.lam,
-            matrix.Vt,
-            mu,
-            level,
-            series,
-            matrix.work,
-            state.rows,
-            state.bounds,
-            cone,
-            self.projection == "exact",
-            greedy,
-            self.corrected,
-            self.violation_tol,
-            self.root_tol,
-        )
+        moving = (matrix.lam, matrix.Vt, mu, level, series, matrix.work)
+        how = (self.projection == "exact", greedy, self.corrected, self.violation_tol, self.root_tol)
+        done, worst = boost_inplace(*moving, state.rows, state.bounds, cone, *how)
         state.series.append(series[:done])
-        new = _placed(problem, matrix, level, mu, state.rows, state.bounds, cone)
-        new.series, new.worst = state.series, worst
+        bound = _set_trace_row(problem, matrix, level, mu, cone)
+        new = replace(state, matrix=matrix, dual=mu, level=level, worst=worst, **state.progress(bound, self.corrected))
         new.finished = not self.corrected and worst <= self.violation_tol
-        gained = new.objective - state.objective > 1e-15 * max(1.0, abs(new.objective))
-        new.idle = 0 if gained or not self.corrected else state.idle + 1
         new.stalled = (done == 0 or new.idle >= 20) and not new.finished
-        if self.corrected:
-            new.signal = abs(new.objective - state.objective)
         return new
 
 
@@ -246,21 +204,12 @@ def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
     return rows._replace(ptr=np.insert(rows.ptr, at, rows.ptr[at]), shift=np.insert(rows.shift, at, kappa))
 
 
-def _placed(
-    problem: NearestMatrix,
-    matrix: VonNeumannProjected,
-    level: np.ndarray,
-    mu: np.ndarray,
-    rows: OuterRows,
-    bounds: RowBounds,
-    cone: Boosted,
-) -> BoostState:
-    """The state with the multiplier of the trace and the dual bound."""
+def _set_trace_row(problem: NearestMatrix, matrix: Any, level: np.ndarray, mu: np.ndarray, cone: Boosted) -> float:
+    """Write the multiplier of the trace, and 0 for rows that are idle, into mu; returns the dual bound."""
     assert problem.trace_row is not None
     at, kappa = problem.trace_row
     mu[~cone.usable] = 0.0
     # exp(H - kappa mu I) has the trace tau
     mu[at] = (np.log(np.exp(matrix.lam).sum() / cone.total) + level[0]) / kappa
     D = problem.divergence
-    bound = problem.offset + D.constant(problem.t0) - cone.total - float(mu @ bounds.bound)
-    return BoostState(matrix, level, mu, rows, bounds, cone, problem.operator, bound)
+    return problem.offset + D.constant(problem.t0) - cone.total - float(mu @ problem.losses.bound)

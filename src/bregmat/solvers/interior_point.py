@@ -25,7 +25,7 @@ from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
 from bregmat.solvers.needs import check_needs
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
-from bregmat.solvers.row_system import RowSystem
+from bregmat.solvers.newton_system import row_system
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class InteriorPoint:
         X = problem.operator.congruence(scaling.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
-        system = RowSystem.build(X, chord + ratio, u, scaling.S, self.linear_tol, state.effort)
+        solve = row_system(X, chord + ratio, u, scaling.S, self.linear_tol, state.effort)
         steps = 0
 
         def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
@@ -146,7 +146,7 @@ class InteriorPoint:
             dxi0 = chord * (m - bounds.price(xi, goal)) + cxi
             dw0 = np.where(free, 0.0, (goal - lam * w + cw) / lam)
             # (chord + w / lam) dm + A L A* dm = A(dM0) - dxi0 + s (dw0 - rho)
-            dm, dT, used = system.solve(X.values(dM0) / u - dxi0 + sign * (dw0 - rho))
+            dm, dT, used = solve(X.values(dM0) / u - dxi0 + sign * (dw0 - rho))
             steps += used
             dM = dM0 + scaling.tangent(dT)
             dlam = np.where(free, 0.0, s * dm)

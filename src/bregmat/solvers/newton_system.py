@@ -1,11 +1,13 @@
-"""The linear system shared by the Newton solvers: ``E + S o A*(h . A(S o E)) = B`` over symmetric matrices.
+"""The linear systems of the Newton and interior-point solvers, over symmetric matrices and over rows.
 
-Identity plus a positive semidefinite map. Small systems are factorised; large ones go to conjugate gradients, with
-products in float32 and a preconditioner from the Gaussian fourth moment when there are many rows.
+Both are an identity or a diagonal plus a positive semidefinite map: ``E + S o A*(h . A(S o E)) = B`` and
+``d . y + A(S o S o A*(y)) = rhs``. Small ones are factorised; large ones go to conjugate gradients, with products in float32
+where that is accurate enough and a preconditioner from the Gaussian fourth moment when there are many rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,8 @@ from bregmat.numerics import conjugate_gradients
 from bregmat.operators import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
+SHARED_FLOPS = 2e10  # the same where several right-hand sides share it
+MOST_FLOPS = 2e11  # below this it is shared, too, where conjugate gradients took longer the last time
 
 
 @dataclass(frozen=True)
@@ -53,30 +57,96 @@ def solve_newton_system(
     single : bool
         Products in float32 where the system is large; the residual is recursive, so keep ``tol`` above 1e-6 |B|.
     """
-    m = op.r * (op.r + 1) // 2
     if op.c == 0:
         return LinearSolution(B, 0, 0.0)
-    if min(op.c, m) ** 2 * max(op.c, m) <= direct_flops:
-        E = _factorised(op, h, S, B, m)
-        if E is not None:
-            return LinearSolution(E, 0, 0.0)
-    return _conjugate_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000)
+    solve = _by_factor(op, h, S) if _flops(op) <= direct_flops else None
+    solve = solve or _by_conjugate_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000)
+    return solve(B, tol)
 
 
-def _factorised(op: Operator, h: np.ndarray, S: np.ndarray | None, B: np.ndarray, m: int) -> np.ndarray | None:
-    Phi = op.features(S)
-    b = svec(B)
-    if op.c >= m:
-        Phi *= np.sqrt(h)[:, None]
-        C, ok = cholesky(add_diagonal(Phi.T @ Phi, 1.0))
-        return smat(cholesky_solve(C, b), op.r) if ok else None
-    C, ok = cholesky(add_diagonal(Phi @ Phi.T, 1.0 / h))  # Woodbury: a c x c system
-    return smat(b - Phi.T @ cholesky_solve(C, Phi @ b), op.r) if ok else None
+def row_system(
+    op: Operator, d: np.ndarray, unit: np.ndarray, S: np.ndarray | None, tol: float, effort: int = 0
+) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, int]]:
+    """What solves ``d . y + A_u(S o S o A_u*(y)) = rhs``, ``A_u = A / u``: (y, ``-A_u*(y)``, conjugate gradient steps) of rhs.
+
+    Fewer rows than entries of a matrix: factorised as it is. More: ``E + S o A*(h . A(S o E)) = S o A*(h . rhs)``,
+    ``y = h (rhs - A(S o E))``, ``h = 1 / d``. With fewer rows that would cost y as many digits as h has, and h of an active hard
+    row passes 1e9.
+
+    Parameters
+    ----------
+    op : Operator
+        Rows in the frame of the iterate.
+    d, unit : ndarray, shape (c,)
+        Positive.
+    S : ndarray, shape (r, r), or None
+        Local metric; None is 1 everywhere.
+    tol : float
+        Relative residual of conjugate gradients.
+    effort : int
+        How many steps of them the last system took.
+    """
+    h = 1.0 / d
+    m = op.r * (op.r + 1) // 2
+    flops = _flops(op)
+    is_small = flops <= SHARED_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2)
+    if is_small and op.c < m:
+        root = np.sqrt(h)
+        scale = root / unit
+        C, ok = cholesky(add_diagonal(scale[:, None] * op.gram(S) * scale, 1.0))
+        if ok:
+
+            def solve_rows(rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+                y = root * cholesky_solve(C, root * rhs)
+                return y, -op.adjoint(y / unit), 0
+
+            return solve_rows
+    weight = h / (unit * unit)
+    inverse = _by_factor(op, weight, S) if is_small and op.c >= m else None
+    inverse = inverse or _by_conjugate_gradients(op, weight, S, 2000, False)
+
+    def solve(rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        B = op.adjoint(h * rhs / unit)
+        B = B if S is None else S * B
+        found = inverse(B, tol * float(np.linalg.norm(B)))
+        y = h * (rhs - op.values(found.E if S is None else S * found.E) / unit)
+        return y, -op.adjoint(y / unit), found.steps
+
+    return solve
 
 
-def _conjugate_gradients(
-    op: Operator, h: np.ndarray, S: np.ndarray | None, B: np.ndarray, tol: float, max_steps: int, single: bool
-) -> LinearSolution:
+def _flops(op: Operator) -> float:
+    """Operations of a factorisation, over rows or over entries of a matrix."""
+    m = op.r * (op.r + 1) // 2
+    return float(min(op.c, m)) ** 2 * max(op.c, m)
+
+
+# right-hand side, absolute tolerance on the norm of the residual -> solution of E + S o A*(h . A(S o E)) = B
+Inverse = Callable[[np.ndarray, float], LinearSolution]
+
+
+def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | None:
+    """Over entries of a matrix or, where there are fewer rows, over them; None where rounding spoils the factor."""
+    m = op.r * (op.r + 1) // 2
+    if op.c < m:
+        few = op.features(S)
+        C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))  # Woodbury: a c x c system
+        if not ok:
+            return None
+        return lambda B, tol: LinearSolution(smat(svec(B) - few.T @ cholesky_solve(C, few @ svec(B)), op.r), 0, 0.0)
+    H = np.zeros((m, m))
+    block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
+    for first in range(0, op.c, block):
+        rows = slice(first, first + block)
+        Phi = (op if op.c <= block else op.restrict(np.arange(op.c)[rows])).features(S)
+        Phi *= np.sqrt(h[rows])[:, None]
+        H += Phi.T @ Phi
+    C, ok = cholesky(add_diagonal(H, 1.0))
+    return (lambda B, tol: LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)) if ok else None
+
+
+def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int, single: bool) -> Inverse:
+    """At most so many steps; products in float32 if ``single``."""
     precondition = FourthMoment.of(op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
@@ -90,8 +160,11 @@ def _conjugate_gradients(
             W = op.adjoint(h * op.values(X))
         return Q + (W if S is None else S * W)
 
-    end = conjugate_gradients(product, B, goal=tol, most=max_steps, precondition=precondition, is_euclidean=True)
-    return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+    def solve(B: np.ndarray, tol: float) -> LinearSolution:
+        end = conjugate_gradients(product, B, goal=tol, most=most, precondition=precondition, is_euclidean=True)
+        return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+
+    return solve
 
 
 class FourthMoment:

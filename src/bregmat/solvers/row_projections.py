@@ -7,17 +7,24 @@ is how rounding is bounded and its drift is measured.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
-from bregmat._kernels.eigen_update import eigen_work
 from bregmat._kernels.rows import OuterRows, RowBounds
+from bregmat._kernels.secular import eigen_work
+from bregmat.certificates import clip_dual, dual_bound
+from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.iterates import Factored, Iterate, Spectral
 from bregmat.linalg import add_diagonal, cholesky, eigh, triangular_inverse
+from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
+from bregmat.solve import MatrixState
 from bregmat.spectral import SpectralDivergence
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
@@ -32,28 +39,96 @@ def row_bounds(problem: NearestMatrix) -> RowBounds:
     return RowBounds(bound, np.ascontiguousarray(L.sense, dtype=np.int8), gamma, scale, codes[L.kind], unit)
 
 
-class Projected(Protocol):
-    """A matrix that projections onto single rows change in place."""
+def first_dual(problem: NearestMatrix, start: np.ndarray | None) -> np.ndarray:
+    """The given dual weights, shrunk into the domain; zeros without them."""
+    if start is not None:
+        value, mu = dual_bound(problem, clip_dual(problem, start))
+        if np.isfinite(value):
+            return mu.copy()
+    return np.zeros(problem.c)
+
+
+@dataclass(eq=False)
+class ProjectionState(MatrixState):
+    """A matrix with its multipliers after a number of projections onto single rows."""
+
+    matrix: Any
+    dual: np.ndarray
+    rows: OuterRows
+    bounds: RowBounds
+    operator: Operator
+    objective: float  # the dual bound, which every corrected projection raises
+    signal: float = np.inf
+    stalled: bool = False
+    finished: bool = False
+    idle: int = 0  # steps in a row that raised the bound by no more than rounding
+
+    @cached_property
+    def iterate(self) -> Iterate:
+        """The matrix."""
+        return self.matrix.iterate()
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed; the values are left for the certificate."""
+        return bool(np.isfinite(self.objective) and np.isfinite(self.dual).all())
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Values of all rows at the matrix; only certificates ask for them."""
+        return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
+
+    def progress(self, objective: float, corrected: bool) -> dict[str, Any]:
+        """Objective, signal and idle of the state that follows; without corrections the bound need not rise."""
+        gained = objective - self.objective > 1e-15 * max(1.0, abs(objective))
+        idle = 0 if gained or not corrected else self.idle + 1
+        signal = abs(objective - self.objective) if corrected else np.inf
+        return {"objective": objective, "signal": signal, "idle": idle}
+
+
+class Projected:
+    """A matrix that projections onto single rows change in place; the two of them say what its arrays are."""
 
     name: ClassVar[str]  # of the divergence
+    changing: ClassVar[tuple[str, ...]]  # the arrays that projections write
+    pace: ClassVar[int]  # rows, times entries of the matrix, that take a fraction of a second
+    _project: Any  # the compiled sweep over some rows, from the multipliers on
+    matrix: Any  # the matrix itself, perhaps padded
+    dual_part: Any  # the dual function but for the losses' conjugates
 
-    @staticmethod
-    def rows(problem: NearestMatrix) -> OuterRows: ...
-    @classmethod
-    def at(cls, problem: NearestMatrix, mu: np.ndarray) -> Any: ...
-    def copy(self) -> Any: ...
-    def sweep(
-        self, dual: np.ndarray, rows: OuterRows, bounds: RowBounds, corrected: bool, tol: float
-    ) -> dict[str, float]: ...
-    def iterate(self) -> Iterate: ...
-    def dual_part(self) -> float: ...
-    def distance(self, other: Any) -> float: ...
+    def copy(self) -> Self:
+        """An independent copy; work arrays hold nothing between projections."""
+        new = copy(self)
+        for name in self.changing:
+            setattr(new, name, getattr(self, name).copy())
+        return new
+
+    def sweep(self, dual: np.ndarray, state: ProjectionState, settings: Any) -> dict[str, float]:
+        """Project onto every row of the state once, and move the multipliers; what it met and did, for the trace."""
+        totals, counts = np.zeros(5), np.zeros(4, np.int64)
+        chunk = max(1, self.pace // state.operator.r**2)  # a fraction of a second, after which Ctrl-C is heard
+        for start in range(0, len(dual), chunk):
+            rest = (
+                state.rows,
+                state.bounds,
+                start,
+                min(len(dual), start + chunk),
+                settings.corrected,
+                settings.root_tol,
+            )
+            self._project(dual, totals, counts, *rest)
+        met = {"violation": float(totals[3]), "movement": float(np.sqrt(totals[4]))}
+        return dict(zip(COUNTS, counts.tolist(), strict=True)) | met
+
+    def distance(self, other: Self) -> float:
+        """Relative Frobenius distance of the two matrices."""
+        M, N = self.matrix(), other.matrix()
+        return float(np.linalg.norm(M - N) / np.linalg.norm(N))
 
 
-class LogDetProjected:
+class LogDetProjected(Projected):
     """``M = B B'`` with B lower triangular; the prior is the identity (Kulis 2009, Algorithm 2)."""
 
-    name: ClassVar[str] = "logdet"
+    name, changing, pace = "logdet", ("Bt", "grown", "limit"), 10**8
 
     def __init__(self, B: np.ndarray, sense: np.ndarray) -> None:
         self.r = len(B)
@@ -68,34 +143,12 @@ class LogDetProjected:
     def rows(problem: NearestMatrix) -> OuterRows:
         """Outer products only: a multiple of the identity becomes the sum over the unit vectors."""
         rows, r = problem.operator.outer(), problem.r
-        whole = np.flatnonzero(rows.shift)
+        whole, others = np.flatnonzero(rows.shift), np.flatnonzero(rows.shift == 0.0)
         if not len(whole):
             return rows
-        counts = np.diff(rows.ptr)
-        counts[whole] = r
-        ptr = np.concatenate([[0], np.cumsum(counts)])
-        old = np.concatenate(
-            [np.arange(*rows.ptr[k : k + 2]) if k not in whole else np.full(r, -1) for k in range(len(counts))]
-        )
-        unit = len(rows.Z) + np.arange(r, dtype=np.int32)
-        place = np.where(old < 0, 0, old).astype(int)
-        fill = np.zeros(len(old), np.int32)
-        for k in whole:
-            fill[ptr[k] : ptr[k + 1]] = unit
-
-        def column(x: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.where(old < 0, new, x[place] if len(x) else 0).astype(new.dtype)
-
-        scale = np.repeat(rows.shift, counts)
-        return OuterRows(
-            ptr,
-            column(rows.coef, scale),
-            np.concatenate([rows.Z, np.eye(r)]),
-            column(rows.a, fill),
-            column(rows.b, fill),
-            column(rows.sign, np.zeros(len(old), np.int8)),
-            np.zeros(len(counts)),
-        )
+        P = scipy.sparse.csr_array(np.repeat(rows.shift[whole, None], r, axis=1))
+        parts: list[tuple[np.ndarray, Operator]] = [(whole, SignedSums(RankOneRows(np.eye(r)), P))]
+        return Stacked(parts + ([(others, problem.operator.restrict(others))] if len(others) else [])).outer()
 
     @classmethod
     def at(cls, problem: NearestMatrix, mu: np.ndarray) -> LogDetProjected:
@@ -106,26 +159,15 @@ class LogDetProjected:
             raise np.linalg.LinAlgError("the multipliers are outside the domain of the divergence.")
         return cls(triangular_inverse(C)[::-1, ::-1].T, problem.losses.sense)
 
-    def copy(self) -> LogDetProjected:
-        """An independent copy."""
-        new = copy(self)
-        new.Bt, new.grown, new.limit = self.Bt.copy(), self.grown.copy(), self.limit.copy()
-        return new
-
-    def sweep(
-        self, dual: np.ndarray, rows: OuterRows, bounds: RowBounds, corrected: bool, tol: float
-    ) -> dict[str, float]:
-        """Project onto every row once."""
-        totals, counts = np.array([0.0, *self.grown, 0.0, 0.0]), np.zeros(4, np.int64)
-        chunk = max(1, 10**8 // len(self.Bt) ** 2)  # a fraction of a second, after which Ctrl-C is heard
-        for start in range(0, len(dual), chunk):
-            stop = min(len(dual), start + chunk)
-            logdet_kernels.sweep_inplace(
-                self.Bt, dual, self.limit, totals, counts, rows, bounds, start, stop, corrected, tol
-            )
+    def _project(self, dual: np.ndarray, totals: np.ndarray, *rest: Any) -> None:
+        totals[:3] = 0.0, *self.grown
+        logdet_kernels.sweep_inplace(self.Bt, dual, self.limit, totals, *rest)
         self.logdet += totals[0]
-        self.grown = totals[1:3]
-        return _sweep_record(counts, totals)
+        self.grown = totals[1:3].copy()
+
+    def matrix(self) -> np.ndarray:
+        """M, padded."""
+        return self.Bt.T @ self.Bt
 
     def iterate(self) -> Iterate:
         """The matrix as an iterate."""
@@ -135,16 +177,11 @@ class LogDetProjected:
         """``phi*(T0) - phi*(T)``: the dual function but for the losses' conjugates."""
         return -self.logdet
 
-    def distance(self, other: LogDetProjected) -> float:
-        """Relative Frobenius distance of the two matrices."""
-        M, N = self.Bt.T @ self.Bt, other.Bt.T @ other.Bt
-        return float(np.linalg.norm(M - N) / np.linalg.norm(N))
 
-
-class VonNeumannProjected:
+class VonNeumannProjected(Projected):
     """``M = Vt' diag(exp lam) Vt``; the eigenvectors are a running product of rank-one updates (Kulis 2009, Algorithm 3)."""
 
-    name: ClassVar[str] = "vonneumann"
+    name, changing, pace = "vonneumann", ("lam", "Vt"), 10**7
 
     def __init__(self, divergence: SpectralDivergence, t0: np.ndarray, lam: np.ndarray, Vt: np.ndarray) -> None:
         self.divergence, self.t0, self.lam, self.Vt = divergence, t0, lam, Vt
@@ -165,24 +202,12 @@ class VonNeumannProjected:
         order = np.argsort(t0, kind="stable")
         return cls(problem.divergence, t0, t0[order].copy(), np.ascontiguousarray(np.eye(len(t0))[order]))
 
-    def copy(self) -> VonNeumannProjected:
-        """An independent copy; the work arrays hold nothing between projections."""
-        new = copy(self)
-        new.lam, new.Vt = self.lam.copy(), self.Vt.copy()
-        return new
+    def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, *rest: Any) -> None:
+        von_neumann_kernels.sweep_inplace(self.lam, self.Vt, dual, totals, counts, self.work, *rest)
 
-    def sweep(
-        self, dual: np.ndarray, rows: OuterRows, bounds: RowBounds, corrected: bool, tol: float
-    ) -> dict[str, float]:
-        """Project onto every row once."""
-        totals, counts = np.zeros(5), np.zeros(4, np.int64)
-        chunk = max(1, 10**7 // len(self.lam) ** 2)  # a fraction of a second, after which Ctrl-C is heard
-        for start in range(0, len(dual), chunk):
-            stop = min(len(dual), start + chunk)
-            von_neumann_kernels.sweep_inplace(
-                self.lam, self.Vt, dual, totals, counts, self.work, rows, bounds, start, stop, corrected, tol
-            )
-        return _sweep_record(counts, totals)
+    def matrix(self) -> np.ndarray:
+        """M."""
+        return (self.Vt.T * np.exp(self.lam)) @ self.Vt
 
     def iterate(self) -> Iterate:
         """The matrix as an iterate."""
@@ -192,17 +217,5 @@ class VonNeumannProjected:
         """``tr M0 - tr M``: the dual function but for the losses' conjugates."""
         return self.divergence.constant(self.t0) - self.divergence.conjugate(self.lam)
 
-    def distance(self, other: VonNeumannProjected) -> float:
-        """Relative Frobenius distance of the two matrices."""
-        M, N = ((x.Vt.T * np.exp(x.lam)) @ x.Vt for x in (self, other))
-        return float(np.linalg.norm(M - N) / np.linalg.norm(N))
 
-
-def _sweep_record(counts: np.ndarray, totals: np.ndarray) -> dict[str, float]:
-    return dict(zip(COUNTS, counts.tolist(), strict=True)) | {
-        "violation": float(totals[3]),
-        "movement": float(np.sqrt(totals[4])),
-    }
-
-
-PROJECTED: dict[str, type[Projected]] = {cls.name: cls for cls in (LogDetProjected, VonNeumannProjected)}
+PROJECTED: dict[str, Any] = {cls.name: cls for cls in (LogDetProjected, VonNeumannProjected)}
