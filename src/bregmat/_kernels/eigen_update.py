@@ -31,6 +31,8 @@ def rotate_ties_inplace(lam, Vt, w):
 
     Two eigenvalues are equal if the off-diagonal entry the rotation leaves behind is below ``DEFLATION * max |lam|`` (LAPACK, dlaed2), so
     neighbours of which one has a tiny w count as well. That entry and the change of the diagonal, no larger, are dropped: lam stays.
+
+    lam, w (n,), Vt (n, n).
     """
     n = lam.size
     if n == 0:
@@ -68,7 +70,7 @@ def rotate_ties_inplace(lam, Vt, w):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _normalise_inplace(row):
-    """Scale to unit length."""
+    """Scale to unit length. row (n,)."""
     total = 0.0
     for i in range(row.size):
         total += row[i] * row[i]
@@ -82,6 +84,8 @@ def _vectors_inplace(work, K):
     """Rows of U: unit eigenvectors ``zhat_i / (d_i - theta_j)`` (Gu and Eisenstat 1994).
 
     ``zhat_i^2 = prod_j (d_i - theta_j) / prod_{j != i} (d_i - d_j)`` up to a common factor, four roots to a division.
+
+    Shapes as in EigenWork.
     """
     d, z, origin, offset, U = work.d, work.z, work.origin, work.offset, work.U
     pole, zhat = work.scratch[0], work.scratch[1]
@@ -119,7 +123,7 @@ def _vectors_inplace(work, K):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _sort_inplace(lam, Vt, work):
-    """Ascending lam; rows of Vt follow."""
+    """Ascending lam; rows of Vt follow. lam (n,), Vt (n, n)."""
     n = lam.size
     ok = True
     for i in range(1, n):
@@ -140,7 +144,10 @@ def _sort_inplace(lam, Vt, work):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def apply_secular_inplace(lam, Vt, work, K):
-    """``lam`` and ``Vt`` of ``H + rho z z'`` from the last solve: ``Vt <- U Vt`` on the K rows kept, then sorted."""
+    """``lam`` and ``Vt`` of ``H + rho z z'`` from the last solve: ``Vt <- U Vt`` on the K rows kept, then sorted.
+
+    lam (n,), Vt (n, n).
+    """
     if K == 0:
         return
     n = lam.size
@@ -168,7 +175,10 @@ def apply_secular_inplace(lam, Vt, work, K):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def rank_one_update_inplace(lam, Vt, w, rho, work):
-    """``H <- H + rho z z'``, ``w = Vt z`` (overwritten); returns the number of poles that moved. About ``2 K^2 n`` operations."""
+    """``H <- H + rho z z'``, ``w = Vt z`` (overwritten); returns the number of poles that moved. About ``2 K^2 n`` operations.
+
+    lam, w (n,), Vt (n, n).
+    """
     rotate_ties_inplace(lam, Vt, w)
     K = solve_secular_inplace(work, lam, w, rho)
     apply_secular_inplace(lam, Vt, work, K)
@@ -177,7 +187,10 @@ def rank_one_update_inplace(lam, Vt, w, rho, work):
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
 def _differences_inplace(out, v, e, t, half, shift, lanes):
-    """``out_a += t_a t_b F(v_a, v_b)``, ``b = a + shift``; F the divided difference of exp, ``half = t exp(v / 2)``."""
+    """``out_a += t_a t_b F(v_a, v_b)``, ``b = a + shift``; F the divided difference of exp, ``half = t exp(v / 2)``.
+
+    out (lanes,); v, e, t, half (lanes + shift,), or longer.
+    """
     # slices, since a + shift might be negative for all the compiler knows, and an index that wraps is a gather
     v_b, e_b, t_b, half_b = v[shift:], e[shift:], t[shift:], half[shift:]
     for a in range(lanes):
@@ -195,6 +208,8 @@ def exp_along_inplace(work, lam, w, K):
 
     ``d(w'Mw) / d rho = sum_jk omega_j omega_k F(theta_j, theta_k)`` (Daleckii and Krein), F the divided difference of exp. Poles that
     stayed enter with ``lam_i`` and ``w_i^2``. Values above 700 overflow: shift lam.
+
+    lam, w (n,).
     """
     n = lam.size
     value, weight, power, half, pair = (

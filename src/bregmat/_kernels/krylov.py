@@ -23,7 +23,7 @@ SAFE = 300.0  # exponents above it are left to the next refresh
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def real_dot(u, v):
-    """``Re u* v``."""
+    """``Re u* v``. u, v (n,)."""
     s = 0.0
     for i in range(len(u)):
         s += u[i].real * v[i].real + u[i].imag * v[i].imag
@@ -32,7 +32,7 @@ def real_dot(u, v):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _inner(u, v):
-    """``u* v``."""
+    """``u* v``. u, v (n,)."""
     s = u[0].conjugate() * v[0]
     for i in range(1, len(u)):
         s += u[i].conjugate() * v[i]
@@ -41,7 +41,10 @@ def _inner(u, v):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def hermitian_product_inplace(out, H, q):
-    """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product."""
+    """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product.
+
+    out, q (n,), H (n, n).
+    """
     n, zero = len(q), 0.0 * H[0, 0]
     out[:] = 0.0
     i = 0
@@ -82,6 +85,8 @@ def tridiagonal_inplace(d, e, z, w, m, small):
 
     Implicit QL; e is overwritten, off-diagonals up to ``small`` count as 0. False if it does not converge, which has not been
     seen; NaN gives NaN.
+
+    d, e, z, w (m,), or longer.
     """
     for i in range(m):
         z[i], w[i] = 0.0, 0.0
@@ -132,6 +137,8 @@ def _quadrature(T, m, rho, small):
 
     The first entry is the squared length of ``exp(T / 2) e1``; what step m added is about the square of its last component,
     here relative to the first entry. NaN, inf if too large.
+
+    T (6, room + 1).
     """
     d, e, z, w = T[2], T[3], T[4], T[5]
     for i in range(m):
@@ -161,6 +168,8 @@ def _lengthen_inplace(Q, T, H, m, target):
 
     ``Q[m]`` holds the raw product of H with the last vector. Every new vector is made orthogonal to all others once:
     a tenth of the time at order 52, nothing at 2000, and H with any spectrum is done after n steps.
+
+    Q (room + 1, n), T (6, room + 1), H (n, n).
     """
     for j in range(m, target):
         u = Q[j]
@@ -180,13 +189,19 @@ def _lengthen_inplace(Q, T, H, m, target):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def start_inplace(Q, T):
-    """The first Lanczos step: ``Q[0]`` is the unit vector and ``Q[1]`` its product with H."""
+    """The first Lanczos step: ``Q[0]`` is the unit vector and ``Q[1]`` its product with H.
+
+    Q (room + 1, n), T (6, room + 1).
+    """
     T[0, 0] = real_dot(Q[0], Q[1])
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def first_entry(Q, T, H, guess, tol):
-    """``q* exp(H) q`` to a relative ``tol``: steps (0 if there is no room), whether exact, value, trace, what the last step gave."""
+    """``q* exp(H) q`` to a relative ``tol``: steps (0 if there is no room), whether exact, value, trace, what the last step gave.
+
+    Q (room + 1, n), T (6, room + 1), H (n, n).
+    """
     n, room = H.shape[0], T.shape[1] - 1
     m, target = 1, min(max(guess, SHORTEST), n)
     while True:
@@ -204,6 +219,8 @@ def trace_change(Q, T, H, m, exact, rho, trace, tol):
     """``tr exp(H + rho q q*) - tr exp(H)``; steps (0 if there is no room) and the change.
 
     Up to |rho| = 1 the steps of the prediction do. Above, they are checked in the same way.
+
+    Q (room + 1, n), T (6, room + 1), H (n, n).
     """
     n, room = H.shape[0], T.shape[1] - 1
     if exact or abs(rho) <= 1.0:

@@ -33,7 +33,7 @@ DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED = range(4)
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def loss_value(code, parameter, p, y):
-    """Value and derivative of a built-in loss at prediction p and label y."""
+    """Value and derivative of a built-in loss at prediction p and label y. Scalars only."""
     if code == SQUARED:
         return (p - y) * (p - y), 2.0 * (p - y)
     if code == ABSOLUTE:
@@ -55,14 +55,17 @@ def loss_value(code, parameter, p, y):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def losses_inplace(values, slopes, p, y, code, parameter):
-    """Values and derivatives of a built-in loss for many predictions."""
+    """Values and derivatives of a built-in loss for many predictions. All arrays (t,)."""
     for t in range(len(p)):
         values[t], slopes[t] = loss_value(code, parameter, p[t], y[t])
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def account_inplace(state, value, slope):
-    """Add one trial to the totals; the loss with Kahan's carry, so that a billion small ones do not get lost."""
+    """Add one trial to the totals; the loss with Kahan's carry, so that a billion small ones do not get lost.
+
+    state (10,).
+    """
     part = value - state[CARRY]
     total = state[LOSS] + part
     state[CARRY] = (total - state[LOSS]) - part
@@ -73,20 +76,23 @@ def account_inplace(state, value, slope):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def is_due(state, settings):
-    """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered."""
+    """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered.
+
+    state (10,), settings (7,).
+    """
     size = state[Z]
     return not (state[SINCE] < settings[REFRESH] and size > 1e-2 * state[PEAK] and size < 1e10)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _scale(state, settings):
-    """What turns ``z* exp(H) z`` into ``z* W z``."""
+    """What turns ``z* exp(H) z`` into ``z* W z``. state (10,), settings (7,)."""
     return settings[TRACE] / state[Z] if settings[NORMALIZED] > 0.0 else math.exp(state[SHIFT])
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _settle_inplace(state, change, guess):
-    """The normaliser after a rank-one change of H, and how many steps to start with next time."""
+    """The normaliser after a rank-one change of H, and how many steps to start with next time. state (10,)."""
     state[GUESS] = guess
     state[Z] += change
     state[PEAK] = max(state[PEAK], state[Z])
@@ -94,13 +100,16 @@ def _settle_inplace(state, change, guess):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _next_guess(m, last, tol):
-    """Lanczos steps to start with next time: one fewer where these were plenty."""
+    """Lanczos steps to start with next time: one fewer where these were plenty. Scalars only."""
     return float(m - 1 if last <= 1e-4 * tol and m > SHORTEST else m)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _trial_inplace(state, Q, T, H, size, y, settings):
-    """All of a trial but the change of H, for ``X = size q q*``; why it came back, the prediction, the weight of X in H."""
+    """All of a trial but the change of H, for ``X = size q q*``; why it came back, the prediction, the weight of X in H.
+
+    state (10,), Q (room + 1, n), T (6, room + 1), H (n, n), settings (7,); q is Q[0].
+    """
     tol = settings[TOL]
     m, exact, first, trace, last = 1, True, 0.0, 0.0, 0.0
     if size > 0.0:
@@ -157,7 +166,7 @@ def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _add_outer_inplace(H, v, c):
-    """``H += c v v*``."""
+    """``H += c v v*``. H (n, n), v (n,)."""
     for i in range(len(v)):
         h, f = H[i], c * v[i]
         for k in range(len(v)):
@@ -166,7 +175,10 @@ def _add_outer_inplace(H, v, c):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _begin(Q, T, H, v):
-    """Start a run from v; returns its squared length (0: nothing to do)."""
+    """Start a run from v; returns its squared length (0: nothing to do).
+
+    Q (room + 1, n), T (6, room + 1), H (n, n), v (n,).
+    """
     size = real_dot(v, v)
     if size > 0.0:
         q, inverse = Q[0], 1.0 / math.sqrt(size)
@@ -179,7 +191,10 @@ def _begin(Q, T, H, v):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
-    """Trials on ``X_t = v_t v_t*``, rows of V (t, n) of the type of H; otherwise as ``learn_pairs_inplace``."""
+    """Trials on ``X_t = v_t v_t*``, rows of V (t, n) of the type of H; otherwise as ``learn_pairs_inplace``.
+
+    V (t, n); predictions, y (t,).
+    """
     for t in range(len(y)):
         if is_due(state, settings):
             return t, NEEDS_REFRESH
@@ -193,7 +208,10 @@ def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
-    """``v_t* W v_t`` for rows of V (t, n); shapes and what is returned as ``learn_pairs_inplace``. H and the state are only read."""
+    """``v_t* W v_t`` for rows of V (t, n); shapes and what is returned as ``learn_pairs_inplace``. H and the state are only read.
+
+    V (t, n), predictions (t,).
+    """
     tol = settings[TOL]
     for t in range(len(predictions)):
         size = _begin(Q, T, H, V[t])
@@ -211,6 +229,8 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     """``H += sum_k rho_k v_k v_k*``, V (k, n) and rho (k,), one after the other, with the normaliser; as ``learn_pairs_inplace``.
 
     For losses and instances of other kinds.
+
+    V (k, n), rho (k,).
     """
     tol = settings[TOL]
     for t in range(len(rho)):
@@ -232,7 +252,10 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
-    """Trials on pairs by rank-one updates of the eigenpairs of log W: lam (n,), rows of Vt (n, n); as ``learn_pairs_inplace``."""
+    """Trials on pairs by rank-one updates of the eigenpairs of log W: lam (n,), rows of Vt (n, n); as ``learn_pairs_inplace``.
+
+    lam (n,), Vt (n, n); a, b (t,) int64; predictions, y (t,).
+    """
     n, half = len(lam), math.sqrt(0.5)
     w = np.empty(n)
     for t in range(len(y)):
@@ -262,7 +285,10 @@ def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def tally_pairs_inplace(tally, a, b, y):
-    """Per pair the number of labels (upper triangle) and their mean (lower); returns what the squares about it gained."""
+    """Per pair the number of labels (upper triangle) and their mean (lower); returns what the squares about it gained.
+
+    tally (n, n); a, b (t,) int64; y (t,).
+    """
     gained = 0.0
     for t in range(len(y)):
         i, j = min(a[t], b[t]), max(a[t], b[t])

@@ -26,6 +26,8 @@ def implicit_step(p, y, eta):
     """``ybar - y`` and ``p / ybar`` for the positive root of ``eta p ybar^2 + (1 - eta p y) ybar - p = 0``.
 
     Both without cancellation: the root itself, minus y, would lose all digits where eta is large.
+
+    Scalars only.
     """
     c = 1.0 - eta * p * y
     root = math.hypot(c, 2.0 * math.sqrt(eta) * p)
@@ -40,6 +42,8 @@ def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
 
     ``A = B B'``, ``Bt`` as in :mod:`bregmat._kernels.logdet`. ``fixed``: eta; 0 for the automatic rate
     ``AUTO_SCALE / max(z' A z, y, mean label of this sense so far)^2``. Stops before a trial that is not finite.
+
+    Bt (r, r) with r >= d, totals (N_TOTALS,), Z (t, d); predictions, y (t,), sense (t,) int8.
     """
     r, d = Bt.shape[0], Z.shape[1]
     v, w, x = np.zeros(r), np.empty(r), np.empty(r)
@@ -98,6 +102,8 @@ def cap_spectrum_inplace(lam, sums, m):
 
     ``lam``: logarithms, ascending, of any sum. ``sums``: work array. The largest are set to 1 / m, as few as
     possible, and the others keep their proportions (Warmuth 2006: capping).
+
+    lam, sums (n,).
     """
     n = lam.size
     total = lam[0]
@@ -123,6 +129,8 @@ def pca_trials_inplace(lam, Vt, totals, X, m, fixed, reach, work):
 
     ``W = Vt' diag(exp lam) Vt``. ``fixed``: eta; 0 for ``sqrt(reach / (B (B + L)))``, B the largest squared norm and L the
     loss so far, in which case log W first shrinks to the new rate (see :class:`bregmat.online.pca.OnlinePCA`).
+
+    lam (d,), Vt (d, d), totals (5,), X (t, d).
     """
     d = lam.size
     w, sums = np.empty(d), np.empty(d)

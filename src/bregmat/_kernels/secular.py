@@ -46,7 +46,7 @@ class EigenWork(NamedTuple):
 
 @njit(cache=True)
 def eigen_work(n):
-    """Work arrays for matrices of order n."""
+    """Work arrays for matrices of order n. Shapes as above."""
     return EigenWork(
         np.zeros(n, np.int64),
         np.zeros(n + PAD),
@@ -68,6 +68,8 @@ def _sums_inplace(s1, s2, s3, size, d, z2, pole, mu, K, m):
     """Sums over i of ``t_i = z2_i / D_i``, ``t_i / D_i``, ``t_i / D_i^2`` with ``D_i = (d_i - pole) - mu``, the pole itself left out.
 
     ``size`` is about sum |t_i|: the signs of four neighbours differ only where the root is among them. K is rounded up to a multiple of 4.
+
+    d, z2 (K,), padded; all others (m,).
     """
     for a in range(m):
         s1[a] = 0.0
@@ -95,7 +97,10 @@ def _sums_inplace(s1, s2, s3, size, d, z2, pole, mu, K, m):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _two_poles(c, s, S, gap):
-    """Root in (0, gap) of ``c - s / y + S / (gap - y)``, s > 0, S >= 0: no difference of like quantities under the root."""
+    """Root in (0, gap) of ``c - s / y + S / (gap - y)``, s > 0, S >= 0: no difference of like quantities under the root.
+
+    Scalars only.
+    """
     b = c * gap + s + S
     e = c * gap - s + S
     r = math.sqrt(e * e + 4.0 * s * S)
@@ -105,7 +110,10 @@ def _two_poles(c, s, S, gap):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _third_order_step(f, s, S, y, rest):
-    """Root h of ``f + s h / (y + h) + S h / (rest - h)`` in (-y, rest), s > 0, S >= 0: as accurate, relatively, as f is."""
+    """Root h of ``f + s h / (y + h) + S h / (rest - h)`` in (-y, rest), s > 0, S >= 0: as accurate, relatively, as f is.
+
+    Scalars only.
+    """
     b = f * (rest - y) + s * rest + S * y
     e = f * (rest + y) + s * rest - S * y
     r = math.sqrt(e * e + 4.0 * s * S * y * rest)
@@ -115,7 +123,10 @@ def _third_order_step(f, s, S, y, rest):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _guess_inplace(y, sign, s1, s2, s3, gap, near, other, rinv, m):
-    """First distance from the nearer pole, and the side (sign) it is on, from the sums in the middle of the interval."""
+    """First distance from the nearer pole, and the side (sign) it is on, from the sums in the middle of the interval.
+
+    All arrays (m,).
+    """
     for a in range(m):
         g, sg, s, S = gap[a], sign[a], near[a], other[a]
         inv = 2.0 / g
@@ -143,6 +154,8 @@ def _step_inplace(new, slope, s1, s2, s3, size, y, gap, sign, near, rinv, m):
     """New distances and slopes of f there; ``size`` becomes 1 where that is the root, else 0; ``s1`` becomes f.
 
     All poles but the nearest, which stays exact, are interpolated to second order by the two that enclose the root.
+
+    All arrays (m,).
     """
     for a in range(m):
         q, g, sg, weight = y[a], gap[a], sign[a], near[a]
@@ -164,7 +177,7 @@ def _step_inplace(new, slope, s1, s2, s3, size, y, gap, sign, near, rinv, m):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _pad_inplace(scratch, m):
-    """Fill up to a multiple of 8 columns with copies of the last; returns that multiple."""
+    """Fill up to a multiple of 8 columns with copies of the last; returns that multiple. scratch (16, 2 n + PAD)."""
     end = 8 * ((m + 7) // 8)
     for a in range(m, end):
         for q in range(NEAR + 1):
@@ -178,6 +191,8 @@ def _roots_inplace(work, rho, K):
 
     Gragg's iteration (Borges and Gragg 1993), with the nearest pole exact: of third order, every iterate inside its interval. Beyond
     the outermost pole the interval ends at a made-up pole of weight 0, twice as far as the root can be.
+
+    Shapes as in EigenWork.
     """
     d, z2, origin, offset, theta, omega = work.d, work.z2, work.origin, work.offset, work.theta, work.omega
     x = work.scratch
@@ -249,6 +264,8 @@ def solve_secular_inplace(work, lam, w, rho):
 
     Run :func:`rotate_ties_inplace` first: poles with w != 0 must differ. A pole stays where
     ``|rho w_i| |w| <= DEFLATION max(|lam|, |rho| |w|^2)``.
+
+    lam (n,), ascending; w (n,).
     """
     n = lam.size
     total = 0.0

@@ -61,10 +61,12 @@ class _State:
 
     def _in_full(self, kernel: Any, *columns: np.ndarray) -> None:
         """Run a kernel over all rows of the columns: it comes back before the row for which something has to be done."""
-        done, why = 0, -1
-        while why != lanczos.DONE:
-            n, why = kernel(*self._written, *(c[done:] for c in columns), self.settings)
-            done += n
+        rest: Any = columns
+        while True:
+            n, why = kernel(*self._written, *rest, self.settings)
+            if why == lanczos.DONE:
+                return
+            rest = [column[n:] for column in rest]
             if why == lanczos.NEEDS_REFRESH:
                 self._refresh()
             elif why == lanczos.NEEDS_ROOM:
