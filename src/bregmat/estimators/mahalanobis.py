@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,6 +57,44 @@ def pair_distances(pairs: Any, components: np.ndarray) -> np.ndarray:
             raise ValueError(f"pairs contains NaN or infinity in {rows_text(start + bad)}.")
         out[start : start + step] = np.linalg.norm((part[:, 0] - part[:, 1]) @ components.T, axis=1)
     return out
+
+
+class MahalanobisMetric:
+    """What a learner with ``components_`` (r, d) says of its metric."""
+
+    if TYPE_CHECKING:  # an attribute, or a property that is worked out when asked for
+
+        @property
+        def components_(self) -> np.ndarray: ...
+
+    def get_mahalanobis_matrix(self) -> np.ndarray:
+        """The learned matrix ``W = components_.T @ components_``, shape (d, d)."""
+        C = self.components_
+        return C.T @ C
+
+    def get_metric(self) -> MahalanobisDistance:
+        """The learned distance as a picklable function of two points, for scikit-learn's ``metric=``.
+
+        Slow there (one Python call per pair): prefer ``transform``.
+        """
+        return MahalanobisDistance(self.components_)
+
+    def pair_distance(self, pairs: Any) -> np.ndarray:
+        """Learned distances, *not* squared.
+
+        Parameters
+        ----------
+        pairs : array-like, shape (m, 2, d)
+
+        Returns
+        -------
+        ndarray, shape (m,)
+        """
+        return pair_distances(pairs, self.components_)
+
+    def pair_score(self, pairs: Any) -> np.ndarray:
+        """Minus :meth:`pair_distance`: larger for more similar pairs."""
+        return -self.pair_distance(pairs)
 
 
 # ---------------------------------------------------------------------- the prior from data

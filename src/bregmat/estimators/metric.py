@@ -12,18 +12,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregmat.checks import CheckedPoints, check_integer
 from bregmat.coordinates import Factor
 from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
-from bregmat.estimators.mahalanobis import (
-    MahalanobisDistance,
-    inverse_covariance,
-    pair_distances,
-    principal_components,
-)
+from bregmat.estimators.mahalanobis import MahalanobisMetric, inverse_covariance, principal_components
 from bregmat.labels import constraints_from_labels
 from bregmat.nearest import nearest_metric
 from bregmat.spectral import SpectralDivergence
 
 
-class MetricLearner(ConstraintLearner):
+class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """Mahalanobis metric nearest to a prior metric that puts similar points near and dissimilar points far.
 
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
@@ -208,37 +203,6 @@ class MetricLearner(ConstraintLearner):
         if self._fit_components is None:
             return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
         return self._fit_components.shape[0]
-
-    def get_mahalanobis_matrix(self) -> np.ndarray:
-        """The learned matrix ``W = components_.T @ components_``, shape (d, d)."""
-        check_is_fitted(self)
-        return self.components_.T @ self.components_
-
-    def get_metric(self) -> MahalanobisDistance:
-        """The learned distance as a picklable function of two points, for scikit-learn's ``metric=``.
-
-        Slow there (one Python call per pair): prefer ``transform``.
-        """
-        check_is_fitted(self)
-        return MahalanobisDistance(self.components_)
-
-    def pair_distance(self, pairs: Any) -> np.ndarray:
-        """Learned distances, *not* squared.
-
-        Parameters
-        ----------
-        pairs : array-like, shape (m, 2, d)
-
-        Returns
-        -------
-        ndarray, shape (m,)
-        """
-        check_is_fitted(self)
-        return pair_distances(pairs, self.components_)
-
-    def pair_score(self, pairs: Any) -> np.ndarray:
-        """Minus :meth:`pair_distance`: larger for more similar pairs."""
-        return -self.pair_distance(pairs)
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

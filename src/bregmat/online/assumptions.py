@@ -27,7 +27,16 @@ class UnreachableLabelWarning(UserWarning):
 
 
 def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> None:
-    """Raise for steps that would overflow."""
+    """Raise for steps that would overflow.
+
+    Parameters
+    ----------
+    settings : Settings
+    block : instances that the learner has read, n of them
+    y : ndarray, shape (n,)
+    eta : float
+        The learning rate; positive.
+    """
     norm = max(1.0, settings.kind.largest_norm(block))
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
@@ -48,7 +57,17 @@ def check_labels(settings: Settings, y: np.ndarray) -> None:
 
 
 def why_spread(settings: Settings, block: Any, dim: int, seen: int) -> str | None:
-    """Why the instances void the bound, if one has a larger spread than promised: with a warning."""
+    """Why the instances void the bound, if one has a larger spread than promised: with a warning.
+
+    Parameters
+    ----------
+    settings, block
+        As in :func:`check_steps`.
+    dim : int
+        Order of the matrices.
+    seen : int
+        Examples before this block.
+    """
     promised = settings.spectral_spread
     spreads = settings.kind.spreads(block, dim, promised)
     bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
@@ -63,7 +82,18 @@ def why_spread(settings: Settings, block: Any, dim: int, seen: int) -> str | Non
 
 
 def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
-    """What every matrix of the trace loses on each example, because the label is beyond its eigenvalues; None for nothing."""
+    """What every matrix of the trace loses on each example, because the label is beyond its eigenvalues; None for nothing.
+
+    Parameters
+    ----------
+    settings, block, y, dim
+        As in :func:`check_steps` and :func:`why_spread`.
+
+    Returns
+    -------
+    ndarray, shape (n,), or None
+        In units of the loss.
+    """
     if not settings.is_measured:
         return None
     if settings.instances == "pairs" and y.max() <= settings.trace:  # the rule, and for single pairs no time to lose
@@ -76,7 +106,17 @@ def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.n
 
 
 def why_no_fit(settings: Settings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int) -> str | None:
-    """Why no matrix stays within the loss budget, if these unavoidable losses prove it: with a warning."""
+    """Why no matrix stays within the loss budget, if these unavoidable losses prove it: with a warning.
+
+    Parameters
+    ----------
+    settings, y, seen
+        As in :func:`check_steps` and :func:`why_spread`.
+    losses : ndarray, shape (n,)
+        What :func:`unavoidable` gave; units of the loss.
+    before : float
+        The sum of those of the blocks before; units of the loss.
+    """
     total = before + np.cumsum(losses)
     over = np.flatnonzero(total > settings.loss_budget * (1.0 + ROUNDING))
     if not len(over):

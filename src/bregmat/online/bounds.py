@@ -1,13 +1,13 @@
 """Relative loss bounds of the matrix exponentiated gradient update, as numbers (Tsuda 2004, Lemmas 3.1 and 3.2).
 
 For matrices of trace tau the lemmas hold for ``W / tau``, ``tau X`` and the learning rate ``eta / tau``; that is where tau
-comes from below. r is the spectral spread: largest minus smallest eigenvalue of every instance.
+comes from below. r is the spectral spread: largest minus smallest eigenvalue of every instance. Losses are in units of the loss,
+spreads in those of an instance, divergences in those of the trace, and c is dimensionless.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,19 @@ def largest_divergence(log_W: np.ndarray, *, trace: float = 1.0) -> float:
 
 
 def balance(spread: float, divergence: float, *, loss_budget: float, trace: float = 1.0) -> float:
-    """``c = r sqrt(2 Delta / l_max)``, for which the bound of Lemma 3.2 is tightest; inf where the budget is 0."""
+    """``c = r sqrt(2 Delta / l_max)``, for which the bound of Lemma 3.2 is tightest; inf where the budget is 0.
+
+    Parameters
+    ----------
+    spread : float
+        r, positive.
+    divergence : float
+        Delta, of the comparison matrix from W_1; at least 0.
+    loss_budget : float
+        l_max, total loss that a good matrix is expected to have; at least 0.
+    trace : float
+        tau, positive.
+    """
     if loss_budget == 0.0:
         return math.inf
     return spread * math.sqrt(2.0 * trace * divergence / loss_budget)
@@ -46,7 +58,15 @@ def balance_of_rate(eta: float, spread: float, *, trace: float = 1.0) -> float:
 
 
 def total_loss_bound(c: float, divergence: float, *, loss_of_U: float, spread: float, trace: float = 1.0) -> float:
-    """``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W1)`` (Tsuda 2004, eq. 6); inf for c = NaN."""
+    """``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W1)`` (Tsuda 2004, eq. 6); inf for c = NaN.
+
+    Parameters
+    ----------
+    c : float
+        Positive, inf included; NaN where the learning rate has none.
+    divergence, loss_of_U, spread, trace : float
+        Delta, L_U, r and tau; the first two at least 0, the others positive.
+    """
     if math.isnan(c):
         return math.inf
     ours = loss_of_U if loss_of_U == 0.0 else (1.0 + c / 2.0) * loss_of_U
@@ -61,33 +81,14 @@ def convex_loss_bound(
     The argument of Lemma 3.1 with the loss replaced by its tangent: Golden-Thompson, Lemma A.1 and
     ``log(1 - q (1 - e^p)) <= p q + p^2 / 8``. Not in the paper; known only after the run, since it needs ``slopes``, the sum
     of ``g_t^2``.
-    """
-    return loss_of_U + divergence / eta + 0.125 * eta * trace * spread * spread * slopes
-
-
-def trial_sides(W: Any, W_next: Any, U: Any, X: Any, y: float, *, c: float, spread: float) -> tuple[float, float]:
-    """Both sides of Lemma 3.1, ``a (y - tr WX)^2 - b (y - tr UX)^2 <= Delta(U, W) - Delta(U, W_next)`` (Tsuda 2004, eq. 5).
 
     Parameters
     ----------
-    W, W_next, U : array-like, shape (d, d)
-        Trace one; W and W_next positive definite, W_next from W by the update with the learning rate of c.
-    X : array-like, shape (d, d)
-        Hermitian, of spectral spread at most ``spread``.
-    y : float
-    c : float
-        Positive and finite; ``b = c / r^2`` and ``a = eta``.
-
-    Returns
-    -------
-    left, right : float
+    divergence, loss_of_U, spread, trace : float
+        As in :func:`total_loss_bound`.
+    slopes : float
+        Sum of the squared derivatives; units of the loss over those of the prediction, squared.
+    eta : float
+        The learning rate, positive.
     """
-    W, W_next, U, X = (np.asarray(A) for A in (W, W_next, U, X))
-    a, b = learning_rate(c, spread), c / spread**2
-    ours, theirs = float(np.real(np.vdot(W, X))), float(np.real(np.vdot(U, X)))
-    left = a * (y - ours) ** 2 - b * (y - theirs) ** 2
-    logs = []
-    for A in (W, W_next):
-        values, V = eigh(A)
-        logs.append((V * np.log(values)) @ V.conj().T)
-    return left, float(np.real(np.vdot(U, logs[1] - logs[0])))
+    return loss_of_U + divergence / eta + 0.125 * eta * trace * spread * spread * slopes

@@ -86,7 +86,7 @@ class LossAndBound(OnlineLearner):
             loss_of_U = self.settings.loss_budget
         elif loss_of_U is None:
             loss_of_U = self.loss_of(U)
-            # below that it is rounding, which a learning rate for a loss budget of 0 cannot afford
+            # below that it is rounding: with the learning rate for a loss budget of 0 anything above 0 makes the bound infinite
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
         else:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
@@ -125,7 +125,8 @@ class LossAndBound(OnlineLearner):
         if weight is None:
             weight = max(1e-3 * self.cumulative_loss_ / trace, 1e-12 * trace)
         check_positive("weight", weight, finite=True)
-        return best_in_hindsight(self._kind, self._record, self.log_prior, trace=trace, weight=float(weight), tol=tol)
+        check_positive("tol", tol, finite=True)
+        return best_in_hindsight(self.settings, self._record, self.log_prior, weight=float(weight), tol=tol)
 
     # ------------------------------------------------------------------ inside
     def _started(self) -> Any:
@@ -140,7 +141,7 @@ class LossAndBound(OnlineLearner):
         return self.settings.read_comparison(U, self.dim)
 
     def _total_loss(self, U: np.ndarray, record: PairTally | KeptExamples) -> float:
-        return total_loss(U, self._kind, self.settings.loss, record)
+        return total_loss(U, self.settings, record)
 
     def _best_loss(self) -> float:
         return self.best_in_hindsight().loss

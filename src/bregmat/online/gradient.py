@@ -113,20 +113,8 @@ class MatrixExponentiatedGradient(LossAndBound):
         batch_size: int = 64,
         keep_examples: bool = False,
     ) -> None:
-        given: dict[str, Any] = {
-            "eta": eta,
-            "loss": loss,
-            "trace": trace,
-            "normalized": normalized,
-            "spectral_spread": spectral_spread,
-            "loss_budget": loss_budget,
-            "instances": instances,
-            "mode": mode,
-            "batch_size": batch_size,
-            "keep_examples": keep_examples,
-        }
-        self._params = {"dim": dim, "prior": prior, **given}
-        self.settings = Settings(**given)
+        self._params = {name: value for name, value in locals().items() if name != "self"}
+        self.settings = Settings(**{name: self._params[name] for name in self._params.keys() - {"dim", "prior"}})
         check_integer("dim", dim, 1)
         self.dim: Any = None if dim is None else int(dim)
         self._void = self.settings.why_void()

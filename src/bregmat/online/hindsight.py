@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from bregmat.linalg import eigh
 from bregmat.nearest import nearest_kernel
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.instances import is_complex
-from bregmat.online.losses import SquaredLoss
 from bregmat.online.records import KeptExamples, PairTally
+from bregmat.online.settings import Settings
 from bregmat.result import MatrixResult
 from bregmat.scalar_losses import Squared
 
@@ -45,18 +44,15 @@ class BestInHindsight:
     result: MatrixResult
 
 
-def total_loss(U: np.ndarray, kind: Any, loss: Any, record: PairTally | KeptExamples) -> float:
+def total_loss(U: np.ndarray, settings: Settings, record: PairTally | KeptExamples) -> float:
     """Total loss of a fixed matrix on the recorded stream."""
     block, counts, labels = record.rows()
     if not len(labels):
         return 0.0
     values, V = eigh(U)
-    p = kind.values(block, V * np.sqrt(np.maximum(values, 0.0)))
-    paid = (
-        [float(loss.value(x, label)) for x, label in zip(p, labels, strict=True)]
-        if not hasattr(loss, "code")
-        else loss.value(p, labels)
-    )
+    p = settings.kind.values(block, V * np.sqrt(np.maximum(values, 0.0)))
+    value = settings.loss.value  # of arrays, if it is compiled
+    paid = value(p, labels) if settings.is_compiled else [float(value(x, label)) for x, label in zip(p, labels)]
     return float(counts @ paid) + record.within
 
 
@@ -66,7 +62,7 @@ def _realified(A: np.ndarray) -> np.ndarray:
 
 
 def best_in_hindsight(
-    kind: Any, record: PairTally | KeptExamples, log_prior: np.ndarray, *, trace: float, weight: float, tol: float
+    settings: Settings, record: PairTally | KeptExamples, log_prior: np.ndarray, *, weight: float, tol: float
 ) -> BestInHindsight:
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W1)`` over ``U >= 0`` of the given trace, by the core.
 
@@ -75,20 +71,19 @@ def best_in_hindsight(
 
     Parameters
     ----------
-    kind : object
-        What instances are, see :mod:`bregmat.online.instances`.
+    settings : Settings
+        Of the learner; its loss is the squared one.
     record : PairTally or KeptExamples
         The stream.
     log_prior : ndarray, shape (d, d)
         ``log W_1``, Hermitian.
-    trace : float
-        Of W_1 and U; units of the prediction over those of an instance.
     weight : float
         Of the divergence; units of the trace.
     tol : float
         Relative gap of the nearness problem; dimensionless.
     """
     block, counts, labels = record.rows()
+    kind, trace = settings.kind, settings.trace
     d, labels, weight = len(log_prior), labels / trace, weight / trace
     log_prior = log_prior - math.log(trace) * np.eye(d)
     rows = [kind.terms(block, t, d) for t in range(len(labels))]
@@ -113,7 +108,7 @@ def best_in_hindsight(
     U /= float(np.trace(U).real)
     divergence = relative_entropy(U, log_prior)
     U *= trace
-    loss = total_loss(U, kind, SquaredLoss(), record)
+    loss = total_loss(U, settings, record)
     # every U: loss >= weight (objective - Delta(U, W1)) >= weight (dual bound - largest divergence), less the rounding of
     # both and of the terms they consist of; the roots of losses for b and for the labels differ by at most `moved`
     farthest, terms = largest_divergence(log_prior), float(np.abs(result.dual) @ np.abs(constraints.bound))

@@ -26,7 +26,18 @@ from bregmat.linalg import eigh, eigvalsh
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
-    """Numbers of points, whole and from 0 to ``dim - 1``: shape (n,), or a single one; of ``pairs`` shape (n, 2)."""
+    """Numbers of points, whole and from 0 to ``dim - 1``: shape (n,), or a single one; of ``pairs`` shape (n, 2).
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    values : array-like, shape (n,), (n, 2) or ()
+    dim : int
+        Number of points.
+    pairs : bool
+        Whether a row is a pair.
+    """
     words = "pairs of point numbers" if pairs else "point numbers"
     try:
         numbers = np.asarray(values)
@@ -56,9 +67,9 @@ def vectors(name: str, X: Any, dim: int | None) -> np.ndarray:
     return np.ascontiguousarray(V)
 
 
-def hermitian(name: str, A: Any, dim: int | None = None, *, copy: bool = False) -> np.ndarray:
-    """A finite Hermitian matrix, dense or sparse, float or complex, exactly Hermitian on return."""
-    return as_matrix(name, A, symmetric=True, order=dim, sparse="dense", booleans=True, complex_too=True, copy=copy)
+def hermitian(name: str, A: Any, dim: int | None = None) -> np.ndarray:
+    """A finite Hermitian matrix from a dense or sparse one, float or complex; the caller's own, exactly Hermitian on return."""
+    return as_matrix(name, A, symmetric=True, order=dim, sparse="dense", booleans=True, complex_too=True, copy=True)
 
 
 class PairInstances:
@@ -207,7 +218,7 @@ class MatrixInstances:
 
     def _read(self, name: str, x: Any, dim: int | None) -> SupportedMatrix:
         if not scipy.sparse.issparse(x):
-            A = hermitian(name, x, dim, copy=True)
+            A = hermitian(name, x, dim)
             index = np.flatnonzero(A.any(axis=1))
             return SupportedMatrix(index, A if len(index) == len(A) else A[np.ix_(index, index)], len(A))
         if x.shape[0] != x.shape[1] or (dim is not None and x.shape[0] != dim):

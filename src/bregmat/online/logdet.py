@@ -23,14 +23,14 @@ from bregmat.checks import (
 )
 from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
-from bregmat.estimators.mahalanobis import MahalanobisDistance, pair_distances
+from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.learner import OnlineLearner, Undo
 from bregmat.online.records import KeptExamples
 
 
-class OnlineLogDet(OnlineLearner, BaseEstimator):
+class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 
     At every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, is told y and moves to
@@ -181,23 +181,6 @@ class OnlineLogDet(OnlineLearner, BaseEstimator):
         if d is None:
             raise NotFittedError("the number of features is not known yet: give dim, or learn from an example first.")
         return self._factor(d).copy()
-
-    def get_mahalanobis_matrix(self) -> np.ndarray:
-        """A, shape (d, d)."""
-        C = self.components_
-        return C.T @ C
-
-    def get_metric(self) -> MahalanobisDistance:
-        """The learned distance, not squared, as a picklable function of two points."""
-        return MahalanobisDistance(self.components_)
-
-    def pair_distance(self, pairs: Any) -> np.ndarray:
-        """Learned distances of pairs (n, 2, d), *not* squared, as in :class:`bregmat.MetricLearner`; shape (n,)."""
-        return pair_distances(pairs, self.components_)
-
-    def pair_score(self, pairs: Any) -> np.ndarray:
-        """Minus :meth:`pair_distance`: larger for more similar pairs."""
-        return -self.pair_distance(pairs)
 
     # ------------------------------------------------------------------ losses and bounds
     @property

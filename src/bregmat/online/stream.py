@@ -54,8 +54,7 @@ class _Against:
     U: Any
 
     def __call__(self, learner: Any) -> float:
-        loss = float(learner.loss_of(self.U))
-        return float(learner.loss_bound(self.U, loss if loss > 1e-20 * learner.cumulative_loss_ else 0.0))
+        return float(learner.loss_bound(self.U))
 
     def check(self, learner: Any) -> None:
         """Raise before anything is learned, where the bound could not be told afterwards."""
@@ -70,9 +69,8 @@ class _Against:
 def bound_against(U: Any) -> Callable[[Any], float]:
     """A `bound` for :func:`run_stream`: in terms of a known matrix U and what it would have lost on the stream so far.
 
-    ``learner.loss_bound(U, learner.loss_of(U))``, where a loss of U that is below 1e-20 of the learner's own is rounding, and
-    counts as none: with the learning rate for a loss budget of 0, anything above 0 makes the bound infinite. The
-    learner has to know the stream (``keep_examples=True``, except for pairs with the squared loss): checked at the start.
+    ``learner.loss_bound(U)``. The learner has to know the stream (``keep_examples=True``, except for pairs with the squared
+    loss): checked at the start.
     """
     return _Against(U)
 
