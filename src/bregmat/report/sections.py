@@ -19,7 +19,6 @@ MOST = 12  # features listed
 MOST_FEATURES = 1000  # beyond this a single feature says little, and the table is left out
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
-_VIOLATION_HEADER = ("row", "constraint", "learned value", "violation before", "violation after")
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 
 
