@@ -72,6 +72,33 @@ def test_a_learner_that_has_seen_nothing_can_be_saved():
     assert "0 examples" in repr(again.learn_one([1.0, 0.0], 0.5)) or again.n_seen_ == 1
 
 
+FILES = {  # what stands in files beside the parameters, by the names that it always had
+    "pairs": ({}, {"state.H", "state.totals", "tally", "tally_within"}),
+    "vectors": ({"keep_examples": True}, {"state.H", "state.totals", "kept_X", "kept_y"}),
+    "matrices": (
+        {"keep_examples": True},
+        {"state.H", "state.totals", "kept_X", "kept_y", "kept_index", "kept_sizes"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_are_as_they_always_were(rng, kind):
+    settings, names = FILES[kind]
+    _, X, y = stream(rng, kind, 4, 6)
+    meta, arrays = MatrixExponentiatedGradient(4, instances=kind, **settings).partial_fit(X, y).to_state()
+    assert set(meta) == {"dim", "settings", "void", "misfit", "no_fit"} and set(arrays) == names
+    assert meta["settings"]["loss"] == {"name": "squared", "parameter": 0.0}
+
+
+def test_files_of_a_metric_are_as_they_always_were():
+    learner = OnlineLogDet(keep_examples=True, differences=True, prior=np.eye(2)).learn_one([1.0, 0.0], 2.0)
+    meta, arrays = learner.to_state()
+    assert set(meta) == {"params", "eta", "keeps", "n_features_in"}
+    assert set(arrays) == {"params.prior", "factor", "totals", "first", "kept_Z", "kept_y", "kept_sense"}
+    assert OnlineLogDet.from_state(meta, arrays).loss_of(np.eye(2)) == learner.loss_of(np.eye(2))
+
+
 def test_blocks_do_not_matter(rng):
     _, X, y = stream(rng, "pairs", 8, 2500)
     whole = MatrixExponentiatedGradient(8).partial_fit(X, y)
