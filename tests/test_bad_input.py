@@ -208,7 +208,7 @@ def test_constraints_cannot_be_changed_afterwards():
             "warm_start has 2 rows but there are 1",
         ),
         (lambda: DualNewton(rounds=0), ValueError, "rounds must be at least 1; got 0"),
-        (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X has NaN"),
+        (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X must be finite; got NaN or infinity in row 0"),
         (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"same shape; got \(4, 4\) and \(3, 3\)"),
         (lambda: LogDet()(EYE, -EYE), ValueError, "logdet: Y must be positive semi.*is -1"),
     ],

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat.checks import as_matrix, check_psd
 from bregmat.linalg import eigh
 
 STEP = 6e-6  # of central differences, relative: the cube root of the rounding unit balances both of their errors
@@ -207,29 +208,15 @@ def barrier_root(
 
 def eigenpairs(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Checked eigenpairs of the two arguments of a divergence."""
-    out = []
-    for label, A in (("X", X), ("Y", Y)):
-        A = np.asarray(A, dtype=float)
-        if A.ndim != 2 or A.shape[0] != A.shape[1]:
-            raise ValueError(f"{name}: {label} must be a square matrix; got shape {A.shape}.")
-        if not np.isfinite(A).all():
-            raise ValueError(f"{name}: {label} has NaN or infinite entries.")
-        scale = np.abs(A).max(initial=0.0)
-        if np.abs(A - A.T).max(initial=0.0) > 1e-8 * max(scale, 1e-300):
-            raise ValueError(f"{name}: {label} must be symmetric.")
-        out.append(eigh(A))
-    (x, V), (y, U) = out
-    if V.shape != U.shape:
-        raise ValueError(f"{name}: X and Y must have the same shape; got {V.shape} and {U.shape}.")
-    return x, V, y, U
+    X = as_matrix(f"{name}: X", X, symmetric=True)
+    Y = as_matrix(f"{name}: Y", Y, symmetric=True, order=len(X))
+    return *eigh(X), *eigh(Y)
 
 
 def _positive(name: str, label: str, x: np.ndarray, rtol: float) -> np.ndarray:
     """Mask of eigenvalues that count as positive; negative ones beyond rounding raise."""
-    top = np.abs(x).max(initial=0.0)
-    if x.min(initial=0.0) < -rtol * max(top, 1e-300):
-        raise ValueError(f"{name}: {label} must be positive semidefinite; its smallest eigenvalue is {x.min():.3g}.")
-    return x > rtol * top
+    check_psd(f"{name}: {label}", x, tol=rtol)
+    return x > rtol * np.abs(x).max(initial=0.0)
 
 
 def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
