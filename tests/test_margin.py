@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.margin.finish import finish
-from bregmat.margin.rows import RowCache
+from bregmat.margin.working_set import SupportSearch
 from bregmat.result import ExitReason, Status
 from margin_cases import EXACT, blobs, check_optimal, gaussian, real_data
 
@@ -230,9 +230,9 @@ def test_negative_curvature_met_by_the_finish_is_named():
     K = np.kron(np.eye(2), [[1.0, 1.5], [1.5, 1.0]])
     K[0, 2] = K[2, 0] = 0.1
     problem = MarginProblem.build(kernel_source(K, "precomputed"), [1, 1, -1, -1], C=100.0)
-    start = np.full(4, 0.3)
+    search = SupportSearch(problem, np.full(4, 0.3), 1e-3, rng=np.random.default_rng(0), budget=10**6)
     with pytest.raises(ValueError, match="kernel is not positive semidefinite"):
-        finish(problem, problem.signs * start, np.zeros(4), RowCache(problem.kernel, 10**6))
+        finish(search)
 
 
 # ---------------------------------------------------------------- hard margin

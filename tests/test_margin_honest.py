@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from bregmat.margin import ActiveSet, MarginProblem, buffers, kernel_source, train_margin
+from bregmat.margin import ActiveSet, MarginProblem, kernel_source, rows, train_margin
 from bregmat.result import ExitReason, Status
 from margin_cases import blobs, gaussian, real_data, referee
 
@@ -105,10 +105,10 @@ def test_a_round_ends_when_time_is_up(rng, intercept, monkeypatch):
 
 
 def test_large_memory_is_given_back(rng, monkeypatch):
-    monkeypatch.setattr(buffers, "KEEP", 1_000_000)
+    monkeypatch.setattr(rows, "KEEP", 1_000_000)
     X, y = blobs(rng, 1500)
     train_margin(MarginProblem.build(kernel_source(X, gamma=2.0), y, C=10.0))
-    held = [part for part in vars(buffers._kept).values() if isinstance(part, np.ndarray)]
+    held = [part for part in vars(rows._kept).values() if isinstance(part, np.ndarray)]
     assert all(part.nbytes <= 1_000_000 for part in held)
 
 

@@ -13,7 +13,7 @@ float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an esti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,19 +28,9 @@ NOTICED = 1e-7  # share of the objective that the price of rounding must have to
 SUMMED = 8.0 * UNIT  # rounding of a weight, of four products and of their sum in float32, relative to the absolute sum
 
 
-@dataclass(eq=False)
-class Values:
-    """``f`` = K x at all samples, ``error`` what it may be off by: 0 where it was computed in float64."""
-
-    f: np.ndarray
-    error: np.ndarray
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarginCertificate(Certificate):
     """Objective of a machine and its dual bound, and what is proven of each sample.
-
-    All of it, the intercept apart, is about the weights multiplied by ``scale``; the intercept has to be, too.
 
     Attributes
     ----------
@@ -50,9 +40,8 @@ class MarginCertificate(Certificate):
         The one that the objective holds for.
     certified, support : ndarray of shape (n,), bool
         Where a sample's part is proven, and where it is that of a support vector.
-    scale : float
     decision : ndarray of shape (n,)
-        Values ``K x``, without scale and intercept.
+        Values ``K x``, without the intercept.
     margin_bound : float
         Where the classes cannot be separated: no margin is larger than this.
     is_finite : bool
@@ -62,18 +51,9 @@ class MarginCertificate(Certificate):
     intercept: float
     certified: np.ndarray
     support: np.ndarray
-    scale: float = 1.0
-    decision: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    decision: np.ndarray
     margin_bound: float = np.nan
     is_finite: bool = True
-
-    @classmethod
-    def without_machine(cls, problem: MarginProblem, dual: float, x: np.ndarray, intercept: float, **more: Any) -> Self:
-        """A dual value alone."""
-        nothing = np.zeros(problem.n, dtype=bool)
-        unproven: dict[str, Any] = {"objective": np.inf, "upper": np.inf, "distance": np.inf}
-        known: dict[str, Any] = {"dual": np.abs(x), "dual_bound": dual, "intercept": intercept}
-        return cls(**unproven, **known, **{"certified": ~problem.counts, "support": nothing} | more)
 
     @property
     def gap(self) -> float:
@@ -91,215 +71,221 @@ class MarginCertificate(Certificate):
         return new
 
 
-def rough_values(problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Values:
-    """``K x`` from float32 rows, and the proven bound of its error."""
-    plus, minus = np.zeros(problem.n), np.zeros(problem.n)
-    for part, rows in ((plus, np.flatnonzero(x > 0)), (minus, np.flatnonzero(x < 0))):
-        cache.add(part, rows, x[rows])
-    # |f - K x| <= sum_j |x_j| |K_ij| (relative error of the entry + rounding of the sum); for a nonnegative kernel the
-    # absolute sum is at hand, else |K_ij| <= sqrt(K_ii K_jj).
-    if problem.kernel.nonnegative:
-        absolute = plus - minus
-    else:
-        root = np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0))
-        absolute = root * float(np.abs(x) @ root)
-    return Values(plus + minus, 1.01 * (problem.kernel.fill_error() + SUMMED) * absolute + 1e-300)
+@dataclass(eq=False)
+class Machine:
+    """Signed weights with their values at all samples, and what they prove.
 
-
-def sharpen(problem: MarginProblem, x: np.ndarray, values: Values, rows: np.ndarray) -> None:
-    """Values at ``rows`` in float64."""
-    support = np.flatnonzero(x)
-    rows = rows[values.error[rows] > 0]
-    if len(rows) == 0:
-        return
-    # Rows that are support vectors themselves share their block with its transpose.
-    if 2 * len(np.intersect1d(rows, support, assume_unique=True)) > len(support):
-        values.f[support] = problem.kernel.sums(support, support, x[support])
-        values.error[support] = 0.0
-        rows = rows[values.error[rows] > 0]
-    if len(rows):
-        values.f[rows] = problem.kernel.sums(rows, support, x[support])
-        values.error[rows] = 0.0
-
-
-def certify(problem: MarginProblem, x: np.ndarray, values: Values, shift: float) -> MarginCertificate:
-    """The gap of signed weights ``x``; ``values`` is sharpened where that decides. ``shift`` is a first guess of the intercept."""
-    counts, y = problem.counts, problem.signs
-    sharpen(problem, x, values, np.flatnonzero(x))
-    # A counted sample without weight that could lie within the margin is looked at in float64; the best intercept for
-    # those may move others there.
-    b = shift
-    for _ in range(20):
-        unsure = np.flatnonzero(
-            (values.error > 0) & counts & (y * (values.f + b) - values.error < _reach(problem, values, b))
-        )
-        sharpen(problem, x, values, unsure)
-        known = np.flatnonzero((values.error == 0) & counts)
-        b = best_intercept(problem, values.f, known) if problem.intercept else 0.0
-        if not ((values.error > 0) & counts & (y * (values.f + b) - values.error < _reach(problem, values, b))).any():
-            break
-    else:
-        sharpen(problem, x, values, np.flatnonzero(counts))
-        known = np.flatnonzero(counts)
-        b = best_intercept(problem, values.f, known) if problem.intercept else 0.0
-    return _gap(problem, x, values, b, known)
-
-
-def _reach(problem: MarginProblem, values: Values, b: float) -> float:
-    """Margin up to which a sample may matter: 1, or for the hard margin the smallest one found."""
-    if problem.loss != "hard":
-        return 1.0
-    known = (values.error == 0) & problem.counts
-    return float(np.min(problem.signs * (values.f + b), initial=np.inf, where=known))
-
-
-def best_intercept(problem: MarginProblem, f: np.ndarray, rows: np.ndarray) -> float:
-    """The minimiser of the primal objective over b, given ``f``, for the losses of ``rows``."""
-    y = problem.signs[rows]
-    bend = y - f[rows]  # where the sample's margin is 1
-    if problem.loss == "hard":
-        return _middle(y, f[rows])
-    order = np.argsort(bend, kind="stable")
-    bend = bend[order]
-    if problem.loss == "hinge":
-        # The slope is -(C of the positive samples) + (C of all samples with bend < b): a weighted order statistic.
-        price = problem.upper[rows][order]
-        k = int(np.searchsorted(np.cumsum(price), float(problem.upper[rows][y > 0].sum()) * (1 - 1e-15)))
-        return float(bend[min(k, len(bend) - 1)])
-    # Squared hinge: the slope at b is sum of (b - bend) / r over positives with bend > b and negatives with bend < b.
-    price = 1.0 / problem.ridge[rows][order]
-    plus = y[order] > 0
-    above, below = np.where(plus, price, 0.0), np.where(plus, 0.0, price)
-    weight = np.cumsum(below) + above.sum() - np.cumsum(above)
-    moment = np.cumsum(below * bend) + (above * bend).sum() - np.cumsum(above * bend)
-    slope = weight * bend - moment  # at each bend, itself counted: it contributes nothing there
-    k = int(
-        np.searchsorted(slope > 0, True)
-    )  # the root lies between bend k - 1 and bend k, where the sums are those of k - 1
-    return float(moment[k - 1] / weight[k - 1]) if k > 0 else float(bend[0])
-
-
-def _middle(y: np.ndarray, f: np.ndarray) -> float:
-    """The intercept of the largest smallest margin."""
-    plus, minus = f[y > 0], f[y < 0]
-    return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
-
-
-def _gap(problem: MarginProblem, x: np.ndarray, values: Values, b: float, known: np.ndarray) -> MarginCertificate:
-    y, f = problem.signs[known], values.f[known]
-    alpha, m = np.abs(x[known]), y * (f + b)
-    total, q = float(alpha.sum()), float(x[known] @ f)
-    drift = b * float(x.sum())  # 0 but for rounding
-    nothing = MarginCertificate.without_machine(problem, total - 0.5 * q, x, b)
-    size = float(alpha @ np.sqrt(np.maximum(problem.kernel.diagonal()[known], 0.0)))
-    if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
-        return nothing
-    q = max(q, 0.0)
-    if problem.loss == "hard":
-        return _without_slack(problem, x, values, b, known, q) or nothing
-    slack = np.maximum(1.0 - m, 0.0)
-    if problem.loss == "hinge":
-        upper = problem.upper[known]
-        distance = float((upper - alpha) @ slack + alpha @ np.maximum(m - 1.0, 0.0)) - drift
-        primal, dual = 0.5 * q + float(upper @ slack), total - 0.5 * q
-    else:
-        r = problem.ridge[known]
-        inside = (slack - r * alpha) ** 2 / (2 * r)
-        distance = float(np.where(m < 1, inside, 0.5 * r * alpha**2 + alpha * np.maximum(m - 1, 0)).sum()) - drift
-        primal = 0.5 * q + float((slack**2 / (2 * r)).sum())
-        dual = total - 0.5 * q - 0.5 * float(r @ alpha**2)
-    distance = max(distance, 0.0)
-    if not primal > 0:
-        return nothing
-    # A large C makes a price of what rounding leaves of the slack of samples on the margin.
-    typical, most = _rounding(problem, x, b)
-    if problem.loss == "hinge":
-        noise = typical * float(upper[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
-    else:
-        noise = typical * float(((np.abs(slack - r * alpha) + 0.5 * typical) / r)[alpha > 0].sum())
-    distance += noise if noise > NOTICED * primal else 0.0
-    if problem.loss == "hinge":
-        middle = _middle(y, f) if problem.intercept else 0.0
-        other = _without_slack(problem, x, values, middle, known, q, most)
-        if other is not None and other.gap * primal < distance:
-            return other
-    certified, support = _certified(problem, values, b, known, distance, primal, 1.0)
-    return MarginCertificate(
-        dual=np.abs(x),
-        objective=primal,
-        upper=primal,
-        dual_bound=dual,
-        distance=distance,
-        intercept=b,
-        certified=certified,
-        support=support,
-    )
-
-
-def _without_slack(
-    problem: MarginProblem,
-    x: np.ndarray,
-    values: Values,
-    b: float,
-    known: np.ndarray,
-    q: float,
-    rounding: float = 0.0,
-) -> MarginCertificate | None:
-    """The machine divided by its smallest margin, a little less for rounding; None where there is none within the bounds."""
-    y, alpha, m = problem.signs[known], np.abs(x[known]), problem.signs[known] * (values.f[known] + b)
-    margins = problem.signs * (values.f + b) - values.error
-    least = float(np.min(margins, initial=np.inf, where=problem.counts))
-    if not (least > 0 and q > 0):
-        return None
-    delta = rounding / least
-    scale = (1.0 + delta) / least
-    if problem.loss == "hinge" and not (scale * alpha <= problem.upper[known]).all():
-        return None
-    d = max(float(alpha @ (m - least)) - b * float(x.sum()), 0.0)
-    primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least
-    if not np.isfinite(primal):
-        return None
-    certified, support = _certified(problem, values, b, known, distance, primal, 1.0 / scale)
-    return MarginCertificate(
-        dual=np.abs(x),
-        objective=primal,
-        upper=primal,
-        dual_bound=scale * float(y @ x[known]) - primal,
-        distance=distance,
-        intercept=b,
-        certified=certified,
-        support=support,
-        scale=scale,
-    )
-
-
-def _rounding(problem: MarginProblem, x: np.ndarray, b: float) -> tuple[float, float]:
-    """What float64 changes in a decision value, whoever evaluates it: as a rule (errors add up at random), and at most."""
-    root = np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0))
-    terms, top = np.abs(x) * root, float(root.max())
-    return 3e-16 * (float(np.sqrt(terms @ terms)) * top + abs(b)), 1e-15 * (float(terms.sum()) * top + abs(b))
-
-
-def _certified(
-    problem: MarginProblem, values: Values, b: float, known: np.ndarray, distance: float, primal: float, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Samples whose part in every optimum is proven, and those that support.
-
-    By the machine ``(f + b) / scale`` of absolute gap ``distance``: the primal objective grows by ``|w - w*|^2 / 2`` away
-    from its minimum, so ``|f - f*| <= sqrt(2 distance K_ii)`` (Ndiaye, Fercoq, Gramfort, Salmon 2017). The optimal
-    intercept lies where the least loss of the known samples within those balls does not exceed what the objective leaves
-    over. A margin above 1 for all of them proves alpha = 0, one below 1 proves alpha > 0.
+    Attributes
+    ----------
+    problem : MarginProblem
+    x : ndarray of shape (n,)
+        Signed weights.
+    f : ndarray of shape (n,)
+        ``K x``.
+    error : ndarray of shape (n,)
+        What f may be off by: 0 where it was computed in float64.
+    intercept : float
+        A first guess, and the best one once the machine has been certified.
     """
-    y, f = problem.signs, values.f / scale
-    radius = float(np.sqrt(2.0 * distance))
-    ball = radius * np.sqrt(np.maximum(problem.kernel.diagonal(), 0.0)) + values.error / scale
-    low = high = b / scale
-    if problem.intercept:
-        low, high = _intercepts(problem, f[known], ball[known], known, b / scale, primal, radius)
-    plus = y > 0
-    least, most = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
-    support = (most < 1.0) & problem.counts
-    return support | (least > 1.0) | ~problem.counts, support
+
+    problem: MarginProblem
+    x: np.ndarray
+    f: np.ndarray
+    error: np.ndarray
+    intercept: float = 0.0
+
+    @classmethod
+    def rough(cls, problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Self:
+        """``K x`` from float32 rows, and the proven bound of its error."""
+        plus, minus = np.zeros(problem.n), np.zeros(problem.n)
+        for part, rows in ((plus, np.flatnonzero(x > 0)), (minus, np.flatnonzero(x < 0))):
+            cache.add(part, rows, x[rows])
+        # |f - K x| <= sum_j |x_j| |K_ij| (relative error of the entry + rounding of the sum); for a nonnegative kernel the
+        # absolute sum is at hand, else |K_ij| <= sqrt(K_ii K_jj).
+        if problem.kernel.nonnegative:
+            absolute = plus - minus
+        else:
+            absolute = problem.lengths * float(np.abs(x) @ problem.lengths)
+        return cls(problem, x, plus + minus, 1.01 * (problem.kernel.fill_error() + SUMMED) * absolute + 1e-300)
+
+    def sharpen(self, rows: np.ndarray) -> None:
+        """Values at ``rows`` in float64."""
+        x, kernel, support = self.x, self.problem.kernel, np.flatnonzero(self.x)
+        rows = rows[self.error[rows] > 0]
+        if len(rows) == 0:
+            return
+        # Rows that are support vectors themselves share their block with its transpose.
+        if 2 * len(np.intersect1d(rows, support, assume_unique=True)) > len(support):
+            self.f[support] = kernel.sums(support, support, x[support])
+            self.error[support] = 0.0
+            rows = rows[self.error[rows] > 0]
+        if len(rows):
+            self.f[rows] = kernel.sums(rows, support, x[support])
+            self.error[rows] = 0.0
+
+    def unproven(self, dual_bound: float, **known: Any) -> MarginCertificate:
+        """A dual value alone, and what else is known."""
+        nothing, counts = np.zeros(self.problem.n, dtype=bool), self.problem.counts
+        known = {"objective": np.inf, "upper": np.inf, "distance": np.inf, "intercept": self.intercept} | known
+        known = {"dual": np.abs(self.x), "decision": self.f, "certified": ~counts, "support": nothing} | known
+        return MarginCertificate(dual_bound=dual_bound, **known)
+
+    def certify(self) -> MarginCertificate:
+        """The gap; values are sharpened where that decides, and the intercept becomes the best one."""
+        problem, counts = self.problem, self.problem.counts
+        self.sharpen(np.flatnonzero(self.x))
+        # A counted sample without weight that could lie within the margin is looked at in float64; the best intercept for
+        # those may move others there.
+        for _ in range(20):
+            self.sharpen(self._unsure())
+            self.intercept = self._best_intercept() if problem.intercept else 0.0
+            if not len(self._unsure()):
+                break
+        else:
+            self.sharpen(np.flatnonzero(counts))
+            self.intercept = self._best_intercept() if problem.intercept else 0.0
+        return self._gap()
+
+    @property
+    def _known(self) -> np.ndarray:
+        """Counted samples whose values are of float64."""
+        return np.flatnonzero((self.error == 0) & self.problem.counts)
+
+    def _unsure(self) -> np.ndarray:
+        """Other counted samples that may lie within the margin: 1, or for the hard margin the smallest one found."""
+        counts, margins, reach = self.problem.counts, self.problem.signs * (self.f + self.intercept), 1.0
+        if self.problem.loss == "hard":
+            reach = float(np.min(margins, initial=np.inf, where=(self.error == 0) & counts))
+        return np.flatnonzero((self.error > 0) & counts & (margins - self.error < reach))
+
+    def _best_intercept(self) -> float:
+        """The minimiser of the primal objective over b, given ``f``, for the losses of the known samples."""
+        problem, rows = self.problem, self._known
+        if problem.loss == "hard":
+            return self._middle()
+        y = problem.signs[rows]
+        bend = y - self.f[rows]  # where the sample's margin is 1
+        order = np.argsort(bend, kind="stable")
+        bend = bend[order]
+        if problem.loss == "hinge":
+            # The slope is -(C of the positive samples) + (C of all samples with bend < b): a weighted order statistic.
+            price = problem.upper[rows][order]
+            k = int(np.searchsorted(np.cumsum(price), float(problem.upper[rows][y > 0].sum()) * (1 - 1e-15)))
+            return float(bend[min(k, len(bend) - 1)])
+        # Squared hinge: the slope at b is sum of (b - bend) / r over positives with bend > b and negatives with bend < b.
+        price = 1.0 / problem.ridge[rows][order]
+        plus = y[order] > 0
+        above, below = np.where(plus, price, 0.0), np.where(plus, 0.0, price)
+        weight = np.cumsum(below) + above.sum() - np.cumsum(above)
+        moment = np.cumsum(below * bend) + (above * bend).sum() - np.cumsum(above * bend)
+        slope = weight * bend - moment  # at each bend, itself counted: it contributes nothing there
+        # the root lies between bend k - 1 and bend k, where the sums are those of k - 1
+        k = int(np.searchsorted(slope > 0, True))
+        return float(moment[k - 1] / weight[k - 1]) if k > 0 else float(bend[0])
+
+    def _middle(self) -> float:
+        """The intercept of the largest smallest margin."""
+        y, f = self.problem.signs[self._known], self.f[self._known]
+        plus, minus = f[y > 0], f[y < 0]
+        return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
+
+    def _gap(self) -> MarginCertificate:
+        problem, x, b, known = self.problem, self.x, self.intercept, self._known
+        y, f = problem.signs[known], self.f[known]
+        alpha, m = np.abs(x[known]), y * (f + b)
+        total, q = float(alpha.sum()), float(x[known] @ f)
+        drift = b * float(x.sum())  # 0 but for rounding
+        nothing = self.unproven(total - 0.5 * q)
+        size = float(alpha @ problem.lengths[known])
+        if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
+            return nothing
+        q = max(q, 0.0)
+        if problem.loss == "hard":
+            return self._without_slack(q) or nothing
+        slack = np.maximum(1.0 - m, 0.0)
+        if problem.loss == "hinge":
+            upper = problem.upper[known]
+            distance = float((upper - alpha) @ slack + alpha @ np.maximum(m - 1.0, 0.0)) - drift
+            primal, dual = 0.5 * q + float(upper @ slack), total - 0.5 * q
+        else:
+            r = problem.ridge[known]
+            inside = (slack - r * alpha) ** 2 / (2 * r)
+            distance = float(np.where(m < 1, inside, 0.5 * r * alpha**2 + alpha * np.maximum(m - 1, 0)).sum()) - drift
+            primal = 0.5 * q + float((slack**2 / (2 * r)).sum())
+            dual = total - 0.5 * q - 0.5 * float(r @ alpha**2)
+        distance = max(distance, 0.0)
+        if not primal > 0:
+            return nothing
+        # A large C makes a price of what rounding leaves of the slack of samples on the margin.
+        typical, most = self._rounding()
+        if problem.loss == "hinge":
+            noise = typical * float(upper[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+        else:
+            noise = typical * float(((np.abs(slack - r * alpha) + 0.5 * typical) / r)[alpha > 0].sum())
+        distance += noise if noise > NOTICED * primal else 0.0
+        if problem.loss == "hinge":
+            divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)._without_slack(q, most)
+            if divided is not None and divided.gap * primal < distance:
+                return divided
+        return self._proven(primal, dual, distance)
+
+    def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:
+        """The machine divided by its smallest margin, a little less for rounding; None where there is none within the bounds."""
+        problem, x, b, known = self.problem, self.x, self.intercept, self._known
+        margins = problem.signs * (self.f + b)
+        alpha, m = np.abs(x[known]), margins[known]
+        least = float(np.min(margins - self.error, initial=np.inf, where=problem.counts))
+        if not (least > 0 and q > 0):
+            return None
+        delta = rounding / least
+        scale = (1.0 + delta) / least
+        if problem.loss == "hinge" and not (scale * alpha <= problem.upper[known]).all():
+            return None
+        d = max(float(alpha @ (m - least)) - b * float(x.sum()), 0.0)
+        primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least
+        if not np.isfinite(primal):
+            return None
+        return self._proven(primal, scale * float(problem.signs[known] @ x[known]) - primal, distance, scale)
+
+    def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
+        """The certificate of the machine times ``scale``."""
+        certified, support = self._certified(distance, primal, 1.0 / scale)
+        return MarginCertificate(
+            dual=np.abs(self.x) * scale,
+            objective=primal,
+            upper=primal,
+            dual_bound=dual,
+            distance=distance,
+            intercept=self.intercept * scale,
+            certified=certified,
+            support=support,
+            decision=self.f * scale,
+        )
+
+    def _rounding(self) -> tuple[float, float]:
+        """What float64 changes in a decision value, whoever evaluates it: as a rule (errors add up at random), and at most."""
+        root, b = self.problem.lengths, abs(self.intercept)
+        terms, top = np.abs(self.x) * root, float(root.max())
+        return 3e-16 * (float(np.sqrt(terms @ terms)) * top + b), 1e-15 * (float(terms.sum()) * top + b)
+
+    def _certified(self, distance: float, primal: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """Samples whose part in every optimum is proven, and those that support.
+
+        By the machine ``(f + b) / scale`` of absolute gap ``distance``: the primal objective grows by ``|w - w*|^2 / 2`` away
+        from its minimum, so ``|f - f*| <= sqrt(2 distance K_ii)`` (Ndiaye, Fercoq, Gramfort, Salmon 2017). The optimal
+        intercept lies where the least loss of the known samples within those balls does not exceed what the objective leaves
+        over. A margin above 1 for all of them proves alpha = 0, one below 1 proves alpha > 0.
+        """
+        problem, f, known = self.problem, self.f / scale, self._known
+        radius = float(np.sqrt(2.0 * distance))
+        ball = radius * problem.lengths + self.error / scale
+        low = high = self.intercept / scale
+        if problem.intercept:
+            low, high = _intercepts(problem, f[known], ball[known], known, low, primal, radius)
+        plus = problem.signs > 0
+        least, most = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
+        support = (most < 1.0) & problem.counts
+        return support | (least > 1.0) | ~problem.counts, support
 
 
 def _intercepts(
@@ -309,9 +295,8 @@ def _intercepts(
     y = problem.signs[known]
     if problem.loss == "hard":
         plus = y > 0
-        return float(np.max((1.0 - f - ball)[plus], initial=-np.inf)), float(
-            np.min((ball - 1.0 - f)[~plus], initial=np.inf)
-        )
+        low = float(np.max((1.0 - f - ball)[plus], initial=-np.inf))
+        return low, float(np.min((ball - 1.0 - f)[~plus], initial=np.inf))
     price = problem.upper[known] if problem.loss == "hinge" else 1.0 / problem.ridge[known]
     squared = problem.loss == "squared_hinge"
 

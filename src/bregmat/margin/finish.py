@@ -8,45 +8,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
-from bregmat.margin.certificate import Values, rough_values, sharpen
+from bregmat.margin.certificate import Machine
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.rows import RowCache
+from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 
+TOL = 1e-11  # violation that the active set leaves, in units of the margin
 BAND = 0.02  # distance from the margin within which a sample takes part, in units of the margin
 OBJECTION = 1e-9  # violation of a sample outside that brings it in
 SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, that float64 cannot tell from none
 
 
-@dataclass(eq=False)
-class Finish:
-    """Signed weights, their values, the multiplier of the sum, the violation left, and the work done."""
+def finish(search: SupportSearch) -> None:
+    """Exact optimum from signed weights whose support is nearly right: the search's weights, and their values in float64.
 
-    x: np.ndarray
-    values: Values
-    shift: float
-    violation: float
-    n_iter: int
-
-
-def finish(
-    problem: MarginProblem,
-    x: np.ndarray,
-    slope: np.ndarray,
-    cache: RowCache,
-    *,
-    tol: float = 1e-11,
-    stop: Callable[[], bool] = lambda: False,
-) -> Finish:
-    """Exact optimum from signed weights ``x`` whose support is nearly right.
-
-    ``slope`` (n,) is ``signs - K x - ridge x - intercept`` to float32 accuracy: it says who is near the margin. Samples at
-    their upper bound and far inside the margin enter through their sum only, so that the dense part is small.
+    Samples at their upper bound and far inside the margin enter through their sum only, so that the dense part is small.
     """
+    problem, x = search.problem, search.x.copy()
     y, upper = problem.signs, problem.upper
-    x = x.copy()
-    band, n_iter = BAND, 0
+    # to float32 accuracy: says who is near the margin
+    slope = y - search.f - problem.ridge * x - search.shift
+    band = BAND
     part = np.zeros(problem.n, dtype=bool)
     for _ in range(12):
         alpha, bent = np.abs(x), y * slope
@@ -65,52 +48,43 @@ def finish(
         A.reshape(-1)[:: len(F) + 1] += problem.ridge[F]
         pull = y[F] * problem.kernel.sums(F, B, x[B]) if len(B) else np.zeros(len(F))
         equality = (y[F][None, :], -np.array([x[B].sum()])) if problem.intercept else None
-        end = _solve(problem, F, A, pull - 1.0, alpha[F], upper[F], equality, tol, stop)
-        n_iter += end.n_iter + end.n_factor
+        end = _minimum(problem, F, QuadraticProgram.of(A, pull - 1.0, upper[F], equality), alpha[F], search.late)
+        search.steps += end.n_iter + end.n_factor
         x[F] = y[F] * end.x
         shift = float(end.multiplier[0]) if problem.intercept else 0.0
-        values = rough_values(problem, x, cache)
+        machine = Machine.rough(problem, x, search.cache)
         # y f + ridge alpha over F from the block at hand; the bounded samples from sums.
-        values.f[F] = y[F] * (A @ end.x + pull - problem.ridge[F] * end.x)
-        values.error[F] = 0.0
+        machine.f[F] = y[F] * (A @ end.x + pull - problem.ridge[F] * end.x)
+        machine.error[F] = 0.0
         if len(B):
-            values.f[B] = problem.kernel.sums(B, F, x[F]) + problem.kernel.sums(B, B, x[B])
-            values.error[B] = 0.0
+            machine.f[B] = problem.kernel.sums(B, F, x[F]) + problem.kernel.sums(B, B, x[B])
+            machine.error[B] = 0.0
         outside = problem.counts & ~part & (x == 0)
-        sharpen(problem, x, values, np.flatnonzero(outside & (y * (values.f + shift) - values.error < 1.0)))
-        bent = 1.0 - y * (values.f + shift) - problem.ridge * np.abs(x)
+        machine.sharpen(np.flatnonzero(outside & (y * (machine.f + shift) - machine.error < 1.0)))
+        bent = 1.0 - y * (machine.f + shift) - problem.ridge * np.abs(x)
         held = np.zeros(problem.n, dtype=bool)
         held[B] = True
-        objections = (outside & (values.error == 0) & (bent > OBJECTION)) | (held & (bent < -OBJECTION))
+        objections = (outside & (machine.error == 0) & (bent > OBJECTION)) | (held & (bent < -OBJECTION))
         slope = y * bent
-        if not objections.any() or stop():
-            worst = float(np.abs(bent[objections]).max(initial=0.0))
-            return Finish(x, values, shift, max(end.violation, worst), n_iter)
+        if not objections.any() or search.late():
+            break
         part |= objections
         band *= 2.0
-    return Finish(x, values, shift, max(end.violation, float(np.abs(bent[objections]).max(initial=0.0))), n_iter)
+    machine.intercept = shift
+    search.x, search.shift, search.exact = x, shift, machine
+    search.violation = max(end.violation, float(np.abs(bent[objections]).max(initial=0.0)))
 
 
-def _solve(
-    problem: MarginProblem,
-    F: np.ndarray,
-    A: np.ndarray,
-    b: np.ndarray,
-    x: np.ndarray,
-    upper: np.ndarray,
-    equality: tuple[np.ndarray, np.ndarray] | None,
-    tol: float,
-    stop: Callable[[], bool],
+def _minimum(
+    problem: MarginProblem, F: np.ndarray, program: QuadraticProgram, start: np.ndarray, stop: Callable[[], bool]
 ) -> Minimum:
     """The active set over the samples F; what it says about its matrix is about the kernel here."""
     try:
-        scale = max(
-            float(np.abs(b).max()), 1.0
-        )  # the active set takes tol relative to it; violations here are in margins
-        program = QuadraticProgram.of(A, b, upper, equality)
-        return ExactActiveSet(tol / scale).minimize(program, x, lambda *_: stop())
+        # the active set takes tol relative to the linear term; violations here are in margins
+        scale = max(float(np.abs(program.b).max()), 1.0)
+        return ExactActiveSet(TOL / scale).minimize(program, start, lambda *_: stop())
     except ValueError as error:
-        found = smallest_eigenvalue(A, problem.kernel.rounding)
+        found = smallest_eigenvalue(program.A, problem.kernel.rounding)
         raise IndefiniteKernelError(replace(found, rows=F[found.rows]), len(F)) from error
 
 
@@ -132,12 +106,24 @@ def nearest_points(
 
     What the hard margin is where its weights are too large to be found in float32, or do not exist: then the distance is
     zero, and the weights prove it.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+    alpha : ndarray of shape (n,)
+        Weights to start from.
+    slope : ndarray of shape (n,)
+        ``signs - K x - intercept``, to float32 accuracy: says who is near the margin.
+    stop : callable
+        Asked between rounds; True ends the search.
     """
     y, counts, total = problem.signs, problem.counts, 2.0 if problem.intercept else 1.0
     kernel = problem.kernel
     largest = float(np.sqrt(max(kernel.diagonal()[counts].max(), 1e-300)))
     part = counts & ((alpha > 0) | (y * slope > -BAND))
-    part = _both_classes(problem, part)
+    for sign in (1.0, -1.0):  # at least one sample of each class there is
+        rows = np.flatnonzero(counts & (y == sign))
+        part[rows[:1]] |= not part[rows].any()
     n_iter = 0
     weight = alpha
     for _ in range(40):
@@ -150,7 +136,7 @@ def nearest_points(
             start[rows] = held / held.sum() if held.sum() > 0 else 1.0 / rows.sum()
         E = np.vstack([np.ones(len(F)), y[F]]) if problem.intercept else np.ones((1, len(F)))
         e = np.array([total, 0.0]) if problem.intercept else np.array([total])
-        end = _solve(problem, F, A, np.zeros(len(F)), start, np.full(len(F), np.inf), (E, e), 1e-11, stop)
+        end = _minimum(problem, F, QuadraticProgram.of(A, np.zeros(len(F)), equality=(E, e)), start, stop)
         n_iter += end.n_iter + end.n_factor
         weight = np.zeros(problem.n)
         weight[F] = end.x
@@ -167,13 +153,3 @@ def nearest_points(
             break
         part |= objections
     return Hulls(weight * (total / q), margin, True, n_iter)
-
-
-def _both_classes(problem: MarginProblem, part: np.ndarray) -> np.ndarray:
-    """``part`` with at least one sample of each class there is."""
-    part = part.copy()
-    for sign in (1.0, -1.0):
-        rows = np.flatnonzero(problem.counts & (problem.signs == sign))
-        if len(rows) and not part[rows].any():
-            part[rows[0]] = True
-    return part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -10,8 +10,12 @@ import numpy as np
 
 from bregmat.checks import as_column, check_flag, check_positive, rows_text
 from bregmat.kernels import KernelSource
+from bregmat.kernels.sources import Scaled
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
+
+RANGE = 1e25  # norms between 1 / RANGE and RANGE leave room for sums in float32
+LARGEST = 1e300  # stands for a price that float64 cannot hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,3 +126,21 @@ class MarginProblem:
     def counts(self) -> np.ndarray:
         """Samples of positive weight, bool of shape (n,)."""
         return self.upper > 0
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """``sqrt(K_ii)``, shape (n,)."""
+        return np.sqrt(np.maximum(self.kernel.diagonal(), 0.0))
+
+    @property
+    def factor(self) -> float:
+        """1.0, or the power of two that brings the largest norm near 1 where float32 would overflow or vanish."""
+        if not 0 < self.largest < np.inf or 1.0 / RANGE <= self.largest <= RANGE:
+            return 1.0
+        return float(2.0 ** -np.round(np.log2(self.largest)))
+
+    def multiplied(self, factor: float) -> MarginProblem:
+        """The problem with ``factor`` times the kernel: its weights are those of this one divided by ``factor``."""
+        with np.errstate(over="ignore"):
+            upper = np.where(np.isfinite(self.upper), np.minimum(self.upper / factor, LARGEST), np.inf)
+        return replace(self, kernel=Scaled(self.kernel, factor), upper=upper, ridge=self.ridge * factor)

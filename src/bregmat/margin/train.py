@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -13,22 +12,20 @@ from bregmat._kernels.violators import objectives
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.linalg import single_thread_blas
-from bregmat.margin.buffers import run_of_buffers
-from bregmat.margin.certificate import MarginCertificate, Values, certify, rough_values
-from bregmat.margin.finish import Hulls, finish, nearest_points
+from bregmat.margin.certificate import Machine, MarginCertificate
+from bregmat.margin.finish import finish, nearest_points
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.rescaled import divided_record, divided_result, factor_of, multiplied
 from bregmat.margin.result import MarginResult
-from bregmat.margin.updates import train_by_updates
-from bregmat.margin.working_set import Support, SupportSearch, new_support
+from bregmat.margin.rows import run_of_buffers
+from bregmat.margin.updates import run_on_machine
+from bregmat.margin.working_set import SupportSearch
 from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.result import ExitReason, Record
-from bregmat.solve import Outcome, State, solve
+from bregmat.result import ExitReason, Record, Status
+from bregmat.solve import RunLog, solve
 
 ROUGH = 2e-3  # violation at which the exact finish takes over
 LOOSE = 1e-4  # gaps from which float32 weights may do
-HARD = 1e6  # ceiling of the weights, in units of 1 / K_ii, while the support of a hard margin is looked for
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,8 @@ class ActiveSet:
     certify: bool = True
     cache_mb: float = 400.0
     name: ClassVar[str] = "active_set"
+    works_on: ClassVar[str] = "dual_bound"
+    max_iter: ClassVar[int] = 2**62  # the search counts coordinate steps itself
 
     def __post_init__(self) -> None:
         if self.violation_tol is not None:
@@ -63,10 +62,47 @@ class ActiveSet:
         check_flag("certify", self.certify)
         check_positive("cache_mb", self.cache_mb, finite=True)
 
-    @property
-    def budget(self) -> int:
-        """Bytes of kernel rows."""
-        return int(self.cache_mb * 1e6)
+    def check(self, problem: MarginTraining) -> None:
+        """Every machine is taken."""
+
+    def init(self, problem: MarginTraining, tol: float, start: SupportSearch) -> SupportSearch:
+        """A search that has been set up, with its limits."""
+        start.wants_proof = self.certify
+        start.estimate_tol = 0.3 * tol if self.violation_tol is None and tol >= LOOSE else 0.0
+        return start
+
+    def step(self, problem: MarginTraining, state: SupportSearch) -> SupportSearch:
+        """A round of the search, or, where that is over, the exact finish or the hulls."""
+        if not state.done:
+            state.round()
+            if not state.done and 0 <= problem.estimate(state, self.works_on)["gap"] <= state.estimate_tol:
+                state.done = state.is_close = True
+            if state.done and state.stuck and state.steps >= state.max_steps:
+                state.ended = ExitReason.MAX_ITER
+            elif state.done and self.violation_tol is not None and not state.stuck:
+                state.ended = ExitReason.TOLERANCE
+            return state
+        state.wants_proof = True
+        try:
+            self._finish(state)
+        except IndefiniteKernelError as error:
+            if not error.negative.rounding:
+                raise
+        state.ended = ExitReason.TIME if state.late() else ExitReason.STALLED
+        return state
+
+    def _finish(self, state: SupportSearch) -> None:
+        """Exact weights; where those of a hard margin are out of reach of float32, the nearest points of the classes' hulls."""
+        data = state.problem
+        if data.loss != "hard" or not (state.stuck or np.abs(state.x).max() >= 0.999 * state.ceiling):
+            finish(state)
+            return
+        slope = data.signs - state.f - state.shift
+        hulls = nearest_points(data, np.abs(state.x), slope, stop=state.late)
+        state.steps += hulls.n_iter
+        state.x = data.signs * hulls.alpha
+        if not hulls.separable:
+            state.margin_bound = hulls.margin
 
 
 def train_margin(
@@ -129,44 +165,44 @@ def train_margin(
     alpha = _start(problem, start)
     # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
     with single_thread_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
-        factor, told = factor_of(problem), callback
-        if factor != 1.0:
-            problem, alpha = multiplied(problem, factor), alpha / factor
-            told = None if callback is None else (lambda record: callback(divided_record(record, factor)))
-        limits: dict[str, Any] = {"tol": tol, "max_seconds": max_seconds, "callback": told}
+        factor = problem.factor
+        near = problem if factor == 1.0 else problem.multiplied(factor)
+        log = RunLog(callback, max_seconds, units=lambda record: _in_units(record, factor))
+        alpha = alpha / factor
         if isinstance(settings, MultiplicativeUpdates):
-            warm = None if start is None else alpha
-            result = train_by_updates(problem, settings, start=warm, max_iter=max_iter, **limits)
-        else:
-            late = (lambda: False) if max_seconds is None else _alarm(max_seconds)
-            rng = np.random.default_rng(random_state)
-            steps = np.inf if max_iter is None else max_iter
-            result = _trained(
-                problem, solve(MarginTraining(problem), _Training(settings, steps, rng, late), start=alpha, **limits)
+            outcome = run_on_machine(
+                near, settings, None if start is None else alpha, tol=tol, max_iter=max_iter, log=log
             )
-        return result if factor == 1.0 else divided_result(result, factor)
-
-
-def _alarm(max_seconds: float) -> Callable[[], bool]:
-    """Whether the time is over, from now on: rounds look at it themselves, because some take seconds."""
-    end = time.perf_counter() + max_seconds
-    return lambda: time.perf_counter() > end
-
-
-def _trained(problem: MarginProblem, outcome: Outcome) -> MarginResult:
-    """The result of a run of the active set, whose effort is counted in coordinate steps and factorisations."""
-    proof = outcome.certificate
-    intercept = proof.intercept * proof.scale
+        else:
+            search = SupportSearch(
+                near,
+                alpha,
+                settings.violation_tol or ROUGH,
+                rng=np.random.default_rng(random_state),
+                budget=int(settings.cache_mb * 1e6),
+                max_steps=np.inf if max_iter is None else max_iter,
+                late=log.is_late,
+            )
+            outcome = solve(MarginTraining(near), settings, tol=tol, start=search, log=log)
+    proof, inseparable = _in_units(outcome.certificate, factor), outcome.status is Status.INFEASIBLE
     return MarginResult(
-        **outcome.shared() | {"trace": {}, "n_iter": int(outcome.trace["n_iter"])},
-        alpha=proof.dual,
-        intercept=intercept,
-        decision=proof.decision + intercept,
+        **outcome.shared()
+        | {"objective": proof.objective, "dual_bound": proof.dual_bound, "trace": {}}
+        | {"n_iter": int(outcome.trace.get("n_iter", outcome.n_iter))},
+        # the weights of hull points have no units
+        alpha=proof.dual if inseparable else proof.dual * factor,
+        intercept=proof.intercept,
+        decision=(proof.decision + proof.intercept) / (factor if inseparable else 1.0),
         certified=proof.certified,
         certified_support=proof.support,
-        margin_bound=proof.margin_bound,
+        margin_bound=proof.margin_bound / np.sqrt(factor),
         price=problem.price,
     )
+
+
+def _in_units(figures: Any, factor: float) -> Any:
+    """A record or certificate of the problem with ``factor`` times the kernel, in units of the given one."""
+    return replace(figures, objective=figures.objective * factor, dual_bound=figures.dual_bound * factor)
 
 
 def _start(problem: MarginProblem, start: Any) -> np.ndarray:
@@ -183,41 +219,6 @@ def _start(problem: MarginProblem, start: Any) -> np.ndarray:
     return alpha
 
 
-@dataclass(eq=False)
-class TrainingState(State):
-    """Where training stands: the support, then the exact weights with their values, or the nearest points of the hulls."""
-
-    search: SupportSearch
-    estimate_tol: float = 0.0  # gap by float32 at which the search may be over
-    is_close: bool = False  # whether that ended it
-    signal: float = 0.0
-    ended: ExitReason | None = None  # type: ignore[assignment]
-    values: Values | None = None
-    hulls: Hulls | None = None
-    finish_iter: int = 0
-    wants_proof: bool = True
-
-    @property
-    def support(self) -> Support:
-        """Weights and what is known of them."""
-        return self.search.support
-
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """Dual objective of the weights, with ``K x`` as it is carried along."""
-        x, f = self.support.x, self.support.f
-        return float(np.abs(x).sum()) - 0.5 * float(x @ f) - 0.5 * float(self.search.problem.ridge @ (x * x))
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """The effort so far."""
-        return {"n_iter": np.array(self.support.steps + self.finish_iter)}
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
-        return self.support.finite
-
-
 class MarginTraining(Problem):
     """The training of a margin machine as a problem that owns its proofs."""
 
@@ -230,115 +231,38 @@ class MarginTraining(Problem):
         """The rigorous gap costs a pass over kernel values."""
         return False
 
-    def is_due(self, state: TrainingState, tol: float) -> bool:
+    def is_due(self, state: SupportSearch, tol: float) -> bool:
         """Where float32 weights may do, and where training ends."""
         return state.is_close
 
-    def estimate(self, state: TrainingState, works_on: str) -> dict[str, float]:
+    def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows."""
-        primal, dual = self.objectives(state.support)
-        gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
-        return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.support.violation}
-
-    def objectives(self, state: Support) -> tuple[float, float]:
-        """Primal and dual value, from float32 rows."""
         data = self.data
         q, total, squares, linear, quadratic, least = objectives(
             state.x, state.f, data.signs, self.price, data.ridge, state.shift
         )
-        primal = 0.5 * q + linear + quadratic
+        primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)
         if data.loss == "hard":
             primal = 0.5 * q / least**2 if least > 0 else np.inf
-        return primal, total - 0.5 * (q + squares)
+        gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
+        return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}
 
-    def certify(self, state: TrainingState) -> MarginCertificate:
+    def certify(self, state: SupportSearch) -> MarginCertificate:
         """The machine of the weights and its duality gap, rigorous; the dual value alone where no proof is wanted."""
-        data, support = self.data, state.support
-        violation: dict[str, Any] = {"violation": float(support.violation)}
-        if state.hulls is not None and not state.hulls.separable:
-            values = rough_values(data, support.x, support.cache)
-            nothing = np.zeros(data.n, dtype=bool)
-            bound = {"certified": nothing, "decision": values.f, "margin_bound": state.hulls.margin}
-            return MarginCertificate.without_machine(data, np.inf, support.x, 0.0, **bound, **violation)
-        if not (state.wants_proof and support.finite):
-            bare = {"decision": support.f, "is_finite": support.finite}
-            return MarginCertificate.without_machine(
-                data, state.objective, support.x, support.shift, **bare, **violation
-            )
-        support.x = np.where(np.isfinite(support.x), support.x, 0.0)  # an interrupted round
-        values = state.values or rough_values(data, support.x, support.cache)
-        proof = certify(data, support.x, values, support.shift)
-        return replace(proof, dual=proof.dual * proof.scale, decision=values.f * proof.scale, **violation)
+        if not (state.wants_proof and state.is_finite()):
+            machine = Machine(self.data, state.x, state.f, np.zeros(0), state.shift)
+            proof = machine.unproven(state.objective, is_finite=state.is_finite())
+        else:
+            state.x = np.where(np.isfinite(state.x), state.x, 0.0)  # an interrupted round
+            machine = state.exact or Machine.rough(self.data, state.x, state.cache)
+            if np.isfinite(state.margin_bound):
+                proof = machine.unproven(np.inf, margin_bound=state.margin_bound)
+            else:
+                machine.intercept = state.shift
+                proof = machine.certify()
+        return replace(proof, violation=float(state.violation))
 
-    def contradiction(self, state: TrainingState) -> Proof | None:
+    def contradiction(self, state: SupportSearch) -> Proof | None:
         """Points of the two classes' hulls that coincide."""
-        if state.hulls is None or state.hulls.separable:
-            return None
-        alpha = np.abs(state.support.x)
-        return Proof(alpha, np.flatnonzero(alpha))
-
-
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """The active set in the words of the loop: rounds of the search, then the exact finish or the hulls."""
-
-    settings: ActiveSet
-    max_steps: float
-    rng: np.random.Generator
-    late: Callable[[], bool]
-    name: ClassVar[str] = ActiveSet.name
-    works_on: ClassVar[str] = "dual_bound"
-    max_iter: ClassVar[int] = 2**62  # the search counts coordinate steps itself
-
-    def check(self, problem: MarginTraining) -> None:
-        """Every machine is taken."""
-
-    def init(self, problem: MarginTraining, tol: float, start: np.ndarray) -> TrainingState:
-        """At the given weights."""
-        data, settings = problem.data, self.settings
-        ceiling = HARD / max(data.largest, 1e-300) if data.loss == "hard" else np.inf
-        support = new_support(data, start, budget=settings.budget, ceiling=ceiling)
-        more: dict[str, Any] = {
-            "rng": self.rng,
-            "budget": settings.budget,
-            "max_steps": self.max_steps,
-            "late": self.late,
-        }
-        search = SupportSearch(data, support, settings.violation_tol or ROUGH, **more)
-        loose = settings.violation_tol is None and tol >= LOOSE
-        return TrainingState(search, estimate_tol=0.3 * tol if loose else 0.0, wants_proof=settings.certify)
-
-    def step(self, problem: MarginTraining, state: TrainingState) -> TrainingState:
-        """A round of the search, or, where that is over, the exact finish or the hulls."""
-        search, support = state.search, state.support
-        if not search.done:
-            search.round()
-            if not search.done and 0 <= problem.estimate(state, self.works_on)["gap"] <= state.estimate_tol:
-                search.done = state.is_close = True
-            if search.done and support.stuck and support.steps >= self.max_steps:
-                state.ended = ExitReason.MAX_ITER
-            elif search.done and self.settings.violation_tol is not None and not support.stuck:
-                state.ended = ExitReason.TOLERANCE
-            return state
-        state.wants_proof = True
-        try:
-            self._finish(problem.data, state)
-        except IndefiniteKernelError as error:
-            if not error.negative.rounding:
-                raise
-        state.ended = ExitReason.TIME if self.late() else ExitReason.STALLED
-        return state
-
-    def _finish(self, data: MarginProblem, state: TrainingState) -> None:
-        """Exact weights; where those of a hard margin are out of reach of float32, the nearest points of the classes' hulls."""
-        support = state.support
-        slope = data.signs - support.f - data.ridge * support.x - support.shift
-        if data.loss == "hard" and (support.stuck or np.abs(support.x).max() >= 0.999 * support.ceiling):
-            state.hulls = nearest_points(data, np.abs(support.x), slope, stop=self.late)
-            state.finish_iter += state.hulls.n_iter
-            support.x = data.signs * state.hulls.alpha
-            return
-        exact = finish(data, support.x, slope, support.cache, stop=self.late)
-        state.finish_iter += exact.n_iter
-        support.x, support.shift, support.violation = exact.x, exact.shift, exact.violation
-        state.values = exact.values
+        alpha = np.abs(state.x)
+        return Proof(alpha, np.flatnonzero(alpha)) if np.isfinite(state.margin_bound) else None

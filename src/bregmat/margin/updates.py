@@ -2,90 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregmat.kernels.sources import Subset
-from bregmat.margin.certificate import MarginCertificate, Values, certify
+from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import nearest_points
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.result import MarginResult
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.split_program import Point, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, margin_split
 from bregmat.result import ExitReason, Status
-from bregmat.solve import RunLog
+from bregmat.solve import Outcome, RunLog
 
 SEARCHED = (ExitReason.MAX_ITER, ExitReason.STALLED)  # ends of a run that has had its chance
 
 
-def train_by_updates(
+def run_on_machine(
     problem: MarginProblem,
     settings: MultiplicativeUpdates,
-    *,
     start: np.ndarray | None,
+    *,
     tol: float,
     max_iter: int | None,
-    max_seconds: float | None,
-    callback: Callable[[Any], Any] | None,
-) -> MarginResult:
+    log: RunLog,
+) -> Outcome:
     """Sha 2002, eq. 7 (hard margin) and its versions with bounds and a sum constraint, to a relative duality gap.
 
     The kernel over the samples that count is kept: 4 n^2 bytes where no entry is negative, else 16 n^2.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+    settings : MultiplicativeUpdates
+    start : ndarray of shape (n,), optional
+        Weights.
+    tol, max_iter, log
+        As in :func:`bregmat.quadratic.multiplicative.run_updates`.
+
+    Returns
+    -------
+    Outcome
+        With a :class:`MarginCertificate`.
     """
-    log = RunLog(callback, max_seconds)
-    rows = np.flatnonzero(problem.counts)
+    rows, others = np.flatnonzero(problem.counts), np.flatnonzero(~problem.counts)
     y, ridge = problem.signs[rows], problem.ridge[rows]
     part = MarginProblem(Subset(problem.kernel, rows), y, problem.upper[rows], ridge, problem.intercept)
     program = _Dual(part)
     warm = None if start is None else start[rows]
     outcome = run_updates(program, settings, warm, tol=tol, max_iter=max_iter, log=log)
     end = outcome.certificate.state
-    proof, x, f = outcome.certificate.proof, *program.signed(end.point)
-    hulls = None
-    finite = bool(np.isfinite(end.point.v).all())
-    if problem.loss == "hard" and outcome.exit_reason in SEARCHED and np.isinf(proof.gap) and finite:
+    machine, proof, reason = program.machine(end.point), outcome.certificate.proof, outcome.exit_reason
+    status = proof.status(tol)
+    if not np.isfinite(end.point.v).all():
+        reason = ExitReason.NONFINITE
+    elif reason is ExitReason.CERTIFICATE:
+        reason = ExitReason.STALLED
+    elif problem.loss == "hard" and reason in SEARCHED and np.isinf(proof.gap):
         # The updates have no end where nothing separates the classes; the hulls' nearest points tell.
-        hulls = nearest_points(part, np.abs(x), y - f)
+        hulls = nearest_points(part, np.abs(machine.x), y - machine.f)
         if not hulls.separable:
-            x, f = y * hulls.alpha, part.kernel.sums(program.whole, program.whole, y * hulls.alpha)
-            proof = replace(
-                proof, objective=np.inf, distance=np.inf, dual_bound=np.inf, intercept=0.0, certified=~part.counts
-            )
+            x = y * hulls.alpha
+            f = part.kernel.sums(program.whole, program.whole, x)
+            proof = Machine(part, x, f, np.zeros(part.n)).unproven(np.inf, margin_bound=hulls.margin)
+            status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
     alpha, decision = np.zeros(problem.n), np.zeros(problem.n)
-    certified, support = np.ones(problem.n, dtype=bool), np.zeros(problem.n, dtype=bool)
-    alpha[rows], decision[rows] = np.abs(x) * proof.scale, f * proof.scale
-    certified[rows], support[rows] = proof.certified, proof.support
-    other = np.flatnonzero(~problem.counts)
-    if len(other):
-        decision[other] = problem.kernel.sums(other, rows, x) * proof.scale
-    met = proof.gap <= tol
-    impossible = hulls is not None and not hulls.separable
-    reason = ExitReason.CERTIFICATE if impossible else outcome.exit_reason
-    if outcome.exit_reason is ExitReason.CERTIFICATE or not finite:
-        reason = ExitReason.STALLED if finite else ExitReason.NONFINITE
-    told = {
-        "status": Status.INFEASIBLE if impossible else Status.OPTIMAL if met else Status.FEASIBLE,
-        "exit_reason": reason,
-        "objective": proof.objective,
-        "dual_bound": proof.dual_bound,
-        "gap": proof.gap,
-        "seconds": log.seconds(),
-        "conflict": None,
-        "trace": {},
-    }
-    return MarginResult(
-        **outcome.shared() | told,
-        alpha=alpha,
-        intercept=proof.intercept * proof.scale,
-        decision=decision + proof.intercept * proof.scale,
-        certified=certified,
-        certified_support=support,
-        margin_bound=hulls.margin if hulls is not None and impossible else np.nan,
-        price=problem.price,
+    certified, support = ~problem.counts, np.zeros(problem.n, dtype=bool)
+    alpha[rows], decision[rows], certified[rows], support[rows] = (
+        proof.dual,
+        proof.decision,
+        proof.certified,
+        proof.support,
+    )
+    if len(others):
+        decision[others] = problem.kernel.sums(others, rows, y * proof.dual)
+    more: dict[str, Any] = {"certified": certified, "support": support, "violation": end.miss}
+    return replace(
+        outcome,
+        certificate=replace(proof, dual=alpha, decision=decision, **more),
+        status=status,
+        exit_reason=reason,
+        seconds=log.seconds(),
+        conflict=None,
     )
 
 
@@ -94,22 +94,21 @@ class _Dual(SplitProgram):
 
     is_certified = True
 
-    def __init__(self, machine: MarginProblem) -> None:
-        y = machine.signs
-        self.machine, self.whole = machine, np.arange(len(y))
-        if machine.kernel.nonnegative:
-            split: Any = ClassBlocks(machine.kernel, y, ridge=machine.ridge)
+    def __init__(self, data: MarginProblem) -> None:
+        y = data.signs
+        self.data, self.whole = data, np.arange(len(y))
+        if data.kernel.nonnegative:
+            split: Any = ClassBlocks(data.kernel, y, ridge=data.ridge)
         else:
-            split = margin_split(machine.kernel.block(self.whole, self.whole), y, ridge=machine.ridge)
-        upper = machine.upper if machine.loss == "hinge" else None
-        super().__init__(split, -np.ones(len(y)), upper=upper, signs=y if machine.intercept else None)
+            split = margin_split(data.kernel.block(self.whole, self.whole), y, ridge=data.ridge)
+        upper = data.upper if data.loss == "hinge" else None
+        super().__init__(split, -np.ones(len(y)), upper=upper, signs=y if data.intercept else None)
 
-    def signed(self, point: Point) -> tuple[np.ndarray, np.ndarray]:
-        """Signed weights and their decision values without intercept, shapes (n,)."""
-        y = self.machine.signs
-        return y * point.v, y * (point.p - point.q - self.machine.ridge * point.v)
+    def machine(self, point: Point) -> Machine:
+        """Signed weights with their values."""
+        y, f = self.data.signs, point.p - point.q - self.data.ridge * point.v
+        return Machine(self.data, y * point.v, y * f, np.zeros(len(f)))
 
     def prove(self, point: Point) -> MarginCertificate:
         """The machine's certificate; its weights are scaled where no bound forbids."""
-        x, f = self.signed(point)
-        return certify(self.machine, x, Values(f, np.zeros(len(f))), 0.0)
+        return self.machine(point).certify()
