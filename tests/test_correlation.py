@@ -23,7 +23,7 @@ from bregmat import (
     save,
     widen_range,
 )
-from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import Entries, fixed_blocks
 from bregmat.applications.correlation.nearest import Limits, mended, run
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem
@@ -381,7 +381,7 @@ def test_written_entries_may_not_cost_an_eigenvalue(rng):
     C[0, 1] = C[1, 0] = 0.3
     mask, entries = mask_of(10, [(0, 1)]), Entries(10, np.array([0]), np.array([1]))
     limits = Limits(1e-8, None, RunLog())
-    problem = CorrelationProblem.frobenius(C, entries, min_eig=0.0, blocks=FixedBlocks())
+    problem = CorrelationProblem.frobenius(C, entries, 0.0)
     outcome = run(problem, limits)
     proof = outcome.certificate
     t, U = np.linalg.eigh(proof.X)
@@ -601,6 +601,17 @@ def test_factor_that_carries_no_unit_diagonal(rng, divergence):
         assert nearest_correlation(widen_range(Factor(G), 0.1), divergence=divergence).status == "OPTIMAL"
 
 
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize("columns", [12, 16])
+def test_factor_with_as_many_columns_as_rows(rng, divergence, columns):
+    """Columns that count for more than the range do not make it the whole space."""
+    whole = nearest_correlation(Factor(rng.normal(size=(12, columns))), divergence=divergence)
+    assert whole.status == "OPTIMAL"
+    assert_allclose(whole.factor @ whole.factor.T, whole.X, atol=1e-12)
+    narrow = rng.normal(size=(12, 3)) @ rng.normal(size=(3, columns))
+    assert nearest_correlation(Factor(narrow), divergence=divergence).status == "INFEASIBLE"
+
+
 # ---------------------------------------------------------------- frames, files, limits
 def test_frames(rng):
     names = ["equity", "bonds", "gold", "oil"]
@@ -759,9 +770,13 @@ def test_good_kinds_of_matrices():
 @pytest.mark.parametrize(
     ("settings", "error", "match"),
     [
-        ({"fixed": np.zeros((2, 2), bool)}, ValueError, r"shape of C, \(3, 3\); got \(2, 2\)"),
+        ({"fixed": np.zeros((2, 2), bool)}, ValueError, r"fixed must have shape \(3, 3\); got \(2, 2\)"),
         ({"fixed": np.zeros((3, 3))}, TypeError, "boolean mask; got dtype float64"),
-        ({"fixed": np.triu(np.ones((3, 3), bool), 1)}, ValueError, r"symmetric; it is True at \[0, 1\] and False"),
+        (
+            {"fixed": np.triu(np.ones((3, 3), bool), 1)},
+            ValueError,
+            r"fixed must be symmetric.*1 at \[0, 1\] but 0 at \[1, 0\]",
+        ),
         ({"fixed": np.eye(3, dtype=bool)}, ValueError, r"False on the diagonal.*\[0, 0\]"),
         ({"rank": 0}, ValueError, "rank must be at least 1; got 0"),
         ({"rank": 4}, ValueError, "rank must be between 1 and n = 3; got 4"),

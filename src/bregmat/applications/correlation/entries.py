@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.binding import bind
+from bregmat.checks import Labels
 from bregmat.constraints import Constraints
 from bregmat.operators import Operator, RankOneRows
 
@@ -34,11 +35,20 @@ class Entries:
     n : int
     i, j : ndarray of int, shape (m,)
         Pairs; the c = n + m rows are ``X_kk`` and then ``X_ij``.
+    labels : pair of lists, or None
+        Names of the rows and columns, where C has them.
     """
 
     n: int
     i: np.ndarray
     j: np.ndarray
+    labels: Labels = None
+
+    @classmethod
+    def of_diagonal(cls, n: int, labels: Labels = None) -> Entries:
+        """The diagonal alone."""
+        none = np.zeros(0, np.int64)
+        return cls(n, none, none, labels)
 
     @property
     def has_pairs(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from bregmat.checks import (
     entry_text,
 )
 from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.divergences import Frobenius, as_divergence
-from bregmat.linalg import cholesky, eigh, symmetrize
+from bregmat.divergences import as_divergence
+from bregmat.linalg import cholesky, eigh, single_thread_blas, symmetrize
 from bregmat.spectral import SpectralDivergence
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
@@ -29,40 +28,15 @@ FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of 
 INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
 
 
-@dataclass(frozen=True, eq=False)
-class Request:
-    """What was asked for, checked.
-
-    Attributes
-    ----------
-    divergence : SpectralDivergence
-    C : ndarray, shape (n, n)
-        Symmetric, scaled where that was asked for; for a factor ``G0 G0'``.
-    entries : Entries
-        The diagonal and the fixed entries.
-    min_eig : float
-    floor : float or None
-        To which eigenvalues are to be raised.
-    G0 : ndarray, shape (n, k), or None
-        The factor that was handed in.
-    labels : pair of lists, or None
-        Index and columns of the DataFrame that was handed in.
-    """
-
-    divergence: SpectralDivergence
-    C: np.ndarray
-    entries: Entries
-    min_eig: float = 0.0
-    floor: float | None = None
-    G0: np.ndarray | None = None
-    labels: Labels = None
-
-
-# ---------------------------------------------------------------------- reading
-def read_request(
+def pose(
     C: Any, divergence: Any, fixed: Any, min_eig: Any, rank: Any, repair: Any, floor: Any, scale: Any
-) -> Request:
-    """Check the arguments of :func:`nearest_correlation`, each once; shapes, ranges and units are told there.
+) -> CorrelationProblem:
+    """Check what was handed in, each thing once, and pose the problem near it.
+
+    Parameters
+    ----------
+    C, divergence, fixed, min_eig, rank, repair, floor, scale
+        As in :func:`bregmat.nearest_correlation`, with shapes and units there.
 
     Raises
     ------
@@ -100,19 +74,17 @@ def read_request(
     if isinstance(C, Factor):
         if min_eig > 0 or any(option is not None for option in (fixed, rank, repair, scale)):
             raise ValueError("fixed, min_eig, rank, repair and scale need a matrix; a Factor goes without them.")
-        G0 = as_matrix("Factor: G0", C.G0)
-        zero = np.flatnonzero(~G0.any(axis=1))
-        if len(zero):
-            raise ValueError(
-                f"Factor: G0 must have no row of zeros, whose diagonal entry is never 1; row {zero[0]} is."
-            )
-        return Request(D, G0 @ G0.T, _read_fixed(None, len(G0), None), G0=G0)
+        return _near_factor(D, as_matrix("Factor: G0", C.G0))
     A, labels = _read_matrix(C)
     A = _scaled(A, scale, not D.keeps_range)
     if rank is not None and rank > len(A):
         raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
     entries = _read_fixed(fixed, len(A), labels)
-    return Request(D, A, entries, float(min_eig), floor if repair == "clip" else None, labels=labels)
+    with single_thread_blas(len(A)), np.errstate(all="ignore"):
+        if D.keeps_range:
+            return _near_definite(D, A, entries, floor if repair == "clip" else None)
+        F = min_eig * np.eye(len(A)) if min_eig else 0.0
+        return CorrelationProblem.frobenius(A, entries, F, min_eig=min_eig, blocks=_blocks(A, entries, min_eig))
 
 
 def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
@@ -129,7 +101,7 @@ def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
             odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
             raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
         C = C.to_numpy()
-    A = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
+    A: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
     low = np.flatnonzero(~(np.diag(A) > 0))
     if len(low):
         i = low[0]
@@ -161,8 +133,7 @@ def _scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
 def _read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
     """The entries of a symmetric boolean mask."""
     if fixed is None:
-        none = np.zeros(0, np.int64)
-        return Entries(n, none, none)
+        return Entries.of_diagonal(n, labels)
     if hasattr(fixed, "columns") and hasattr(fixed, "to_numpy"):
         for axis, given in enumerate((fixed.index, fixed.columns)):
             if labels is not None and list(given) != labels[axis]:
@@ -172,43 +143,29 @@ def _read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
     mask = np.asarray(fixed)
     if mask.dtype != bool:
         raise TypeError(f"fixed must be a boolean mask; got dtype {mask.dtype}.")
-    if mask.shape != (n, n):
-        raise ValueError(f"fixed must have the shape of C, {(n, n)}; got {mask.shape}.")
-    uneven = np.argwhere(mask != mask.T)
-    if len(uneven):
-        i, j = uneven[0]
-        raise ValueError(
-            f"fixed must be symmetric; it is {mask[i, j]} at {entry_text(i, j, labels)} and {mask[j, i]} at {entry_text(j, i, labels)}."
-        )
+    as_matrix("fixed", mask, symmetric=True, order=n, booleans=True, labels=labels)
     if np.diag(mask).any():
         i = int(np.flatnonzero(np.diag(mask))[0])
         raise ValueError(
             f"fixed must be False on the diagonal, which is 1 anyway; it is True at {entry_text(i, i, labels)}. "
             "np.fill_diagonal(fixed, False) makes it so."
         )
-    i, j = np.nonzero(np.triu(mask))
-    return Entries(n, i, j)
+    pairs = np.argwhere(np.triu(mask))
+    return Entries(n, pairs[:, 0], pairs[:, 1], labels)
 
 
-# ---------------------------------------------------------------------- the problem that was asked for
-def pose(request: Request) -> CorrelationProblem:
-    """The problem near what was read: an indefinite matrix, a definite one, one that is repaired, or a range that is kept."""
-    D, C, entries = request.divergence, request.C, request.entries
-    if request.G0 is not None:
-        return _near_factor(D, C, entries, request.G0)
-    if D.keeps_range:
-        return _near_definite(D, C, entries, request.floor)
-    low = request.min_eig
-    return CorrelationProblem.frobenius(C, entries, min_eig=low, blocks=_blocks(C, entries, low))
-
-
-def _near_factor(D: SpectralDivergence, C: np.ndarray, entries: Entries, G0: np.ndarray) -> CorrelationProblem:
+# ---------------------------------------------------------------------- posing
+def _near_factor(D: SpectralDivergence, G0: np.ndarray) -> CorrelationProblem:
     """Near ``C = G0 G0'``, whose range is kept; G0 has shape (n, k)."""
+    zero = np.flatnonzero(~G0.any(axis=1))
+    if len(zero):
+        raise ValueError(f"Factor: G0 must have no row of zeros, whose diagonal entry is never 1; row {zero[0]} is.")
+    C, entries = G0 @ G0.T, Entries.of_diagonal(len(G0))
     if not D.is_congruence_invariant:
         U, sigma, _ = np.linalg.svd(G0, full_matrices=False)
         return CorrelationProblem.in_range(D, C, entries, sigma**2, U)
     basis = G0 if G0.shape[1] <= len(G0) else np.linalg.qr(G0.T)[1].T  # LogDet does not care which factor
-    return CorrelationProblem.at(D, D.link(np.ones(basis.shape[1])), C, entries, basis)
+    return CorrelationProblem(D, D.link(np.ones(basis.shape[1])), C=C, entries=entries, basis=basis)
 
 
 def _near_definite(D: SpectralDivergence, C: np.ndarray, entries: Entries, floor: float | None) -> CorrelationProblem:
@@ -225,7 +182,9 @@ def _near_definite(D: SpectralDivergence, C: np.ndarray, entries: Entries, floor
         strict = D.is_congruence_invariant and (floor is not None or values[0] > RANK_TOL * values[-1])
         blocks = _blocks(C, entries, 0.0, strict=strict)
         if blocks.proof is not None:  # there is no matrix, at whatever distance
-            return CorrelationProblem.at(Frobenius(), values, C, entries, Q, blocks=blocks)
+            return CorrelationProblem(
+                D, D.link(np.ones(len(C))), C=C, entries=entries, basis=np.eye(len(C)), blocks=blocks
+            )
     prior, repaired = C, None
     if floor is None and values[0] < -INDEFINITE * top:
         raise ValueError(
@@ -255,8 +214,8 @@ def _near_product(
     D: SpectralDivergence, C: np.ndarray, entries: Entries, L: np.ndarray, repaired: Repair | None
 ) -> CorrelationProblem:
     """LogDet near ``L L'`` with nothing fixed: Newton's method of its own."""
-    t0 = np.full(entries.n, -1.0)
-    return CorrelationProblem.at(D, t0, C, entries, L, is_triangular=True, repaired=repaired)
+    t0 = D.link(np.ones(len(L)))
+    return CorrelationProblem(D, t0, C=C, entries=entries, basis=L, is_triangular=True, repaired=repaired)
 
 
 def _blocks(C: np.ndarray, entries: Entries, min_eig: float, **how: Any) -> FixedBlocks:

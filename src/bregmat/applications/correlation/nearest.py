@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.entries import NEAR, FixedBlocks, fixed_blocks
-from bregmat.applications.correlation.input import pose, read_request
+from bregmat.applications.correlation.input import pose
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.problem import CorrelationCertificate, CorrelationProblem, spectral_factor
@@ -17,7 +17,7 @@ from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.certificates import dual_bound
 from bregmat.checks import check_limits
-from bregmat.linalg import single_thread_blas
+from bregmat.coordinates import Factor
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
@@ -71,7 +71,7 @@ def nearest_correlation(
         Relative duality gap at which the result is called optimal. An X of gap g is within ``sqrt(2 g max(1, objective))`` of the
         optimum in Frobenius norm (Frobenius).
     max_iter : int, optional
-        Limit on Newton steps (200), and on steps of the search with ``rank`` (2000).
+        Limit on Newton steps (200), and on steps of the two searches with ``rank`` (4000).
     max_seconds : float, optional
         Limit on wall time.
     callback : callable, optional
@@ -108,31 +108,31 @@ def nearest_correlation(
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits = Limits(tol, max_iter, RunLog(callback, max_seconds))
-    request = read_request(C, divergence, fixed, min_eig, rank, repair, floor, scale)
-    with single_thread_blas(request.entries.n), np.errstate(all="ignore"):
-        problem = pose(request)
-        outcome = solve_correlation(problem, limits)
-        if rank is not None:
-            limits.log.history, limits.log.before = outcome.history, outcome.n_iter
-            outcome = of_rank(outcome, request.C, int(rank), max_iter=max_iter, log=limits.log)
-    proof, rows = outcome.certificate, request.entries.rows
-    factor = None
-    if rank is not None or request.G0 is not None:
-        factor = spectral_factor(proof.X, len(rows)) if proof.factor is None else proof.factor
+    problem = pose(C, divergence, fixed, min_eig, rank, repair, floor, scale)
+    outcome = solve_correlation(problem, limits)
+    if rank is not None:
+        limits.log.history, limits.log.before = outcome.history, outcome.n_iter
+        outcome = of_rank(outcome, problem.C, rank, max_iter=max_iter, log=limits.log)
+    proof, rows = outcome.certificate, problem.entries.rows
+    factor = proof.factor if rank is not None or isinstance(C, Factor) else None
+    if isinstance(C, Factor) and factor is None:
+        factor = spectral_factor(proof.X, problem.entries.n)
+    story = outcome.shared() | {"seconds": limits.log.seconds()}
+    if outcome.conflict is not None:
+        story["conflict"] = rows[outcome.conflict]
     return CorrelationResult(
-        **outcome.shared()
-        | {"seconds": limits.log.seconds(), "conflict": None if outcome.conflict is None else rows[outcome.conflict]},
+        **story,
         X=proof.X,
-        residual=float(np.linalg.norm(proof.X - request.C)),
-        divergence=request.divergence.name,
+        residual=float(np.linalg.norm(proof.X - problem.C)),
+        divergence=problem.divergence.name,
         rows=rows,
         dual=proof.dual,
-        min_eig=request.min_eig,
+        min_eig=problem.min_eig,
         rank=None if rank is None else int(rank),
         repaired=problem.repaired,
         factor=factor,
         null_space=proof.null_space,
-        labels=request.labels,
+        labels=problem.entries.labels,
     )
 
 

@@ -14,6 +14,7 @@ from bregmat.certificates import dual_bound
 from bregmat.coordinates import RANK_TOL
 from bregmat.divergences import Frobenius
 from bregmat.linalg import cholesky, cholesky_inverse, eigh, eigvalsh, symmetrize, triangular_solve
+from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.proofs import Certificate, Proof
 from bregmat.row_losses import RowLosses
@@ -86,64 +87,43 @@ class CorrelationProblem(NearestMatrix):
     blocks: FixedBlocks = field(default_factory=FixedBlocks)
     is_triangular: bool = False
     repaired: Repair | None = None
+    # what the entries say in these coordinates
+    operator: Operator = field(init=False)
+    losses: RowLosses = field(init=False)
+    unit: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        bound = self.entries.wanted(self.C)
+        if isinstance(self.fixed_part, np.ndarray):
+            bound -= self.entries.of(self.fixed_part)
+        one, zero = np.ones(len(bound)), np.zeros(len(bound), np.int8)
+        object.__setattr__(self, "operator", self.entries.operator(self.basis))
+        object.__setattr__(self, "losses", RowLosses(bound, zero, one, one, (Hard(),), zero))
+        object.__setattr__(self, "unit", one)
 
     # ------------------------------------------------------------------ making one
     @classmethod
-    def at(
-        cls,
-        divergence: SpectralDivergence,
-        t0: np.ndarray,
-        C: np.ndarray,
-        entries: Entries,
-        basis: np.ndarray,
-        **facts: Any,
-    ) -> CorrelationProblem:
-        """The problem with hard equalities in the unit of a correlation; ``facts`` are further attributes."""
-        bound = entries.wanted(C)
-        if np.ndim(facts.get("fixed_part", 0.0)):
-            bound -= entries.of(facts["fixed_part"])
-        one, zero = np.ones(len(bound)), np.zeros(len(bound), np.int8)
-        losses = RowLosses(bound, zero, one, one, (Hard(),), zero)
-        operator = entries.operator(basis)
-        return cls(divergence, t0, operator, losses, one, C=C, entries=entries, basis=basis, **facts)
-
-    @classmethod
     def frobenius(
-        cls,
-        C: np.ndarray,
-        entries: Entries,
-        *,
-        min_eig: float,
-        blocks: FixedBlocks,
-        is_inside: bool = False,
-        room: float = 0.0,
+        cls, C: np.ndarray, entries: Entries, F: np.ndarray | float, N: np.ndarray | None = None, **facts: Any
     ) -> CorrelationProblem:
-        """Frobenius, by the shift ``X = min_eig I + ...`` for a smallest eigenvalue.
+        """Frobenius: ``X = M + F`` or ``X = N M N' + F``, by the eigenvectors of what is left of C.
 
         Parameters
         ----------
         C : ndarray, shape (n, n)
         entries : Entries
-        min_eig : float
-            In units of the eigenvalues, whose mean is 1; so is ``room``.
-        blocks : FixedBlocks
-        is_inside : bool
-            Whether X is looked for on the complement of the null vectors of the blocks.
-        room : float
-            By how much eigenvalues (inside: of that complement) stay above ``min_eig``.
+        F : ndarray, shape (n, n), or 0
+        N : ndarray, shape (n, r), optional
+            With orthonormal columns.
+        **facts
+            Further attributes.
         """
-        n, offset = entries.n, 0.0
-        F: np.ndarray | float
-        if is_inside:
-            N = blocks.basis
-            assert N is not None
-            F = min_eig * np.eye(n) + blocks.part + room * (N @ N.T)
-            t0, V = eigh(N.T @ (C - F) @ N)
-            basis, offset = N @ V, 0.5 * (float(((C - F) ** 2).sum()) - float((t0**2).sum()))
-        else:
-            F = (min_eig + room) * np.eye(n) if min_eig + room else 0.0
+        if N is None:
             t0, basis = eigh(C - F)
-        return cls.at(Frobenius(), t0, C, entries, basis, fixed_part=F, min_eig=min_eig, blocks=blocks, offset=offset)
+        else:
+            t0, V = eigh(N.T @ (C - F) @ N)
+            basis, facts["offset"] = N @ V, 0.5 * (float(((C - F) ** 2).sum()) - float((t0**2).sum()))
+        return cls(Frobenius(), t0, C=C, entries=entries, basis=basis, fixed_part=F, **facts)
 
     @classmethod
     def in_range(
@@ -155,23 +135,37 @@ class CorrelationProblem(NearestMatrix):
         Q: np.ndarray,
         **facts: Any,
     ) -> CorrelationProblem:
-        """Near a prior ``Q diag(values) Q'`` whose range is kept; eigenvalues, shape (r,), that are 0 up to rounding are left out."""
+        """Near a prior ``Q diag(values) Q'`` whose range is kept.
+
+        Parameters
+        ----------
+        divergence : SpectralDivergence
+        C : ndarray, shape (n, n)
+        entries : Entries
+        values : ndarray, shape (r,)
+            Eigenvalues of the prior; those that are 0 up to rounding are left out.
+        Q : ndarray, shape (n, r)
+            Orthonormal eigenvectors.
+        **facts
+            Further attributes.
+        """
         keep = values > RANK_TOL * values.max()
         if not keep.all():
             values, Q = values[keep], Q[:, keep]
         if divergence.is_congruence_invariant:
             values, Q = np.ones(len(values)), Q * np.sqrt(values)
-        return cls.at(divergence, divergence.link(values), C, entries, Q, **facts)
+        return cls(divergence, divergence.link(values), C=C, entries=entries, basis=Q, **facts)
 
     def raised(self, room: float) -> CorrelationProblem:
         """Frobenius: the same with no eigenvalue of M below ``room``."""
-        return self.frobenius(
-            self.C, self.entries, min_eig=self.min_eig, blocks=self.blocks, is_inside=not self.is_whole, room=room
-        )
+        N = None if self.is_whole else self.blocks.basis
+        F = self.fixed_part + room * (np.eye(self.entries.n) if N is None else N @ N.T)
+        return self.frobenius(self.C, self.entries, F, N, min_eig=self.min_eig, blocks=self.blocks)
 
     def inside(self, blocks: FixedBlocks) -> CorrelationProblem:
         """Frobenius: the same on the complement of the null vectors of fixed blocks."""
-        return self.frobenius(self.C, self.entries, min_eig=self.min_eig, blocks=blocks, is_inside=True)
+        F = self.fixed_part + blocks.part
+        return self.frobenius(self.C, self.entries, F, blocks.basis, min_eig=self.min_eig, blocks=blocks)
 
     # ------------------------------------------------------------------ facts
     @property
@@ -181,8 +175,9 @@ class CorrelationProblem(NearestMatrix):
 
     @property
     def always_has_one(self) -> bool:
-        """Whether nothing can contradict anything: a unit diagonal is met by the identity, and near it."""
-        return self.is_whole and not self.entries.has_pairs
+        """Whether nothing can contradict anything: the range is the whole space, which has the identity."""
+        regular = self.is_triangular or not self.divergence.is_congruence_invariant  # a factor need not be
+        return regular and self.is_whole and not self.entries.has_pairs
 
     @property
     def rounding(self) -> float:

@@ -39,6 +39,8 @@ class Repair:
 class CorrelationResult(Result):
     """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
 
+    Beside what all results have (:class:`bregmat.Result`):
+
     Attributes
     ----------
     X : ndarray, shape (n, n)
@@ -50,8 +52,6 @@ class CorrelationResult(Result):
         that the problem without the rank proves.
     objective, dual_bound : float
         Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius, and its proven lower bound.
-    gap : float
-        ``(objective - dual_bound) / max(1, |objective|)``; inf where nothing is proven.
     max_violation : float
         Largest amount by which a unit diagonal or a fixed entry is missed.
     residual : float
@@ -74,12 +74,8 @@ class CorrelationResult(Result):
         Orthonormal null vectors of fixed blocks that are singular: what is said of Y holds on their complement.
     conflict : ndarray of int, shape (k, 2), or None
         Entries that carry the proof of infeasibility, with those that make the null space.
-    tol : float
     n_iter : int
-        Newton steps, with ``rank`` also those of the search.
-    seconds : float
-    history : list of Record
-    solver : str
+        Newton steps, with ``rank`` also those of the searches.
     """
 
     X: np.ndarray
