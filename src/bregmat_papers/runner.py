@@ -20,7 +20,7 @@ from bregmat._interrupt import interruptible
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Row, Size, Unit
 
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")
-_IMPORT = re.compile(r"^from bregmat_papers\.(\w+) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from bregmat_papers\.([\w.]+) import", re.MULTILINE)
 _ABOUT_NO_OUTCOME = ("experiments", "drawing")  # modules that all experiments import
 _SENTENCES = ("title", "source", "protocol", "discussion", "figsize")
 
@@ -193,7 +193,9 @@ def _sources(path: Path, seen: set[Path]) -> set[Path]:
         seen.add(path)
         for name in _IMPORT.findall(path.read_text(encoding="utf-8")):
             if name not in _ABOUT_NO_OUTCOME:
-                _sources(Path(__file__).with_name(f"{name}.py"), seen)
+                place = Path(__file__).parent.joinpath(*name.split("."))
+                for other in place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+                    _sources(other, seen)
     return seen
 
 
