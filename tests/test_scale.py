@@ -132,11 +132,13 @@ def test_bound_of_zero_can_be_satisfied():
     assert pair([0, 0], [1, 2], 0.0, "<=").satisfied(Z).tolist() == [True, False]
 
 
-def test_infinite_tolerance_proves_nothing(rng):
+def test_huge_tolerance_proves_nothing(rng):
     X = rng.normal(size=(6, 3))
-    result = nearest_metric(X, pair([0], [1], 1e-3, "<="), tol=np.inf, max_iter=0)
+    result = nearest_metric(X, pair([0], [1], 1e-3, "<="), tol=1e300, max_iter=0)
     assert result.status == "UNKNOWN"
     assert result.gap == np.inf
+    with pytest.raises(ValueError, match="tol must be positive and finite; got inf"):
+        nearest_metric(X, pair([0], [1], 1e-3, "<="), tol=np.inf)
 
 
 def test_all_pairs_identical_in_many_dimensions(rng):
