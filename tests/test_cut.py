@@ -14,11 +14,11 @@ from bregmat.applications.cut import balanced as cut
 from bregmat.applications.cut import lowrank as cut_lowrank
 from bregmat.applications.cut import proof as cut_proof
 from bregmat.applications.cut.graph import read_graph
-from bregmat.applications.cut.lowrank import LowRank, smallest
+from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
 from bregmat.applications.cut.result import CutResult
-from bregmat.applications.cut.rounding import BestCut, balanced, certifying, fiedler
+from bregmat.applications.cut.rounding import BestCut, balanced, certifying, fiedler, smallest
 from bregmat.plots import ConvergenceDisplay
 from drawing import in_memory
 

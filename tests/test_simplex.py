@@ -9,8 +9,8 @@ from scipy.special import logsumexp, xlogy
 
 from bregmat._kernels.simplex import balance, log_side
 from bregmat.applications import nearest_distribution
-from bregmat.applications.simplex.proofs import mended, proves
-from bregmat.applications.simplex.rows import LinearRows, newton_direction
+from bregmat.applications.simplex.problem import NearestDistribution
+from bregmat.applications.simplex.rows import newton_direction
 from bregmat.applications.simplex.solvers import step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
@@ -297,16 +297,16 @@ def test_proofs_are_mended(rng):
     A[3] = A[0] + A[1] + A[2]
     b = A @ rng.random(300)
     b[3] += 0.1 * abs(b[3])
-    problem, _ = LinearRows.build(np.ones(300), A, b, "==", None)
+    problem, _ = NearestDistribution.build(np.ones(300), A, b, "==", None)
     y = np.array([1.0, 1.0, 1.0, -1.0]) + 1e-9 * rng.normal(size=4) / problem.unit
-    assert not proves(problem, y)
-    better = mended(problem, y, problem.adjoint(y))
-    assert proves(problem, better)
+    assert not problem.proves(y)
+    better = problem.mended(y, problem.adjoint(y))
+    assert problem.proves(better)
     assert_allclose(better, [1, 1, 1, -1], rtol=1e-6)
-    one_sided, _ = LinearRows.build(
+    one_sided, _ = NearestDistribution.build(
         np.ones(300), A, b, ["==", "==", "==", "<="], None
     )  # whose weight must not be negative
-    assert not mended(one_sided, y, problem.adjoint(y)).any()
+    assert not one_sided.mended(y, problem.adjoint(y)).any()
 
 
 def test_rows_out_of_reach():

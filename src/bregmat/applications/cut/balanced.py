@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.cut.graph import read_graph
-from bregmat.applications.cut.problem import SMALL, BalancedCut, CentralPathCut, LowRankCut
+from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.checks import as_choice, check_flag, check_integer, check_limits
 from bregmat.result import Record
 from bregmat.sampling import generator
-from bregmat.solve import Solver, solve_in_turn
+from bregmat.solve import solve_in_turn
 
 FALLBACK = 1500  # vertices up to which the central path takes over where the factor form stalls
 
@@ -91,11 +91,10 @@ def balanced_cut(
     work = read_graph(graph)
     problem = BalancedCut(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
     is_small = solver == "central_path" or (solver == "auto" and work.size <= SMALL)
-    methods: list[Solver] = [CentralPathCut()] if is_small else [LowRankCut()]
-    if not is_small and work.size <= FALLBACK:
-        methods.append(CentralPathCut())
-    limit = CentralPathCut.max_iter if max_iter is None else int(max_iter)
-    plan = [(method, limit) for method in methods]
+    methods: list[Any] = [] if is_small else [LOW_RANK]
+    if is_small or work.size <= FALLBACK:
+        methods.append(CENTRAL_PATH)
+    plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
     outcome = solve_in_turn(problem, plan, tol=tol, max_seconds=max_seconds, callback=callback)
     proof = outcome.certificate
     labels = (proof.x != proof.x[0]).astype(np.int64)[: work.n]

@@ -87,7 +87,10 @@ def read_graph(graph: Any) -> Graph:
         raise ValueError(f"graph must have at least 2 vertices; got {n}.")
     A.sum_duplicates()
     check_finite("graph", A)
-    _refuse(A, A.data < 0, "weights of at least 0")
+    wrong = np.flatnonzero(A.data < 0)
+    if len(wrong):
+        rows = np.unique(np.searchsorted(A.indptr, wrong, side="right") - 1)
+        raise ValueError(f"graph must have weights of at least 0; got {A.data[wrong[0]]} in {rows_text(rows)}.")
     loops = np.flatnonzero(A.diagonal())
     if len(loops):
         raise ValueError(
@@ -130,13 +133,6 @@ def _matrix(graph: Any) -> Any:
     if scipy.sparse.issparse(graph):
         return as_matrix("graph", graph, square=True, finite=False, sparse="csr", copy=True)
     return scipy.sparse.csr_array(as_matrix("graph", graph, square=True, finite=False, booleans=True), dtype=float)
-
-
-def _refuse(A: Any, wrong: np.ndarray, wanted: str) -> None:
-    at = np.flatnonzero(wrong)
-    if len(at):
-        rows = np.searchsorted(A.indptr, at, side="right") - 1
-        raise ValueError(f"graph must have {wanted}; got {A.data[at[0]]} in {rows_text(np.unique(rows))}.")
 
 
 def _steps(A: Any, n: int) -> tuple[float, float]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy
 
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
+from bregmat.applications.cut.rounding import smallest
 from bregmat.numerics import conjugate_gradients
 
 FIRST_RANK = 30  # solutions of large sparse graphs had ranks of 3 to 14
@@ -38,7 +38,6 @@ class LowRank:
         Whether the gradient has fallen tenfold since this was last true: time for a bound and for rounding.
     """
 
-    name = "low rank"
     proves_every_step = False
 
     def __init__(self, graph: Graph, rng: np.random.Generator, rank: int = FIRST_RANK) -> None:
@@ -172,32 +171,3 @@ class LowRank:
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Projections of the rows on a random direction."""
         return self.R @ rng.normal(size=self.R.shape[1])
-
-
-def smallest(graph: Graph, y: np.ndarray, rng: np.random.Generator) -> float:
-    """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
-    anything but that the eigenvalue is no larger. inf if there is none."""
-    n = graph.size
-    top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
-
-    def apply(v: np.ndarray) -> np.ndarray:
-        v = np.ravel(v)
-        v = v - v.mean()
-        v = top * v - graph.laplacian_times(v) - y * v
-        return v - v.mean()
-
-    flipped = scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=float)
-    try:
-        ritz = scipy.sparse.linalg.eigsh(
-            flipped,
-            k=1,
-            which="LA",
-            v0=rng.normal(size=n),
-            tol=1e-5,
-            maxiter=50,
-            ncv=min(n, 40),
-            return_eigenvectors=False,
-        )
-    except scipy.sparse.linalg.ArpackNoConvergence as error:
-        ritz = error.eigenvalues
-    return top - float(ritz[0]) if len(ritz) else np.inf

@@ -32,7 +32,6 @@ class CentralPath:
         Whether the last step left a point of the path behind: time for rounding.
     """
 
-    name = "central path"
     coarse, proves_every_step = 1.0, True
 
     def __init__(self, graph: Graph) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.applications.cut.graph import Graph
-from bregmat.applications.cut.lowrank import LowRank, smallest
+from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
-from bregmat.applications.cut.rounding import BestCut, certifying, fiedler
+from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
 from bregmat.proofs import Certificate, Problem
 from bregmat.solve import State
 
@@ -99,7 +99,7 @@ class BalancedCut(Problem):
                 self.round(method, self.n_roundings)
                 self.prove_by_cut()
             elif method.is_new:
-                self.n_roundings -= self.round(method, min(EACH_TIME, self.n_roundings))
+                self.round(method, EACH_TIME)
         value = self.best.value
         return CutCertificate(
             x=self.best.x,
@@ -120,13 +120,13 @@ class BalancedCut(Problem):
             self.prove_by_cut()
             state.is_concluded = True
 
-    def round(self, method: Any, times: int) -> int:
-        """Cut by random hyperplanes; ``times``, or fewer once the bound is met."""
-        for done in range(times):
+    def round(self, method: Any, times: int) -> None:
+        """Cut by random hyperplanes; ``times``, or fewer once the bound is met or none are left."""
+        for _ in range(min(times, self.n_roundings)):
             if self.is_proven:
-                return done
+                return
             self.best.offer(method.sample(self.rng))
-        return times
+            self.n_roundings -= 1
 
     @property
     def lower(self) -> float:
@@ -169,13 +169,23 @@ class BalancedCut(Problem):
         return self.graph.step > 0 and self.graph.round_up(value) <= self.graph.round_up(self.bound)
 
 
-class _RelaxationSolver(ABC):
-    """The semidefinite relaxation, by a method that moves by itself; first the cuts of two vectors, which may prove themselves."""
+@dataclass(frozen=True)
+class RelaxationSolver:
+    """The semidefinite relaxation, by a method that moves by itself; first the cuts of two vectors, which may prove themselves.
 
+    Parameters
+    ----------
+    name : str
+    method : callable
+        Sets up a :class:`CentralPath` or :class:`LowRank` for a :class:`BalancedCut`, at its first point.
+    """
+
+    name: str
+    method: Callable[[BalancedCut], Any]
     works_on: ClassVar[str] = "objective"
     max_iter: ClassVar[int] = 200
 
-    def check(self, problem: BalancedCut) -> None:  # noqa: B027 (nothing to refuse)
+    def check(self, problem: BalancedCut) -> None:
         """Every balanced cut is taken."""
 
     def init(self, problem: BalancedCut, tol: float, start: Any) -> CutState:
@@ -195,28 +205,8 @@ class _RelaxationSolver(ABC):
         state.method.step()
         return state
 
-    @abstractmethod
-    def method(self, problem: BalancedCut) -> Any:
-        """The method at its first point."""
 
-
-@dataclass(frozen=True)
-class CentralPathCut(_RelaxationSolver):
-    """The relaxation by the central path of a LogDet problem, with n x n arrays."""
-
-    name: ClassVar[str] = CentralPath.name
-
-    def method(self, problem: BalancedCut) -> CentralPath:
-        """The first point of the path."""
-        return CentralPath(problem.graph)
-
-
-@dataclass(frozen=True)
-class LowRankCut(_RelaxationSolver):
-    """The relaxation by a factor of its matrix."""
-
-    name: ClassVar[str] = LowRank.name
-
-    def method(self, problem: BalancedCut) -> LowRank:
-        """A random factor."""
-        return LowRank(problem.graph, problem.rng)
+CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))  # with n x n arrays
+LOW_RANK = RelaxationSolver(
+    "low rank", lambda problem: LowRank(problem.graph, problem.rng)
+)  # a factor, random at first

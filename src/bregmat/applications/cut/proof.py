@@ -57,7 +57,14 @@ def cholesky_error(n: int, trace: float) -> float:
 def is_above(graph: Graph, y: np.ndarray, level: float, *, sparse: bool | None = None) -> float:
     """A proven lower bound, close to ``level``, of the smallest eigenvalue of M orthogonal to e; -inf if there is no proof.
 
-    ``sparse`` is the kind of factorisation; None: sparse for large graphs of few edges.
+    Parameters
+    ----------
+    graph : Graph
+    y : ndarray, shape (size,)
+        Multipliers, in scaled units.
+    level : float
+    sparse : bool, optional
+        Kind of factorisation; None: sparse for large graphs of few edges.
     """
     n = graph.size
     if sparse is None:

@@ -15,6 +15,8 @@ from bregmat.result import ExitReason, Result, Status
 class CutResult(Result):
     """A balanced cut and a proven lower bound on all of them; ``ConvergenceDisplay.from_result`` draws its history.
 
+    Beside what all results have (:class:`bregmat.Result`):
+
     Attributes
     ----------
     labels : ndarray of int, shape (n,)
@@ -38,10 +40,8 @@ class CutResult(Result):
         OPTIMAL: the gap is within ``tol``; FEASIBLE otherwise.
     exit_reason : ExitReason
         TOLERANCE where the cut is proven optimal, or where the relaxation is solved and what remains is its own gap.
-    tol : float
     n_iter : int
         Newton steps; 0 where the cut proved itself (``certifying`` multipliers).
-    seconds : float
     history : list of Record
         ``objective`` is the best cut so far.
     solver : str

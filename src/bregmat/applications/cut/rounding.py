@@ -48,19 +48,36 @@ def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
     n = graph.size
     if n <= DENSE_FIEDLER:
         return np.linalg.eigh(graph.dense)[1][:, 1]
-    top = 2.0 * graph.degree.max(initial=0.0) + 1.0
+    flipped, start = _flipped(graph, np.zeros(n))[0], rng.normal(size=n)
+    try:
+        return scipy.sparse.linalg.eigsh(flipped, k=1, which="LA", v0=start, tol=1e-2, maxiter=500)[1][:, 0]
+    except scipy.sparse.linalg.ArpackNoConvergence:
+        return flipped @ start
+
+
+def smallest(graph: Graph, y: np.ndarray, rng: np.random.Generator) -> float:
+    """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
+    anything but that the eigenvalue is no larger. inf if there is none."""
+    flipped, top = _flipped(graph, y)
+    more: dict[str, Any] = {"tol": 1e-5, "maxiter": 50, "ncv": min(graph.size, 40), "return_eigenvectors": False}
+    try:
+        ritz = scipy.sparse.linalg.eigsh(flipped, k=1, which="LA", v0=rng.normal(size=graph.size), **more)
+    except scipy.sparse.linalg.ArpackNoConvergence as error:
+        ritz = error.eigenvalues
+    return top - float(ritz[0]) if len(ritz) else np.inf
+
+
+def _flipped(graph: Graph, y: np.ndarray) -> tuple[Any, float]:
+    """``top I - L - diag y`` orthogonal to e, whose largest eigenvalues are wanted, and ``top`` above all of ``L + diag y``."""
+    top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
 
     def apply(v: np.ndarray) -> np.ndarray:
         v = np.ravel(v)
         v = v - v.mean()
-        return top * v - graph.laplacian_times(v)
+        v = top * v - graph.laplacian_times(v) - y * v
+        return v - v.mean()
 
-    flipped: Any = scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=float)
-    start = rng.normal(size=n)
-    try:
-        return scipy.sparse.linalg.eigsh(flipped, k=1, which="LA", v0=start, tol=1e-2, maxiter=500)[1][:, 0]
-    except scipy.sparse.linalg.ArpackNoConvergence:
-        return apply(start)
+    return scipy.sparse.linalg.LinearOperator((graph.size, graph.size), matvec=apply, dtype=float), top
 
 
 def certifying(graph: Graph, x: np.ndarray) -> np.ndarray:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
-from bregmat.applications.simplex.proofs import DistributionCertificate
+from bregmat.applications.simplex.problem import DistributionCertificate, DistributionState, NearestDistribution
 from bregmat.applications.simplex.solvers import VectorBoost
 from bregmat.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.result import ExitReason, Record, Result

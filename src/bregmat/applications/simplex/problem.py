@@ -1,16 +1,45 @@
-"""The nearest distribution as a problem that owns its proofs, and the state that its solvers move."""
+"""The nearest distribution as a problem that owns its proofs: gap, restoration to feasibility, infeasibility.
+
+The vector case of problems.py, certificates.py and infeasibility.py; the state is what its solvers move.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy
 
-from bregmat.applications.simplex.proofs import DistributionCertificate, certify, proves, separation
-from bregmat.applications.simplex.rows import LinearRows
-from bregmat.proofs import Certificate, Problem, Proof
+from bregmat.applications.simplex.rows import LinearRows, newton_direction
+from bregmat.infeasibility import CLEAR
+from bregmat.proofs import FEASIBLE, Certificate, Problem, Proof
 from bregmat.solve import State
+
+EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DistributionCertificate(Certificate):
+    """A vector, by its logarithm, its rows' values and signed dual weights, and what they prove together."""
+
+    logx: np.ndarray
+    values: np.ndarray
+    missed: np.ndarray  # by how much each row is violated, in its own units
+
+    def joined(self, new: DistributionCertificate) -> DistributionCertificate:
+        """Of two certificates of one problem the vector and the weights that prove most together.
+
+        Weights grow without end towards a vertex, and with them what rounding is worth: the last pair need not be the best one.
+        """
+        pairs = [new, self, new._with_dual(self), self._with_dual(new)]
+        best = min(pairs, key=lambda pair: pair.gap)
+        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+
+    def _with_dual(self, other: DistributionCertificate) -> DistributionCertificate:
+        """This vector with the weights of another certificate."""
+        upper = self.objective + float(np.abs(other.dual) @ self.missed) if self.is_feasible else np.inf
+        return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +65,8 @@ class DistributionState(State):
         logx = problem.log_point(problem.log0 - v)
         x = np.exp(logx)
         p, bound = problem.A @ x, problem.bound(mu, v)
-        worst = float(problem.violation(p).max(initial=0.0))
         slack = abs(float(mu @ (p - problem.b))) / max(1.0, abs(bound))
-        return cls(mu, v, logx, x, p, bound, max(worst, slack), **more)
+        return cls(mu, v, logx, x, p, bound, max(problem.worst(p), slack), **more)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -59,8 +87,21 @@ class NearestDistribution(LinearRows, Problem):
         return False
 
     def certify(self, state: DistributionState) -> DistributionCertificate:
-        """The certificate of a state's vector and weights."""
-        return certify(self, state.logx, state.p, state.mu)
+        """The certificate of a state's vector and weights; the vector is moved to feasibility first if it can be."""
+        logx, p, mu = state.logx, state.p, state.mu
+        if FEASIBLE < self.worst(p) < 0.5:
+            logx, p = self._restored(logx, p, mu) or (logx, p)
+        worst, objective, missed = self.worst(p), self.divergence(logx), self.violation(p) * self.unit
+        return DistributionCertificate(
+            logx=logx,
+            values=p,
+            dual=mu,
+            objective=objective,
+            dual_bound=self.bound(mu, self.adjoint(mu)),  # not from a sum of steps
+            missed=missed,
+            upper=objective + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
+            violation=worst,
+        )
 
     def is_due(self, state: DistributionState, tol: float) -> bool:
         """The signal is a violation, of first order; the gap is of second."""
@@ -72,14 +113,97 @@ class NearestDistribution(LinearRows, Problem):
 
     def estimate(self, state: DistributionState, works_on: str) -> dict[str, float]:
         """The dual bound and the largest violation are known at every step."""
-        worst = float(self.violation(state.p).max(initial=0.0))
-        return {"objective": np.nan, "dual_bound": state.objective, "violation": worst}
+        return {"objective": np.nan, "dual_bound": state.objective, "violation": self.worst(state.p)}
 
     def dual_size(self, state: DistributionState) -> float:
         """The largest weight, in units of the rows; inf where the weights are a proof themselves."""
-        return np.inf if proves(self, state.mu, state.v) else float(np.abs(state.mu * self.unit).max(initial=0.0))
+        return np.inf if self.proves(state.mu, state.v) else float(np.abs(state.mu * self.unit).max(initial=0.0))
 
     def contradiction(self, state: DistributionState) -> Proof | None:
-        """Weights that separate the rows from all vectors."""
-        y = separation(self, state.mu, state.v)
-        return None if y is None else Proof(y, np.flatnonzero(y))
+        """Weights that separate the rows from all vectors, on few rows: by a linear program over the columns that matter.
+
+        The state's weights tell which columns matter first, and may be a proof themselves.
+        ``max total * s - b . y`` over ``A'y >= s`` (s = 0 with a free sum) and ``sum |y| unit <= 1``. It starts from a few columns
+        and doubles them by those where ``A'y`` is too small: all would take a minute where A is large and dense.
+        """
+        rows = np.concatenate([np.flatnonzero(self.sense == s) for s in (1, -1, 0, 0)])
+        sign = self.sign[rows]
+        sign[len(self.b) :] = -1.0  # equalities stand here twice, once with each sign
+        w, fixed = sign / self.unit[rows], self.total is not None
+        cost = np.append(w * self.b[rows], -(self.total or 0.0))
+        bounds = [(0, None)] * len(w) + [(None, None) if fixed else (0, 0)]
+        columns = np.argsort(state.v)[:64]
+        while True:
+            slack = scipy.sparse.csr_array(np.full((len(columns), 1), float(fixed)))
+            table = scipy.sparse.block_array(
+                [[self.part(rows, columns).T * -w[None], slack], [np.ones((1, len(w))), None]]
+            )
+            found = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
+            if found.status != 0 or -found.fun <= CLEAR:
+                break
+            y, s = np.zeros_like(self.b), float(found.x[-1])
+            np.add.at(y, rows, w * found.x[:-1])
+            y[np.abs(y) * self.unit <= 1e-9] = 0.0
+            at = self.adjoint(y)
+            if self.proves(y, at):
+                return Proof(y, np.flatnonzero(y))
+            short = np.setdiff1d(np.flatnonzero(at < s - 1e-9 * np.abs(at).max()), columns)
+            if len(short) == 0:
+                y = self.mended(y, at)
+                if self.proves(y):
+                    return Proof(y, np.flatnonzero(y))
+                break
+            columns = np.append(columns, short[np.argsort(at[short])[: len(columns)]])
+        return Proof(state.mu, np.flatnonzero(state.mu)) if self.proves(state.mu) else None
+
+    def _restored(self, logx: np.ndarray, p: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Multiplicative steps ``x <- x exp(-A'd)`` of Newton's method onto the violated rows, or None.
+
+        Rows with weight that hold by no more than others are violated are kept tight, if that is not in the way.
+        """
+        x, sign, equal = np.exp(logx), self.sign, self.sense == 0
+        worst = self.worst(p)
+        near = np.abs(self.excess(p)) <= 10.0 * worst * self.unit
+        y = np.where(near, sign * mu, 0.0)
+        for _ in range(8):
+            margin = np.where(equal, 0.0, 1e-6 * worst + 1e-13) * self.unit
+            q = -(self.excess(p) + margin)
+            rows = np.flatnonzero(equal | (y > 0) | (q < 0.1 * self.unit))
+            H = self.hessian(rows, x, p)
+            H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + 1e-300
+            d = np.zeros_like(p)
+            d[rows] = newton_direction(H, q[rows], y[rows], ~equal[rows])
+            y = y + d
+            logx = self.log_point(logx - self.adjoint(sign * d))
+            x = np.exp(logx)
+            p = self.A @ x
+            last, worst = worst, self.worst(p)
+            if worst <= 0.1 * FEASIBLE or not worst < 0.7 * last:
+                break
+        return (logx, p) if worst <= FEASIBLE else None
+
+    def proves(self, y: np.ndarray, v: np.ndarray | None = None) -> bool:
+        """Whether sign-feasible y shows that no vector meets the rows, in spite of rounding.
+
+        Every x that meets them has ``y . b >= y . A x >= total * min(A'y)``; with a free sum, ``A'y >= 0`` and ``y . b < 0``.
+        """
+        on = np.flatnonzero(y)
+        if len(on) == 0 or not np.isfinite(y).all():
+            return False
+        v = self.adjoint(y) if v is None else v
+        value, clear = float(y @ self.b), CLEAR * float(np.abs(y) @ self.unit)
+        low = np.flatnonzero(v == v.min()) if self.total is not None else np.flatnonzero(v < 0)
+        noise = 8.0 * EPS * len(on) * (np.abs(y[on]) @ abs(self.A[on][:, low]))
+        if self.total is None:
+            return value < -clear and bool((v[low] >= -noise).all())
+        return self.total * float((v[low] - noise).min()) - value > clear
+
+    def mended(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Weights whose ``A'y`` is zero, not nearly zero, where the linear program left a residual; 0 where signs would change."""
+        on = np.flatnonzero(y)
+        unit, size = self.unit[on], np.abs(y[on]) @ abs(self.A[on])
+        tight = np.flatnonzero(np.abs(v) <= 1e-6 * size.max())[:5000]
+        part = self.part(on, tight).toarray() / unit[:, None]
+        y = y.copy()
+        y[on] -= np.linalg.lstsq(part.T, v[tight], rcond=None)[0] / unit
+        return y if (self.sense * y >= 0).all() else np.zeros_like(y)

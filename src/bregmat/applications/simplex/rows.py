@@ -39,7 +39,13 @@ class LinearRows:
 
     @classmethod
     def build(cls, x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Self, np.ndarray]:
-        """Checked rows on the support of x0, and the support; parameters as of :func:`nearest_distribution`."""
+        """Checked rows on the support of x0, and the support.
+
+        Parameters
+        ----------
+        x0, A, b, sense, total
+            As of :func:`bregmat.nearest_distribution`.
+        """
         x0 = as_column("x0", x0, per="column of A", lowest=0.0)
         support = x0 > 0
         if not support.any():
@@ -110,6 +116,10 @@ class LinearRows:
         e = self.excess(p)
         return np.where(self.sense == 0, np.abs(e), np.maximum(e, 0.0)) / self.unit
 
+    def worst(self, p: np.ndarray) -> float:
+        """The largest relative violation."""
+        return float(self.violation(p).max(initial=0.0))
+
     def hessian(self, rows: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Hessian of -g in ``sign * mu`` on some rows: ``A diag(x) A'``, of A less its mean where the sum is fixed."""
         mean = p[rows] / self.total if self.total is not None else np.zeros(len(rows))
@@ -134,6 +144,13 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
     """``argmin q . d + d' H d / 2`` over ``d >= -y`` on bounded rows; 0 if H overflowed.
 
     Block principal pivoting as long as it makes progress; else SciPy's active-set method.
+
+    Parameters
+    ----------
+    H : ndarray, shape (k, k)
+        Positive semidefinite.
+    q, y : ndarray, shape (k,)
+    bounded : ndarray of bool, shape (k,)
     """
     unit = 1.0 / np.sqrt(np.diag(H))
     K, q, low = H * unit * unit[:, None], q * unit, np.where(bounded, -y / unit, -np.inf)

@@ -25,7 +25,19 @@ def step_to_row(
 ) -> float:
     """t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``: the Bregman projection onto one row (Kulis 2009, eq. 6).
 
-    ``rest`` is the logarithm of the mass where a is zero, left out of u and a. Plus or minus inf where b is out of reach.
+    Plus or minus inf where b is out of reach.
+
+    Parameters
+    ----------
+    u, a : ndarray, shape (n,)
+        Logarithm of the vector, and the row.
+    b : float
+    total : float or None
+        What x(t) sums to; None for a free sum.
+    rest : float
+        Logarithm of the mass where the row is zero, left out of u and a.
+    tol : float
+        What the last change of an exponent may be; dimensionless.
     """
     scale = float(np.abs(a).max(initial=0.0))
     if not 0 < scale < np.inf:
@@ -44,7 +56,7 @@ def step_to_row(
     return balance(u, a, (a - low) * (high - target), 0.0, (high - a) * (target - low), 0.0, tol)[0] / scale
 
 
-def row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:
+def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:
     """:func:`step_to_row` for a row of the problem, finite."""
     on, a = problem.row(j)
     size, rest = float(np.abs(a).max(initial=0.0)), -np.inf
@@ -137,7 +149,7 @@ class VectorCyclic(_VectorSolver):
                 continue
             if not settings.corrected and abs(excess) <= 0.1 * FEASIBLE * problem.unit[j]:
                 continue
-            t = row_step(problem, logx, j, settings.root_tol)
+            t = _row_step(problem, logx, j, settings.root_tol)
             if settings.corrected and problem.sense[j] != 0:
                 t = sign[j] * max(sign[j] * t, -sign[j] * mu[j])
             if t == 0:
@@ -151,7 +163,7 @@ class VectorCyclic(_VectorSolver):
         change, size = float(np.linalg.norm(mu - state.mu)), float(np.linalg.norm(mu))
         done = settings.movement_tol is not None and change <= settings.movement_tol * size
         if not settings.corrected:
-            done = done or moved == 0 or float(problem.violation(new.p).max(initial=0.0)) <= settings.violation_tol
+            done = done or moved == 0 or problem.worst(new.p) <= settings.violation_tol
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
 
 
@@ -227,8 +239,7 @@ class VectorBoost(_VectorSolver):
         if not score[j] > 0:
             return replace(state, stalled=corrected, finished=not corrected)
         new = self._moved(problem, state, replace(place, next=j + 1), j, float(excess[j]))
-        worst = float(problem.violation(new.p).max(initial=0.0))
-        return replace(new, finished=not corrected and worst <= self.settings.violation_tol)
+        return replace(new, finished=not corrected and problem.worst(new.p) <= self.settings.violation_tol)
 
     def _moved(
         self, problem: NearestDistribution, state: DistributionState, place: _BoostPlace, j: int, excess: float
@@ -242,7 +253,7 @@ class VectorBoost(_VectorSolver):
             r, far = min(max(excess / total, low), high), FAR / max(high - low, 1e-300)
             alpha = model = max(min(max(approximate_step(r, low, high), -far), far), lowest)
         if settings.projection == "exact":
-            alpha = max(sign * row_step(problem, state.logx, j, settings.root_tol), lowest)
+            alpha = max(sign * _row_step(problem, state.logx, j, settings.root_tol), lowest)
         mu, v = state.mu.copy(), state.v.copy()
         mu[j] += sign * alpha
         on, a = problem.row(j)
