@@ -47,7 +47,6 @@ REFUSED = {
         "A must be square; got shape (2, 3).",
     ),
     "order": (lambda: checks.as_matrix("A", np.eye(2), order=3), ValueError, "A must have shape (3, 3); got (2, 2)."),
-    "columns": (lambda: checks.as_points("X", np.eye(2), columns=3), ValueError, "X must have 3 columns; got shape"),
     "nan": (
         lambda: checks.as_matrix("A", [[NAN, INF], [0, 1], [1, NAN]]),
         ValueError,

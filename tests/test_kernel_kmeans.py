@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat.estimators import KernelKMeans, KernelLearner
-from bregmat.estimators.lloyd import fill_empty, kernel_lloyd, kmeans_plus_plus
+from bregmat.estimators.lloyd import WeightedPoints, _fill_empty_inplace, kernel_lloyd
 from bregmat.io import load, models, save
 from estimator_suite import run_array_api_check, sklearn_checks
 
@@ -146,26 +146,27 @@ def test_weight_two_is_the_point_twice(rng, kernel):
 def test_seeds_are_drawn_by_distance(rng):
     x = np.concatenate([np.zeros(50), np.ones(50), np.full(1, 100.0)])
 
-    def sq(rows):
-        return (x[:, None] - x[rows]) ** 2
+    def seeds_of(weights, k):
+        points = WeightedPoints(weights, x**2, x * (weights @ x) / weights.sum(), lambda rows: np.outer(x, x[rows]))
+        return [points.seeds(k, np.random.RandomState(s)) for s in range(50)]
 
-    seeds = [kmeans_plus_plus(sq, np.arange(101), np.ones(101), 2, np.random.RandomState(s)) for s in range(50)]
+    seeds = seeds_of(np.ones(101), 2)
     assert all(100 in s for s in seeds)  # the point far out holds nearly all squared distance
     heavy = np.ones(101)
     heavy[100] = 0.0
-    seeds = [kmeans_plus_plus(sq, np.arange(101), heavy, 3, np.random.RandomState(s)) for s in range(50)]
+    seeds = seeds_of(heavy, 3)
     assert not any(100 in s for s in seeds)  # weight 0: never a seed, even with too few different points
     assert all({0.0, 1.0} == set(x[s]) for s in seeds)
 
 
 def test_empty_clusters_are_filled_from_the_farthest():
     labels, nearest = np.array([0, 0, 0, 1]), np.array([0.0, 5.0, 3.0, 9.0])
-    fill_empty(labels, nearest, np.ones(4), 3)
+    _fill_empty_inplace(labels, nearest, np.ones(4), 3)
     assert labels.tolist() == [0, 2, 0, 1]  # not the only member of cluster 1
     labels = np.array([0, 0, 0, 1])
-    fill_empty(labels, np.zeros(4), np.ones(4), 3)
+    _fill_empty_inplace(labels, np.zeros(4), np.ones(4), 3)
     assert labels.tolist() == [0, 0, 0, 1]
-    fill_empty(labels, nearest, np.array([1.0, 0.0, 1.0, 1.0]), 4)
+    _fill_empty_inplace(labels, nearest, np.array([1.0, 0.0, 1.0, 1.0]), 4)
     assert labels.tolist() == [0, 0, 2, 1]  # a point of weight 0 fills nothing
 
 

@@ -32,7 +32,18 @@ def check_number(name: str, value: Any, *, hint: str = "") -> None:
 
 
 def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = False, hint: str = "") -> None:
-    """Raise unless ``value`` is a positive number (``inf`` too, unless ``finite``; 0 too, where ``zero``)."""
+    """Raise unless ``value`` is a positive number.
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    value : object
+    finite, zero : bool
+        Whether ``inf`` is refused, and whether 0 is taken.
+    hint : str
+        What else it may be, e.g. ``"None or "``.
+    """
     check_number(name, value, hint=hint)
     if not (float(value) > 0 or (zero and value == 0)) or (finite and not np.isfinite(float(value))):
         words = ("finite and at least 0" if finite else "at least 0") if zero else "positive" + " and finite" * finite
@@ -40,7 +51,17 @@ def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = 
 
 
 def check_integer(name: str, value: Any, lowest: int, *, optional: bool = True) -> None:
-    """Raise unless ``value`` is an integer of at least ``lowest``, or None where that is allowed."""
+    """Raise unless ``value`` is an integer.
+
+    Parameters
+    ----------
+    name, value
+        As in :func:`check_positive`.
+    lowest : int
+        Smallest value allowed.
+    optional : bool
+        Whether it may be None.
+    """
     if value is None and optional:
         return
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
@@ -58,7 +79,14 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
 def check_limits(
     *, tol: Any, max_iter: Any = None, max_seconds: Any = None, callback: Any = None, fewest: int = 0
 ) -> None:
-    """Raise for a tolerance, limits or a callback that make no sense: what every loop takes; ``max_iter`` from ``fewest``."""
+    """Raise for a tolerance, limits or a callback that make no sense: what every loop takes.
+
+    Parameters
+    ----------
+    tol, max_iter, max_seconds, callback : object
+    fewest : int
+        Smallest ``max_iter`` allowed.
+    """
     check_positive("tol", tol, finite=True)
     check_integer("max_iter", max_iter, fewest)
     if max_seconds is not None:
@@ -68,7 +96,16 @@ def check_limits(
 
 
 def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") -> Any:
-    """``value``, which must be one of the strings (or None) in ``options``."""
+    """``value``, which must be one of the options.
+
+    Parameters
+    ----------
+    name, value
+        As in :func:`check_positive`.
+    options : iterable of str or None
+    hint : str
+        What else would do, behind the options in the message.
+    """
     known = list(options)
     if not (value is None or isinstance(value, str)) or value not in known:
         shown = ", ".join(repr(option) for option in known)
@@ -101,10 +138,16 @@ def _given(value: Any) -> str:
 def as_numbers(
     name: str, values: Any, *, booleans: bool = False, complex_too: bool = False, copy: bool = False
 ) -> np.ndarray:
-    """A dense float64 array of any shape; complex128 for complex numbers, where those are welcome (``complex_too``).
+    """A dense float64 array of any shape; complex128 for complex numbers.
 
-    Refuses by name: text, ragged lists, sparse and masked arrays, complex numbers, and truth values unless ``booleans``.
-    Finite-ness and shape are questions of :func:`as_column`, :func:`as_matrix` and :func:`as_points`.
+    Refuses by name: text, ragged lists, sparse and masked arrays, and what the parameters say. Finite-ness and shape are
+    questions of :func:`as_column`, :func:`as_matrix` and :func:`as_points`.
+
+    Parameters
+    ----------
+    name, booleans, complex_too, copy
+        As in :func:`as_matrix`.
+    values : array-like
     """
     if scipy.sparse.issparse(values):
         raise TypeError(f"{name} must be dense; got a sparse {type(values).__name__}: pass its .toarray().")
@@ -131,7 +174,16 @@ def as_numbers(
 
 
 def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") -> None:
-    """Raise for NaN and infinities in an array or a csr / csc array, naming the first rows."""
+    """Raise for NaN and infinities, naming the first rows.
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    A : ndarray, or csr or csc array
+    labels, hint
+        As in :func:`as_matrix`.
+    """
     values = A.data if scipy.sparse.issparse(A) else A
     if np.isfinite(values).all():
         return
@@ -298,7 +350,16 @@ def is_exactly_symmetric(
 ) -> bool:
     """Whether a finite square matrix is exactly symmetric (Hermitian); raises where it is not even up to rounding.
 
-    ``tol`` is relative to ``scale``, by default the largest entry. No array of the size of A is made.
+    No array of the size of A is made.
+
+    Parameters
+    ----------
+    name, A, labels, hint
+        As in :func:`as_matrix`.
+    tol : float
+        Difference of two mirrored entries that is rounding, relative to ``scale``.
+    scale : float, optional
+        In units of A; by default its largest entry.
     """
     gap, i, j = asymmetry(A)
     if gap > tol * (largest_entry(A) if scale is None else scale):
@@ -336,7 +397,18 @@ def largest_entry(A: Any) -> float:
 
 
 def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, definite: bool = False) -> None:
-    """Raise unless eigenvalues are those of a PSD matrix, up to ``tol`` times the largest; ``definite``: above that."""
+    """Raise unless eigenvalues are those of a positive semidefinite matrix.
+
+    Parameters
+    ----------
+    name : str
+        The matrix, as the caller knows it.
+    eigenvalues : ndarray, shape (n,)
+    tol : float
+        What counts as 0, relative to the largest.
+    definite : bool
+        Whether all must be above that, not only none below.
+    """
     low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
     if low < -tol * top or (definite and not low > tol * top):
@@ -351,8 +423,8 @@ class CheckedPoints:
     points: Any
 
 
-def as_points(name: str, X: Any, *, columns: int | None = None, look: bool = True, sparse: str = "csr") -> Any:
-    """Points as rows: a finite 2-D float array, memory map, or sparse matrix in the form ``sparse``.
+def as_points(name: str, X: Any, *, look: bool = True) -> Any:
+    """Points as rows: a finite 2-D float array, memory map, or csr array.
 
     ``look=False`` leaves NaN and infinities to the caller, as always for a memory map, which stays on disk with its dtype.
     """
@@ -364,8 +436,5 @@ def as_points(name: str, X: Any, *, columns: int | None = None, look: bool = Tru
                 f"{name} must be a 2-dimensional array of real numbers with at least one row and one column; got shape {X.shape}, "
                 f"dtype {X.dtype}."
             )
-    else:
-        X = as_matrix(name, X, sparse=sparse, booleans=True, finite=look)
-    if columns is not None and X.shape[1] != columns:
-        raise ValueError(f"{name} must have {columns} columns; got shape {X.shape}.")
-    return X
+        return X
+    return as_matrix(name, X, sparse="csr", booleans=True, finite=look)

@@ -6,6 +6,7 @@ What a row says is a matter of its relation (:mod:`bregmat.relations`): a signed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,19 +164,41 @@ class Constraints:
 
     @classmethod
     def similarity(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
-        """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2). Parameters as in :meth:`sq_distance`; bounds may be negative."""
+        """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2).
+
+        Parameters
+        ----------
+        i, j, bound, sense, weight
+            As in :meth:`sq_distance`; the samples may be the same, bounds may be negative.
+        """
         return cls._named(SIMILARITY, {"i": i, "j": j}, bound, sense, weight)
 
     @classmethod
     def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:
-        """``sq_dist(i, j) + margin <= sq_dist(k, l)``; margin in squared distance units (Kulis 2009, section 6.2.2)."""
+        """``sq_dist(i, j) + margin <= sq_dist(k, l)`` (Kulis 2009, section 6.2.2).
+
+        Parameters
+        ----------
+        i, j, k, l, weight
+            As in :meth:`sq_distance`.
+        margin : float or array-like, shape (c,)
+            Squared distance.
+        """
         return cls._named(COMPARISON, {"i": i, "j": j, "k": k, "l": l}, margin, None, weight, is_margin=True)
 
     @classmethod
     def similarity_comparison(
         cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
     ) -> Constraints:
-        """``K_jk + margin <= K_lm``; margin in kernel units (Kulis 2009, section 6.2.2)."""
+        """``K_jk + margin <= K_lm`` (Kulis 2009, section 6.2.2).
+
+        Parameters
+        ----------
+        j, k, l, m, weight
+            As in :meth:`sq_distance`.
+        margin : float or array-like, shape (c,)
+            In units of the kernel.
+        """
         return cls._named(SIMILARITY_COMPARISON, {"j": j, "k": k, "l": l, "m": m}, margin, None, weight, is_margin=True)
 
     @classmethod
@@ -253,19 +276,17 @@ class Constraints:
             raise TypeError(
                 "cannot join constraints that name samples by numbers with constraints that name them otherwise."
             )
-        ids, index = None, np.concatenate([self.index, other.index])
-        if any(x.ids is not None for x in named):
-            ids, inverse = np.unique(np.concatenate([x.ids for x in named]), return_inverse=True)
-            parts, start = [], 0
-            for x in (self, other):
-                part = x.index.copy()
-                if x.ids is not None:
-                    table = inverse[start : start + len(x.ids)]
-                    start += len(x.ids)
-                    used = (part >= 0) & ~x.where("is_whole")[:, None]
-                    part[used] = table[part[used]]
-                parts.append(part)
-            index = np.concatenate(parts)
+        tables, ids = [x.ids for x in named if x.ids is not None], None
+        index = np.concatenate([self.index, other.index])
+        if tables:
+            ids, place = np.unique(np.concatenate(tables), return_inverse=True)
+            places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
+            index = np.concatenate(
+                [
+                    x.index if x.where("is_whole").all() else x.renumbered(next(places).__getitem__)
+                    for x in (self, other)
+                ]
+            )
         given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
         index[given, 0] += len(self.matrices)
         join = {
@@ -306,7 +327,6 @@ class Constraints:
             The rows whose samples are all present (None if there are none), named by row numbers.
         kept : ndarray of bool, shape (c,)
         """
-        sparse = ~self.where("is_whole")
         if sample_id is None:
             if self.ids is not None:
                 raise ValueError(
@@ -315,12 +335,8 @@ class Constraints:
                 )
             self.check_range(n)
             return self, np.ones(self.n_constraints, bool)
-        index = self.index.copy()
-        wanted = self.index[sparse]
-        used = wanted >= 0
-        keys = wanted[used] if self.ids is None else self.ids[wanted[used]]
-        wanted[used] = positions(np.asarray(sample_id), np.asarray(keys))
-        index[sparse] = wanted
+        names, ids = np.asarray(sample_id), self.ids
+        index = self.renumbered(lambda samples: positions(names, samples if ids is None else ids[samples]))
         kept = ~(index == -2).any(axis=1)
         fits = np.array([m.shape[0] == len(sample_id) for m in self.matrices], dtype=bool)
         given = self.where("takes_matrix")
@@ -328,15 +344,23 @@ class Constraints:
         moved = replace(self, index=index, ids=None)
         return (moved.select(kept) if kept.any() else None), kept
 
-    def check_range(self, n: int | None) -> None:
-        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size."""
+    def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """``index`` with ``place(samples)`` for the samples that rows name."""
+        index = self.index.copy()
+        used = (index >= 0) & ~self.where("is_whole")[:, None]
+        index[used] = place(index[used])
+        return index
+
+    def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
+        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size; ``hint`` is said with it."""
         if n is None:
             return
         outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
         bad = np.flatnonzero(outside)
         if len(bad):
             raise ValueError(
-                f"constraints name samples up to {self.index[outside].max()} but the data has {n} rows (0 to {n - 1}): {rows_text(bad)}."
+                f"constraints name samples up to {self.index[outside].max()} but {data} has {n} rows (0 to {n - 1}): "
+                f"{rows_text(bad)}. {hint}".rstrip()
             )
         for m in self.matrices:
             if m.shape[0] != n:

@@ -19,7 +19,7 @@ from bregmat.binding import bind
 from bregmat.checks import as_matrix, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
-from bregmat.linalg import cholesky, eigh, triangular_inverse
+from bregmat.linalg import blocks, cholesky, dense, eigh, sq_norms, triangular_inverse
 from bregmat.operators import Operator
 from bregmat.spectral import SpectralDivergence
 
@@ -62,8 +62,7 @@ class Span:
     @cached_property
     def basis(self) -> np.ndarray:
         """Orthonormal basis, shape (d, m)."""
-        V = self.vectors.T @ self.coefficients
-        return np.asarray(V.todense() if scipy.sparse.issparse(V) else V)
+        return dense(self.vectors.T @ self.coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +93,9 @@ class Coordinates:
         """``X @ B`` for rows X in the coordinates of ``base``; dense."""
         Z = self._map(X)
         if self.span is None:
-            out = Z @ iterate.factor()
-        else:
-            V = self.span.basis
-            shift = np.asarray(Z @ V) @ (_root_minus_one(iterate) @ V.T)
-            out = (Z.toarray() if scipy.sparse.issparse(Z) else Z) + shift
-        return np.asarray(out.todense() if scipy.sparse.issparse(out) else out)
+            return dense(Z @ iterate.factor())
+        V = self.span.basis
+        return dense(Z) + np.asarray(Z @ V) @ (_root_minus_one(iterate) @ V.T)
 
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
@@ -129,8 +125,8 @@ class Coordinates:
         header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
         with open(path, "wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
-            for start in range(0, n, rows):
-                block = self.transform(self.base[start : start + rows], iterate)
+            for part in blocks(n, 1, rows):
+                block = self.transform(self.base[part], iterate)
                 file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -167,8 +163,12 @@ class Coordinates:
         n = self.base.shape[0]
         rows = constraints.touched(n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
-        if not self.is_finite:
-            _check_touched(touched, rows)
+        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory-mapped data is not looked at before
+            bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
+            if len(bad):
+                row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
+                found = f"row {row} and {more} more rows" if more else f"row {row}"
+                raise ValueError(f"the data has NaN or infinite entries in {found}.")
         Z = self._map(touched)
         invariant = bool(constraints.where("is_difference").all())
         if self.identity and in_span and rows is not None:
@@ -179,8 +179,8 @@ class Coordinates:
                 if are_terms:
                     return here, bind(constraints, None, rows, vectors=inside)
                 return here, bind(constraints, inside, rows)
-        Z = np.asarray(Z.todense()) if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
-        sizes = np.einsum("ij,ij->i", Z, Z)
+        Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
+        sizes = sq_norms(Z)
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
         return self, bind(constraints, Z, rows, sizes)
@@ -203,6 +203,15 @@ def eliminate(
     None where that leaves nothing, changes nothing, or makes another row vanish that may contradict these. Without it their
     weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
     from that of M by a constant.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    operator : Operator
+        Of all rows, in these coordinates.
+    rows : ndarray of int
+        Those that vanish.
+    divergence : Divergence
     """
     values, V = eigh(operator.restrict(rows).adjoint(np.ones(len(rows))))
     N = V[:, values <= RANK_TOL * values[-1]] if values[-1] > 0 else V
@@ -220,19 +229,6 @@ def eliminate(
     offset += (len(V) - len(t0)) * divergence.phi_at_zero()
     moved = replace(coordinates, t0=t0, R=R, identity=False)
     return Elimination(moved, operator.congruence(N), offset)
-
-
-def _check_touched(touched: Any, rows: np.ndarray | None) -> None:
-    """Raise for NaN and infinities in the rows that are read now: memory-mapped data is not looked at before."""
-    if scipy.sparse.issparse(touched):
-        return
-    bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
-    if len(bad):
-        row = bad[0] if rows is None else rows[bad[0]]
-        raise ValueError(
-            f"the data has NaN or infinite entries in row {row}"
-            + (f" and {len(bad) - 1} more rows." if len(bad) > 1 else ".")
-        )
 
 
 def _root_minus_one(iterate: Iterate) -> np.ndarray:
@@ -255,18 +251,12 @@ def _in_span(
     pairs = t if t is not None and len(t.row) < n else None
     if (n if pairs is None else len(pairs.row)) > 0.75 * d or d < 64:
         return None
-    if pairs is not None:
-        vectors = Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
-    else:
-        vectors = Z
+    vectors = Z if pairs is None else Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
     sparse = scipy.sparse.issparse(vectors)
-    length = np.sqrt(
-        np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel() if sparse else np.einsum("ij,ij->i", vectors, vectors)
-    )
+    length = np.sqrt(sq_norms(vectors))
     scale = 1.0 / np.where(length > 0, length, 1.0)  # unit vectors: a short pair counts as much as a long one
     unit = scipy.sparse.diags_array(scale) @ vectors if sparse else vectors * scale[:, None]
-    gram = unit @ unit.T
-    values, Q = eigh(np.asarray(gram.todense() if sparse else gram, dtype=float))
+    values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
     keep = values > SPAN_TOL * max(values[-1], 1e-300)
     if not keep.any():  # every pair is one point twice
         return None
@@ -274,8 +264,7 @@ def _in_span(
     coefficients = Q / np.sqrt(values)
     inside = length[:, None] * (Q * np.sqrt(values))  # the vectors themselves in the basis
     if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
-        basis = unit.T @ coefficients
-        basis = np.asarray(basis.todense() if scipy.sparse.issparse(basis) else basis)
+        basis = dense(unit.T @ coefficients)
         C, ok = cholesky(basis.T @ basis)
         if not ok:
             return None
@@ -303,8 +292,7 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
         G0 = as_points("prior factor G0", prior.G0, look=False)
         if divergence.is_congruence_invariant:
             return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
-        gram = G0.T @ G0
-        gram = gram.toarray() if scipy.sparse.issparse(gram) else np.asarray(gram)
+        gram = dense(G0.T @ G0)
         if not np.isfinite(gram).all():
             check_finite("prior factor G0", G0)  # names the rows
         values, Q = _eigen("prior G0'G0", gram, divergence)

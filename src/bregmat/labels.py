@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat.checks import as_points, check_integer, rows_text
 from bregmat.constraints import Constraints
-from bregmat.sampling import PairGroups, draw_pairs, generator, sq_distances, sq_norms
+from bregmat.sampling import PairGroups, differ, generator, sq_distances
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
 PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
@@ -78,7 +78,7 @@ def constraints_from_labels(
     codes = label_codes(y, unlabeled=unlabeled)
     if len(codes) != points.shape[0]:
         raise ValueError(f"y has {len(codes)} labels but X has {points.shape[0]} rows.")
-    lower, upper = check_percentiles(percentiles)
+    percentiles = check_percentiles(percentiles)
     rng = generator(random_state)
     rows = np.flatnonzero(codes >= 0)
     if len(rows) < 2:
@@ -91,27 +91,30 @@ def constraints_from_labels(
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
 
-    size = sq_norms(points)
-    near_bound, far_bound = _bounds(points, size, rows, lower, upper, rng)
+    apart = differ(points)
+    pairs = PairGroups.within(rows, np.array([len(rows)]))
+    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
+    i, j = pairs.draw(min(pairs.n_pairs, enough), rng, apart)
+    if len(i) == 0:
+        raise ValueError(f"no two labelled points of X were found to differ: see {rows_text(rows)}.")
+    # of pairs that differ: a bound of 0 would have no slack
+    near_bound, far_bound = np.percentile(sq_distances(points, i, j), percentiles)
     ordered = rows[np.argsort(codes[rows], kind="stable")]
     sizes = np.bincount(codes[rows])
     within = PairGroups.within(ordered, sizes)
     across = PairGroups.across(ordered, sizes)
     n_same = min(n_constraints // 2 if k > 1 else n_constraints, within.n_pairs)
     n_same = max(n_same, n_constraints - across.n_pairs)
-    same = draw_pairs(points, size, within, n_same, rng)
-    different = draw_pairs(points, size, across, n_constraints - len(same[0]), rng, lambda i, j: codes[i] != codes[j])
-    parts = []
-    if len(same[0]):
-        parts.append(Constraints.sq_distance(*same, near_bound, "<="))
-    if len(different[0]):
-        parts.append(Constraints.sq_distance(*different, far_bound, ">="))
-    elif k > 1 and n_constraints > len(same[0]):
+    same = within.draw(n_same, rng, apart)
+    different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (codes[i] != codes[j]) & apart(i, j))
+    if k > 1 and not len(different[0]) and n_constraints > len(same[0]):
         raise ValueError(
             "y gives different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    i, j = np.concatenate([same, different], axis=1)
+    near = np.arange(len(i)) < len(same[0])
+    return Constraints.sq_distance(i, j, np.where(near, near_bound, far_bound), np.where(near, "<=", ">="))
 
 
 # ---------------------------------------------------------------------- labels
@@ -138,12 +141,8 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
                 "For distances that are known, use Constraints.sq_distance(i, j, bound, sense)."
             )
     match = _matches(known, unlabeled)
-    if (
-        known.dtype.kind in "if"
-        and _is_number(unlabeled)
-        and unlabeled == -1
-        and set(np.unique(known).tolist()) == {-1, 1}
-    ):
+    is_minus_one = _is_number(unlabeled) and unlabeled == -1
+    if is_minus_one and known.dtype.kind in "if" and set(np.unique(known).tolist()) == {-1, 1}:
         raise ValueError(
             "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? "
             "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
@@ -192,11 +191,8 @@ def _matches(labels: np.ndarray, unlabeled: Any) -> np.ndarray:
     if labels.dtype.kind == "O":
         equal = (type(v) is type(unlabeled) or _is_number(v) and _is_number(unlabeled) for v in labels)
         return np.fromiter((same and v == unlabeled for same, v in zip(equal, labels)), dtype=bool, count=len(labels))
-    comparable = {
-        "U": isinstance(unlabeled, str),
-        "S": isinstance(unlabeled, bytes),
-        "b": isinstance(unlabeled, bool | np.bool_),
-    }.get(labels.dtype.kind, _is_number(unlabeled))
+    kind = {"U": str, "S": bytes, "b": bool | np.bool_}.get(labels.dtype.kind)
+    comparable = _is_number(unlabeled) if kind is None else isinstance(unlabeled, kind)
     return labels == unlabeled if comparable else np.zeros(len(labels), dtype=bool)
 
 
@@ -220,16 +216,3 @@ def check_percentiles(percentiles: Any) -> tuple[float, float]:
     if not 0 <= lower <= upper <= 100:
         raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
     return lower, upper
-
-
-def _bounds(
-    points: Any, size: np.ndarray, rows: np.ndarray, lower: float, upper: float, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Percentiles of the positive squared distances between the given rows: a bound of 0 would have no slack."""
-    pairs = PairGroups.within(rows, np.array([len(rows)]))
-    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
-    i, j = draw_pairs(points, size, pairs, min(pairs.n_pairs, enough), rng)
-    if len(i) == 0:
-        raise ValueError(f"no two labelled points of X were found to differ: see {rows_text(rows)}.")
-    near, far = np.percentile(sq_distances(points, i, j), [lower, upper])
-    return float(near), float(far)

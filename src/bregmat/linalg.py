@@ -18,6 +18,27 @@ def _lapack() -> tuple[Any, ...]:
     return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri"), dtype=np.float64))
 
 
+def dense(A: Any) -> np.ndarray:
+    """An array, of a sparse matrix, too."""
+    return A.toarray() if hasattr(A, "toarray") else np.asarray(A)
+
+
+def row_dot(A: Any, B: Any) -> np.ndarray:
+    """Inner products of the rows of two matrices, dense or both sparse."""
+    return np.asarray(A.multiply(B).sum(axis=1)).ravel() if hasattr(A, "multiply") else np.einsum("ij,ij->i", A, B)
+
+
+def sq_norms(rows: Any) -> np.ndarray:
+    """Squared length of every row."""
+    return row_dot(rows, rows)
+
+
+def blocks(n: int, width: int, numbers: int) -> Iterator[slice]:
+    """Slices of n rows of ``width`` numbers each, of about that many numbers (and at least a row) at a time."""
+    step = max(1, numbers // max(1, width))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
 def symmetrize(A: np.ndarray) -> np.ndarray:
     """``(A + A') / 2``."""
     return 0.5 * (A + A.T)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat.linalg import blocks, sq_norms
 
 IDENTICAL = 1e-24  # squared distance relative to |x|^2 + |y|^2: equal to 12 digits
 MOST_CLASSES_PAIRED = 1000  # beyond, pairs of classes are not listed (k^2 / 2 of them)
@@ -39,21 +40,18 @@ def check_random_state(random_state: Any) -> None:
         generator(random_state)
 
 
+def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Which pairs of rows are not identical, as a function of their row numbers."""
+    size = sq_norms(points)
+    return lambda i, j: sq_distances(points, i, j) > IDENTICAL * (size[i] + size[j])
+
+
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Squared distances of pairs of rows, a few megabytes at a time."""
     out = np.empty(len(i))
-    step = max(1, 500_000 // max(1, points.shape[1]))
-    for start in range(0, len(i), step):
-        part = slice(start, start + step)
+    for part in blocks(len(i), points.shape[1], 500_000):
         out[part] = sq_norms(points[i[part]] - points[j[part]])
     return out
-
-
-def sq_norms(rows: Any) -> np.ndarray:
-    """Squared length of every row."""
-    if scipy.sparse.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", rows, rows)
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,47 @@ class PairGroups:
         b = np.where(within, b, t % np.maximum(size_b, 1))
         return self.ordered[self.start_a[g] + a], self.ordered[self.start_b[g] + b]
 
+    def draw(
+        self, size: int, rng: np.random.Generator, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``size`` different pairs with ``wanted(i, j)`` (fewer if there are no more), as two arrays of row numbers."""
+        seen = found = np.zeros(0, np.int64)
+        sizes = np.diff(self.offset)
+        for turn in range(MOST_ROUNDS):
+            need = size - len(found)
+            room = sizes - np.bincount(self.group(seen), minlength=len(sizes))
+            if need <= 0 or not room.any():
+                break
+            keys = self._distinct(_shares(max(need, min(2**turn, 10_000)), room, rng), seen, rng)
+            good = wanted(*self.rows(keys))
+            found = np.concatenate([found, rng.permutation(keys[good])[:need]])
+            seen = np.union1d(seen, keys)
+        return self.rows(np.sort(found))
+
+    def _distinct(self, counts: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """``counts[g]`` different pair numbers of every group g, none of them in ``seen`` (sorted)."""
+        sizes = np.diff(self.offset)
+        used = np.bincount(self.group(seen), minlength=len(sizes))
+        dense = (counts > 0) & (2 * (counts + used) >= sizes)
+        chosen = []
+        if dense.any():  # list all pairs of these groups: at most twice what is wanted or was seen
+            g = np.repeat(np.flatnonzero(dense), sizes[dense])
+            free = self.offset[g] + _within_run(g)
+            unseen = ~np.isin(free, seen)
+            free, g = free[unseen], g[unseen]
+            shuffled = np.lexsort((rng.random(len(g)), g))
+            chosen.append(free[shuffled][_within_run(g) < counts[g]])
+        want = np.where(dense, 0, counts)
+        taken = seen
+        while want.any():  # at least half of each group is free: a few rounds
+            g = np.repeat(np.arange(len(sizes)), want)
+            new = np.unique(self.offset[g] + rng.integers(0, sizes[g]))
+            new = new[~np.isin(new, taken)]
+            chosen.append(new)
+            taken = np.concatenate([taken, new])
+            want = want - np.bincount(self.group(new), minlength=len(sizes))
+        return np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
+
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -125,63 +164,8 @@ def _shares(total: int, room: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return share
 
 
-def _distinct(pairs: PairGroups, counts: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """``counts[g]`` different pair numbers of every group g, none of them in ``seen`` (sorted)."""
-    sizes = np.diff(pairs.offset)
-    used = np.bincount(pairs.group(seen), minlength=len(sizes))
-    dense = (counts > 0) & (2 * (counts + used) >= sizes)
-    chosen = []
-    if dense.any():  # list all pairs of these groups: at most twice what is wanted or was seen
-        g = np.repeat(np.flatnonzero(dense), sizes[dense])
-        free = pairs.offset[g] + _within_run(g)
-        unseen = ~np.isin(free, seen)
-        free, g = free[unseen], g[unseen]
-        shuffled = np.lexsort((rng.random(len(g)), g))
-        chosen.append(free[shuffled][_within_run(g) < counts[g]])
-    want = np.where(dense, 0, counts)
-    taken = seen
-    while want.any():  # at least half of each group is free: a few rounds
-        g = np.repeat(np.arange(len(sizes)), want)
-        new = np.unique(pairs.offset[g] + rng.integers(0, sizes[g]))
-        new = new[~np.isin(new, taken)]
-        chosen.append(new)
-        taken = np.concatenate([taken, new])
-        want = want - np.bincount(pairs.group(new), minlength=len(sizes))
-    return np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-
-
 def _within_run(sorted_values: np.ndarray) -> np.ndarray:
     """0, 1, 2, ... inside each run of equal values."""
     starts = np.flatnonzero(np.diff(sorted_values, prepend=-1))
     lengths = np.diff(starts, append=len(sorted_values))
     return np.arange(len(sorted_values)) - np.repeat(starts, lengths)
-
-
-def draw_pairs(
-    points: Any,
-    size_of_points: np.ndarray,
-    pairs: PairGroups,
-    size: int,
-    rng: np.random.Generator,
-    wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """``size`` different pairs of points that differ (fewer if there are no more), as two arrays of row numbers.
-
-    Pairs of identical points, and pairs that are not ``wanted(i, j)``, are drawn again. ``size_of_points`` holds the
-    squared length of every point.
-    """
-    seen = found = np.zeros(0, np.int64)
-    sizes = np.diff(pairs.offset)
-    for turn in range(MOST_ROUNDS):
-        need = size - len(found)
-        room = sizes - np.bincount(pairs.group(seen), minlength=len(sizes))
-        if need <= 0 or not room.any():
-            break
-        keys = _distinct(pairs, _shares(max(need, min(2**turn, 10_000)), room, rng), seen, rng)
-        i, j = pairs.rows(keys)
-        good = sq_distances(points, i, j) > IDENTICAL * (size_of_points[i] + size_of_points[j])
-        if wanted is not None:
-            good &= wanted(i, j)
-        found = np.concatenate([found, rng.permutation(keys[good])[:need]])
-        seen = np.union1d(seen, keys)
-    return pairs.rows(np.sort(found))

@@ -10,6 +10,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.columns import LowRankMatrix
+from bregmat.linalg import blocks, row_dot, sq_norms
 from bregmat.relations import Relation
 
 
@@ -46,12 +47,11 @@ class Terms:
     def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
         """Values of the c rows at points G (n, r), and as their natural sizes the squared norms of their points; 0 without terms."""
         p, size = np.zeros(c), np.zeros(c)
-        lengths = _row_dot(G, G)
-        block = max(64, 2**22 // max(1, G.shape[1]))  # 32 MB of differences at a time
-        for start in range(0, len(self.row), block):
-            part = slice(start, start + block)
-            v = G[self.a[part]] + _scaled_rows(G[self.b[part]], self.sign[part])
-            np.add.at(p, self.row[part], self.coef[part] * _row_dot(v, v))
+        lengths = sq_norms(G)
+        for part in blocks(len(self.row), G.shape[1], 2**22):  # 32 MB of differences at a time
+            v, sign = G[self.b[part]], self.sign[part][:, None].astype(float)
+            v = G[self.a[part]] + (v.multiply(sign).tocsr() if scipy.sparse.issparse(G) else v * sign)
+            np.add.at(p, self.row[part], self.coef[part] * sq_norms(v))
         both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
         np.add.at(size, self.row, np.abs(self.coef) * both)
         return p, size
@@ -60,21 +60,10 @@ class Terms:
 def whole_value(C: Any, G: Any) -> tuple[float, float]:
     """``tr(G' C G)`` and its absolute value; C dense, sparse, a LowRankMatrix, or None for the identity."""
     if C is None:
-        value = float(_row_dot(G, G).sum())
+        value = float(sq_norms(G).sum())
     elif isinstance(C, LowRankMatrix):
         q = np.asarray(G.T @ C.vectors)
         value = float((q * q).sum(axis=0) @ C.weights)
     else:
-        value = float(_row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
+        value = float(row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
     return value, abs(value)
-
-
-def _row_dot(A: Any, B: Any) -> np.ndarray:
-    """Inner products of the rows of two matrices, dense or both sparse."""
-    if scipy.sparse.issparse(A):
-        return np.asarray(A.multiply(B).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", A, B)
-
-
-def _scaled_rows(rows: Any, sign: np.ndarray) -> Any:
-    return rows.multiply(sign[:, None].astype(float)).tocsr() if scipy.sparse.issparse(rows) else rows * sign[:, None]

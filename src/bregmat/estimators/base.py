@@ -1,4 +1,7 @@
-"""What estimators share: fitted attributes that are all there or none, the kernel among the parameters, a line of progress."""
+"""What estimators share: fitted attributes that are all there or none, the kernel among the parameters, a line of progress.
+
+Estimators are dataclasses: each parameter is one line, its default beside it, and all that a constructor does is to keep it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from bregmat.checks import check_limits
 from bregmat.kernels import KernelFunction
@@ -15,6 +19,8 @@ from bregmat.sampling import check_random_state
 
 class AllOrNothing:
     """Fitted attributes that are all there or not at all; their names end in ``_`` or begin with ``_fit_``."""
+
+    _kept_arrays: ClassVar[tuple[str, ...]] = ()  # those that files hold under their own names
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -32,14 +38,15 @@ class AllOrNothing:
             delattr(self, name)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelEstimator:
-    """Estimators with the parameters kernel, gamma, degree, coef0 and kernel_params."""
+    """Estimators with a kernel among their parameters."""
 
-    kernel: Any
-    gamma: Any
-    degree: Any
-    coef0: Any
-    kernel_params: Any
+    kernel: str | Callable[..., Any] = field(default="rbf", kw_only=False)
+    gamma: Any = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -19,16 +18,18 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bregmat.checks import check_integer, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
-from bregmat.estimators.lloyd import best_start, kernel_lloyd, kmeans_plus_plus
+from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
+from bregmat.linalg import dense, sq_norms
 
-_FITTED = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
+_KINDS = [np.float64, np.float32]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     """Clusters of least squared distance to their means in the space of a kernel.
 
@@ -89,32 +90,15 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     (150,)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        kernel: str | Callable[..., Any] = "linear",
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        rank: int | None = None,
-        n_init: int = 10,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.rank = rank
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = field(default=8, kw_only=False)
+    kernel: str | Callable[..., Any] = "linear"
+    rank: int | None = None
+    n_init: int = 10
+    max_iter: int = 300
+    tol: float = 1e-4
+    random_state: Any = None
+
+    _kept_arrays = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
         """Find the clusters.
@@ -151,9 +135,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes; the number of different clusters."""
-        X = validate_data(
-            self, X, accept_sparse="csr" if base.takes_sparse else False, dtype=[np.float64, np.float32], order="C"
-        )
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_KINDS, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
             if (getattr(self, name) or 0) > n:
@@ -188,22 +170,12 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _fit_features(self, X: Any, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """scikit-learn's Lloyd iteration from seeds of ours; the number of different clusters."""
-        size = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
-        mean = np.asarray(X.T @ (weights / weights.sum())).ravel()
-        order = np.argsort(size - 2.0 * (X @ mean), kind="stable")
-
-        def rows_of(rows: np.ndarray) -> np.ndarray:
-            return X[rows].toarray() if sp.issparse(X) else X[rows]
-
-        def sq_distances(rows: np.ndarray) -> np.ndarray:
-            return np.maximum(size[:, None] - 2.0 * np.asarray(X @ rows_of(rows).T) + size[rows], 0.0)
-
+        with_mean = X @ np.asarray(X.T @ (weights / weights.sum())).ravel()
+        points = WeightedPoints(weights, sq_norms(X), with_mean, lambda rows: np.asarray(X @ dense(X[rows]).T))
         runs = []
         for _ in range(self.n_init):
-            seeds = kmeans_plus_plus(sq_distances, order, weights, self.n_clusters, rng)
-            one = KMeans(
-                self.n_clusters, init=rows_of(seeds), n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0
-            )
+            init = dense(X[points.seeds(self.n_clusters, rng)])
+            one = KMeans(self.n_clusters, init=init, n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0)
             with warnings.catch_warnings():  # too few different points: said once, by fit
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 runs.append(one.fit(X, sample_weight=weights))
@@ -213,15 +185,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         return len(np.unique(best.labels_))
 
     def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
-        diagonal = np.diag(K)
-        order = np.argsort(diagonal - 2.0 * (K @ (weights / weights.sum())), kind="stable")
-
-        def sq_distances(rows: np.ndarray) -> np.ndarray:
-            return np.maximum(diagonal[:, None] - 2.0 * K[rows].T + diagonal[rows], 0.0)
-
-        seeds = np.stack(
-            [kmeans_plus_plus(sq_distances, order, weights, self.n_clusters, rng) for _ in range(self.n_init)]
-        )
+        points = WeightedPoints(weights, np.diag(K), K @ (weights / weights.sum()), lambda rows: K[rows].T)
+        seeds = np.stack([points.seeds(self.n_clusters, rng) for _ in range(self.n_init)])
         found, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
         self.labels_ = found.labels.astype(np.int32)
         self.inertia_, self.n_iter_ = found.inertia[-1], found.n_iter
@@ -242,14 +207,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         base = self._fit_base
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csr" if base.takes_sparse else False,
-            dtype=[np.float64, np.float32],
-            order="C",
-            reset=False,
-        )
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_KINDS, order="C", reset=False)
         if self._fit_pivots is not None:
             X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
         if hasattr(self, "cluster_centers_"):
@@ -273,30 +231,19 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """Plain values and arrays that :meth:`from_state` makes the fitted estimator from; for :func:`bregmat.save`."""
         check_is_fitted(self)
         meta, arrays = estimator_state(self, self.get_params(deep=False))
-        arrays |= {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
         arrays |= points_state("points", self._fit_points)
         if self._fit_pivots is not None:
-            arrays |= {"pivots.rows": self._fit_pivots.rows, "pivots.L": self._fit_pivots.L}
-        meta |= {
-            "base": self._fit_base.to_state(),
-            "inertia": self.inertia_,
-            "n_iter": int(self.n_iter_),
-            "captured_trace": self.captured_trace_,
-        }
-        return meta, arrays
+            arrays |= self._fit_pivots.to_state()
+        numbers = {"inertia": self.inertia_, "n_iter": int(self.n_iter_), "captured_trace": self.captured_trace_}
+        return meta | {"base": self._fit_base.to_state()} | numbers, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelKMeans:
         """The fitted estimator."""
         model = estimator_restored(cls, meta, arrays)
-        for name in _FITTED:
-            if name in arrays:
-                setattr(model, name, arrays[name])
         model.inertia_, model.n_iter_ = float(meta["inertia"]), int(meta["n_iter"])
         model.captured_trace_ = float(meta["captured_trace"])
         model._fit_base = KernelFunction.from_state(meta["base"])
         model._fit_points = points_restored("points", arrays)
-        model._fit_pivots = None
-        if "pivots.L" in arrays:
-            model._fit_pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], model.captured_trace_)
+        model._fit_pivots = Pivots.from_state(arrays, model.captured_trace_)
         return model

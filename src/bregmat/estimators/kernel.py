@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Self
 
@@ -10,13 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregmat.checks import check_integer
-from bregmat.divergences import as_divergence
+from bregmat.constraints import Constraints
 from bregmat.estimators.base import KernelEstimator
-from bregmat.estimators.learned_kernel import SpanMap, learning_form, map_restored, unwrapped_factor
-from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
-from bregmat.estimators.state import points_restored, points_state, prefixed, unprefixed
+from bregmat.estimators.learned_kernel import SpanMap, learn, map_restored, unwrapped_factor
+from bregmat.estimators.learner import ConstraintLearner, Task
+from bregmat.estimators.state import points_state, store
+from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
-from bregmat.spectral import SpectralDivergence
+from bregmat.result import MatrixResult
 
 
 class MethodBesideParameter:
@@ -36,6 +38,7 @@ class MethodBesideParameter:
         vars(instance)["kernel"] = value
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearner(KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.
 
@@ -69,31 +72,11 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         Number of columns of K0 to use, 1 to n; None is full rank. See ``captured_trace_``.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
         Closeness D. What it compares depends on the form, except for "logdet": see Notes.
-    slack_weight : float
-        What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold.
-    loss : None, "relative_slack", "squared", "squared_hinge" or object
-        As in :class:`MetricLearner`.
-    n_constraints : int, optional
-        Number of pairs drawn from the labels y. By default 40 k^2 for k classes; 0 ignores y.
     percentiles : (float, float)
         Percentiles, 0 to 100, of the squared distances *of the kernel* k0 (of its approximation, with ``rank``):
         same-class pairs shall be nearer than the lower, different-class pairs farther than the upper one.
-    unlabeled : object
-        Label in y that means "not known", beside None and NaN.
-    solver : str or object
-        As in :func:`bregmat.nearest_kernel`.
-    tol : float
-        Relative duality gap to reach; positive, dimensionless.
-    max_iter : int, optional
-        Most iterations of the solver. None is the solver's own limit.
-    warm_start : bool
-        Start from the dual of the previous fit when it had as many constraints.
-    verbose : int
-        1 prints progress at most once a second, 2 every iteration.
-    callback : callable, optional
-        Called with a :class:`bregmat.Record` at every iteration; return True to stop.
-    random_state : int, Generator, RandomState or None
-        Seed of the pairs drawn from labels.
+    slack_weight, loss, n_constraints, unlabeled, solver, tol, max_iter, warm_start, verbose, callback, random_state
+        As in :class:`MetricLearner`.
 
     Attributes
     ----------
@@ -104,20 +87,12 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history. It speaks of the points
         in constraints in the first form, of all points in the others: there ``result_.write_factor`` streams the
         learned factor to a file.
-    constraints_ : Constraints
-        The rows used, drawn and given; named by ``sample_id`` if given, else by row numbers of X.
-    n_dropped_constraints_ : int
-        Given constraints left out because a sample they name is not in ``sample_id``.
     captured_trace_ : float
         Share of the trace of K0 that its approximation of rank ``rank`` holds, 0 to 1; 1 without ``rank``.
     X_fit_ : array or None
         The training points, not copied, in the first form (``kernel_`` and ``transform`` read them); else None.
-    n_iter_ : int
-        Iterations of the solver.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of str
-        Names of the columns, if X had them.
+    constraints_, n_dropped_constraints_, n_iter_, n_features_in_, feature_names_in_
+        As in :class:`MetricLearner`.
 
     Notes
     -----
@@ -150,48 +125,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     (178,)
     """
 
-    def __init__(
-        self,
-        kernel: str | Callable[..., Any] = "rbf",
-        *,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        rank: int | None = None,
-        divergence: str | SpectralDivergence = "logdet",
-        slack_weight: float = 1.0,
-        loss: Any = None,
-        n_constraints: int | None = None,
-        percentiles: tuple[float, float] = (5, 95),
-        unlabeled: Any = -1,
-        solver: Any = "auto",
-        tol: float = 1e-4,
-        max_iter: int | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callable[[Any], Any] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.rank = rank
-        self.divergence = divergence
-        self.slack_weight = slack_weight
-        self.loss = loss
-        self.n_constraints = n_constraints
-        self.percentiles = percentiles
-        self.unlabeled = unlabeled
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
-        self.random_state = random_state
+    rank: int | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the constructor; ``kernel`` among them, which as an attribute is a method."""
@@ -210,18 +144,15 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
-        sparse = "csr" if base.takes_sparse else False
-        X = validate_data(self, X, accept_sparse=sparse, dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if base.is_precomputed:
             check_given(X)
         return X
 
-    def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
-        learn = learning_form(X, self._fit_base, self.rank, as_divergence(self.divergence))
-        return learn(X, self._fit_base, draw, solve)
-
-    def _keep(self, X: Any, learned: Learned) -> None:
-        self._fit_map, self.captured_trace_, self.X_fit_ = learned.map, learned.captured, learned.points
+    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        self._fit_map, rows = learn(X, self._fit_base, task)
+        self.captured_trace_ = self._fit_map.captured
+        return self._fit_map.result, rows
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -229,7 +160,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         self._kernel_function()
 
     # ------------------------------------------------------------------ use
-    @MethodBesideParameter
+    @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
     def kernel(self, X: Any, Y: Any = None) -> np.ndarray:
         """Values of the learned kernel.
 
@@ -250,7 +181,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
                 "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
                 "training points only; with rank=... any Y will do."
             )
-        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"), self.X_fit_)
+        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
 
     def transform(self, X: Any) -> np.ndarray:
         """Features whose inner products are the learned kernel; see Notes of the class.
@@ -265,31 +196,32 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
             float32 if X is, else float64.
         """
         check_is_fitted(self)
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csr" if self.__sklearn_tags__().input_tags.sparse else False,
-            dtype=[np.float64, np.float32],
-            reset=False,
-        )
-        kind = X.dtype
-        return self._fit_map.transform(X.astype(np.float64, copy=False), self.X_fit_).astype(kind, copy=False)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
+        return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
+
+    @property
+    def X_fit_(self) -> Any:
+        """The training points in the first form, else None."""
+        return self._fit_map.train
 
     @property
     def kernel_(self) -> np.ndarray:
         """The learned kernel on the training points, shape (n, n)."""
         check_is_fitted(self)
-        return self._fit_map.training_kernel(self.X_fit_)
+        return self._fit_map.training_kernel()
 
     @property
     def _n_features_out(self) -> int:
-        return self._fit_map.n_columns(self.X_fit_)
+        return self._fit_map.n_columns
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return KernelFunction(vars(self)["kernel"]).accept_sparse
 
     def _points(self, X: Any, name: str) -> Any:
-        sparse = self.__sklearn_tags__().input_tags.sparse
         if hasattr(X, "columns"):  # a data frame: its names are compared
             return validate_data(self, X, dtype=np.float64, reset=False)
-        X = check_array(X, accept_sparse="csr" if sparse else False, dtype=np.float64, input_name=name)
+        X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
@@ -299,14 +231,13 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         meta, arrays = super().to_state()
-        meta["map"], map_arrays = self._fit_map.to_state()
+        store(meta, arrays, "map", self._fit_map)
         meta["captured_trace"] = self.captured_trace_
-        return meta, arrays | prefixed("map", map_arrays) | points_state("X_fit", self.X_fit_)
+        return meta, arrays | points_state("X_fit", self.X_fit_)
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         learner = super().from_state(meta, arrays)
-        learner._fit_map = map_restored(meta["map"], unprefixed("map", arrays), learner.result_)
-        learner.X_fit_ = points_restored("X_fit", arrays)
+        learner._fit_map = map_restored(meta["map"], arrays, learner.result_)
         learner.captured_trace_ = float(meta["captured_trace"])
         return learner

@@ -5,10 +5,9 @@ Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,15 +15,16 @@ import scipy.sparse as sp
 from bregmat.checks import CheckedPoints, rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.estimators.learner import Draw, Learned, Solve
-from bregmat.estimators.state import points_restored, points_state
+from bregmat.divergences import as_divergence
+from bregmat.estimators.learner import Task
+from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
+from bregmat.linalg import blocks
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.result import MatrixResult
 from bregmat.sampling import generator
-from bregmat.spectral import SpectralDivergence
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -39,17 +39,25 @@ class FactorMap:
 
     result: MatrixResult
     width: int  # columns of what the result transforms
+    train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
 
-    def transform(self, X: Any, train: Any) -> np.ndarray:
+    name: ClassVar[str] = "factor"  # in files
+
+    @property
+    def captured(self) -> float:
+        """Share of the trace of the prior kernel that is kept."""
+        return 1.0
+
+    def transform(self, X: Any) -> np.ndarray:
         """Features of the learned kernel, shape (n, r)."""
         return np.asarray(self.result.transform(X))
 
-    def kernel(self, X: Any, Y: Any, train: Any) -> np.ndarray:
+    def kernel(self, X: Any, Y: Any) -> np.ndarray:
         """Learned kernel, shape (n, m); Y None means X."""
-        F = self.transform(X, train)
-        return F @ (F if Y is None else self.transform(Y, train)).T
+        F = self.transform(X)
+        return F @ (F if Y is None else self.transform(Y)).T
 
-    def training_kernel(self, train: Any) -> np.ndarray:
+    def training_kernel(self) -> np.ndarray:
         """Learned kernel on the training points."""
         if self.result.coordinates.base is None:
             raise ValueError(
@@ -58,13 +66,14 @@ class FactorMap:
             )
         return self.result.kernel()
 
-    def n_columns(self, train: Any) -> int:
+    @property
+    def n_columns(self) -> int:
         """Number of features."""
         return self.result.transform(np.zeros((1, self.width))).shape[1]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays."""
-        return {"map": "factor", "width": self.width}, {}
+        return {"map": self.name, "width": self.width}, {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +84,22 @@ class LowRankMap(FactorMap):
     points: Any  # the pivots, or their column numbers
     pivots: Pivots
 
+    name: ClassVar[str] = "low_rank"
+
+    @property
+    def captured(self) -> float:
+        return self.pivots.captured
+
     def coordinates(self, X: Any) -> np.ndarray:
         """``g(x)`` as rows."""
         return self.pivots.coordinates(self.base.columns(X, self.points))
 
-    def transform(self, X: Any, train: Any) -> np.ndarray:
-        """Features of the learned kernel, shape (n, r)."""
-        return np.asarray(self.result.transform(self.coordinates(X)))
+    def transform(self, X: Any) -> np.ndarray:
+        return super().transform(self.coordinates(X))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        arrays = {"pivots.rows": self.pivots.rows, "pivots.L": self.pivots.L}
-        meta = {"map": "low_rank", "captured": self.pivots.captured, "base": self.base.to_state()}
-        return meta, arrays | points_state("points", self.points)
+        meta = {"map": self.name, "captured": self.pivots.captured, "base": self.base.to_state()}
+        return meta, self.pivots.to_state() | points_state("points", self.points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +109,22 @@ class SpanMap(LowRankMap):
     ``k(x, y) = k0(x, y) + g(x)' (B B' - I) g(y)``, which is ``k0(x, y) + k0(x, S) C k0(S, y)``.
     """
 
+    name: ClassVar[str] = "span"
+
+    @property
+    def captured(self) -> float:
+        return 1.0
+
     @cached_property
     def change(self) -> np.ndarray:
         """``B B' - I``."""
         B = self.result.B
         return B @ B.T - np.eye(len(B))
 
-    def kernel(self, X: Any, Y: Any, train: Any) -> np.ndarray:
+    def kernel(self, X: Any, Y: Any) -> np.ndarray:
         """Learned kernel, shape (n, m); Y None means X, for "precomputed" the training points."""
         if self.base.is_precomputed:
-            return np.asarray(X, dtype=float) + self._change_between(X, train)
+            return np.asarray(X, dtype=float) + self._change_between(X, self.train)
         if Y is None:
             K = self.base(X) + self._change_between(X, X)
             return (K + K.T) / 2
@@ -118,63 +136,52 @@ class SpanMap(LowRankMap):
             return self._change_between(Y, X).T
         A = self.pivots.dual(self.coordinates(X) @ self.change)
         out = np.empty((X.shape[0], Y.shape[0]))
-        step = max(1, BLOCK // max(1, A.shape[1]))
-        for start in range(0, Y.shape[0], step):
-            part = slice(start, start + step)
+        for part in blocks(Y.shape[0], A.shape[1], BLOCK):
             out[:, part] = A @ self.base.columns(Y[part], self.points).T
         return out
 
-    def training_kernel(self, train: Any) -> np.ndarray:
-        """Learned kernel on the training points."""
-        return self.kernel(train, None, train)
+    def training_kernel(self) -> np.ndarray:
+        return self.kernel(self.train, None)
 
-    def transform(self, X: Any, train: Any) -> np.ndarray:
+    def transform(self, X: Any) -> np.ndarray:
         """Features: those of the span, mapped, and those of the prior outside the span."""
-        points, rest = self._rest(train)
+        rows, rest = self._rest
         g = self.coordinates(X)
-        if not len(rest.rows):
+        if not len(rows):
             return np.asarray(self.result.transform(g))
-        h = rest.coordinates(self.base.columns(X, points) - g @ self.coordinates(self._as_rows(points, train)).T)
+        columns = self.base.columns(X, self.base.points(self.train, rows))
+        h = rest.coordinates(columns - g @ self.coordinates(self.train[rows]).T)
         return np.hstack([self.result.transform(g), h])
 
-    def n_columns(self, train: Any) -> int:
-        """Number of features."""
-        return super().n_columns(train) + len(self._rest(train)[1].rows)
+    @property
+    def n_columns(self) -> int:
+        return super().n_columns + len(self._rest[0])
 
-    def _as_rows(self, points: Any, train: Any) -> Any:
-        return train[points] if self.base.is_precomputed else points
-
-    def _rest(self, train: Any) -> tuple[Any, Pivots]:
-        """Pivots of ``k0(x, y) - g(x)'g(y)`` on the training points."""
-        if "rest" not in vars(self):
-            n = train.shape[0]
-            if n > MOST_POINTS:
-                raise ValueError(
-                    f"transform of a full-rank kernel needs features of all {n} training points, which is not done above "
-                    f"{MOST_POINTS}: pass rank=..., or use kernel(X, Y), which needs the points in constraints only."
-                )
-            g = self.coordinates(train)
-            K0 = train if self.base.is_precomputed else self.base(train)
-            left = K0 - g @ g.T
-            scale = float(np.abs(np.diag(K0)).max())
-            pivots = pivoted_cholesky((left + left.T) / 2, scale=scale, tol=max(REST_TOL, self.base.rounding))
-            vars(self)["rest"] = self.base.points(train, pivots.rows), pivots
-        return vars(self)["rest"]
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays; what transform needs beyond the span is computed again."""
-        meta, arrays = super().to_state()
-        return {**meta, "map": "span"}, arrays
+    @cached_property
+    def _rest(self) -> tuple[np.ndarray, Pivots]:
+        """Training points that stand for what is outside the span, by their pivots of ``k0(x, y) - g(x)'g(y)``."""
+        n = self.train.shape[0]
+        if n > MOST_POINTS:
+            raise ValueError(
+                f"transform of a full-rank kernel needs features of all {n} training points, which is not done above "
+                f"{MOST_POINTS}: pass rank=..., or use kernel(X, Y), which needs the points in constraints only."
+            )
+        g = self.coordinates(self.train)
+        K0 = self.train if self.base.is_precomputed else self.base(self.train)
+        left = K0 - g @ g.T
+        scale = float(np.abs(np.diag(K0)).max())
+        pivots = pivoted_cholesky((left + left.T) / 2, scale=scale, tol=max(REST_TOL, self.base.rounding))
+        return pivots.rows, pivots
 
 
 def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: MatrixResult) -> FactorMap:
-    """Inverse of ``to_state``."""
+    """Inverse of ``to_state``, from the arrays of the learner; what transform needs beyond the span is computed again."""
     if meta["map"] == "factor":
         return FactorMap(result, int(meta["width"]))
+    train, arrays = points_restored("X_fit", arrays), unprefixed("map", arrays)
     pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], float(meta["captured"]))
-    kind = LowRankMap if meta["map"] == "low_rank" else SpanMap
-    base = KernelFunction.from_state(meta["base"])
-    return kind(result, len(pivots.rows), base, points_restored("points", arrays), pivots)
+    parts = len(pivots.rows), KernelFunction.from_state(meta["base"]), points_restored("points", arrays), pivots
+    return LowRankMap(result, *parts) if meta["map"] == "low_rank" else SpanMap(result, *parts, train=train)
 
 
 # ---------------------------------------------------------------------- forms of learning
@@ -194,54 +201,50 @@ def unwrapped_factor(X: Any, base: KernelFunction, rank: int | None) -> tuple[An
     return X, True
 
 
-def learning_form(
-    X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence
-) -> Callable[..., Learned]:
-    """``learn(X, base, draw, solve)`` for these data."""
-    n, d = X.shape
-    if rank is not None:
-        if rank > n:
-            raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
-        return partial(learn_low_rank, rank=int(rank))
-    if base.kernel != "linear":
-        return learn_in_span
-    if (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
-        return partial(learn_low_rank, rank=min(n, d))  # nothing of size d x d is formed
-    return learn_factor
+def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
+    """The learned kernel on any points, in the form that data and parameters ask for, and the rows used in row numbers of X."""
+    (n, d), rank, divergence = X.shape, task.learner.rank, as_divergence(task.learner.divergence)
+    if rank is None and base.kernel != "linear":
+        return _learn_in_span(X, base, task)
+    if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
+        rank = min(n, d)  # nothing of size d x d is formed
+    if rank is None:
+        return _learn_factor(X, task)
+    if rank > n:
+        raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
+    return _learn_low_rank(X, base, task, int(rank))
 
 
-def learn_factor(X: Any, base: KernelFunction, draw: Draw, solve: Solve) -> Learned:
+def _learn_factor(X: Any, task: Task) -> tuple[FactorMap, Constraints]:
     """X is the factor of the prior."""
-    rows = draw(partial(constraints_from_labels, X if isinstance(X, np.memmap) else CheckedPoints(X)))
-    result = solve(nearest_kernel, Factor(X), rows)
-    return Learned(result, rows, FactorMap(result, X.shape[1]))
+    rows = task.rows(partial(constraints_from_labels, X if isinstance(X, np.memmap) else CheckedPoints(X)))
+    return FactorMap(task.solve(nearest_kernel, Factor(X), rows), X.shape[1]), rows
 
 
-def learn_low_rank(X: Any, base: KernelFunction, draw: Draw, solve: Solve, *, rank: int) -> Learned:
+def _learn_low_rank(X: Any, base: KernelFunction, task: Task, rank: int) -> tuple[FactorMap, Constraints]:
     """The factor of the prior is computed from ``rank`` columns of it."""
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), rank, tol=tol)
-    rows = draw(partial(constraints_from_labels, CheckedPoints(G0)))
-    result = solve(nearest_kernel, Factor(G0), rows)
-    points = base.points(X, pivots.rows)
-    return Learned(result, rows, LowRankMap(result, len(pivots.rows), base, points, pivots), pivots.captured)
+    rows = task.rows(partial(constraints_from_labels, CheckedPoints(G0)))
+    result = task.solve(nearest_kernel, Factor(G0), rows)
+    return LowRankMap(result, len(pivots.rows), base, base.points(X, pivots.rows), pivots), rows
 
 
-def learn_in_span(X: Any, base: KernelFunction, draw: Draw, solve: Solve) -> Learned:
+def _learn_in_span(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
     """The prior stays as it is outside the span of the touched points."""
-    rows = draw(partial(constraints_of_kernel, X, base))
+    rows = task.rows(partial(_constraints_of_kernel, X, base))
     named = rows.touched(X.shape[0])
     touched = np.arange(X.shape[0]) if named is None else named
     K = base.block(X, touched, touched)
     pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
     located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
     assert located is not None  # every point in constraints is among the touched
-    result = solve(nearest_metric, CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located)
+    result = task.solve(nearest_metric, CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located)
     points = base.points(X, touched[pivots.rows])
-    return Learned(result, rows, SpanMap(result, len(pivots.rows), base, points, pivots), points=X)
+    return SpanMap(result, len(pivots.rows), base, points, pivots, train=X), rows
 
 
-def constraints_of_kernel(
+def _constraints_of_kernel(
     X: Any,
     base: KernelFunction,
     y: Any,

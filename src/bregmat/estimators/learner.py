@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bregmat.checks import check_integer, check_positive, rows_text
+from bregmat.checks import check_integer, check_positive
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import AllOrNothing, callback_of, check_run
 from bregmat.estimators.state import (
@@ -19,41 +18,71 @@ from bregmat.estimators.state import (
     constraints_state,
     estimator_restored,
     estimator_state,
-    prefixed,
+    store,
     unprefixed,
 )
 from bregmat.labels import check_percentiles
 from bregmat.result import MatrixResult, check
-
-Draw = Callable[[Callable[..., Constraints]], Constraints]  # all rows of a fit, given what draws pairs from labels
-Solve = Callable[..., MatrixResult]  # nearest_..., its first two arguments, more of them
+from bregmat.spectral import SpectralDivergence
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """MatrixResult and rows used; of a kernel also the kernel on any points, the captured share of the trace, points to keep."""
+class Task:
+    """What a fit learns from: parameters, constraints given (in row numbers), labels, an earlier result to start from."""
 
-    result: MatrixResult
-    rows: Constraints
-    map: Any = None
-    captured: float = 1.0
-    points: Any = None
+    learner: ConstraintLearner
+    given: Constraints | None
+    y: Any
+    previous: MatrixResult | None
+
+    def rows(self, draw: Callable[..., Constraints]) -> Constraints:
+        """Rows drawn from the labels by ``draw``, joined with those given."""
+        learner, given = self.learner, self.given
+        if self.y is not None:
+            names = ("percentiles", "unlabeled", "random_state")
+            drawn = draw(self.y, learner.n_constraints, **{name: getattr(learner, name) for name in names})
+            return drawn if given is None else drawn + given
+        if given is None:
+            n_dropped = learner.n_dropped_constraints_
+            raise ValueError(
+                f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
+                if n_dropped
+                else "no constraint is left: n_constraints=0 ignores y, and constraints is None."
+            )
+        return given
+
+    def solve(self, nearest: Callable[..., MatrixResult], points: Any, rows: Constraints, **more: Any) -> MatrixResult:
+        """The result of ``nearest_kernel`` or ``nearest_metric`` by the parameters."""
+        learner, start = self.learner, self.previous
+        names = ("divergence", "loss", "solver", "tol", "max_iter")
+        return nearest(
+            points,
+            rows,
+            **{name: getattr(learner, name) for name in names},
+            slack_weight=float(learner.slack_weight),
+            warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
+            callback=callback_of(learner),
+            **more,
+        )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
 
-    divergence: Any
-    slack_weight: Any
-    loss: Any
-    n_constraints: Any
-    percentiles: Any
-    unlabeled: Any
-    solver: Any
-    tol: Any
-    max_iter: Any
-    warm_start: Any
-    random_state: Any
+    divergence: str | SpectralDivergence = "logdet"
+    slack_weight: float = 1.0
+    loss: Any = None
+    n_constraints: int | None = None
+    percentiles: tuple[float, float] = (5, 95)
+    unlabeled: Any = -1
+    solver: Any = "auto"
+    tol: float = 1e-4
+    max_iter: int | None = None
+    warm_start: bool = False
+    verbose: int = 0
+    callback: Callable[[Any], Any] | None = None
+    random_state: Any = None
 
     # Whole by default when metadata routing is enabled: no set_fit_request is needed.
     __metadata_request__fit = {"constraints": True, "sample_id": True}
@@ -69,13 +98,12 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         """The training points, checked against the parameters."""
         raise NotImplementedError
 
-    def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
+    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result, and its constraints in row numbers of X."""
         raise NotImplementedError
 
-    def _keep(self, X: Any, learned: Learned) -> None:
-        """Set the fitted attributes of the subclass."""
-        raise NotImplementedError
+    def _keep(self, X: Any, result: MatrixResult) -> None:
+        """Set what else the subclass has to say once the result is known to be one."""
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Any, y: Any = None, *, constraints: Constraints | None = None, sample_id: Any = None) -> Self:
@@ -114,12 +142,11 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             y = self._checked_labels(X, y, constraints)
-            learned = self._learn(X, partial(self._rows, given, y), partial(self._solve, previous))
-            check(learned.result)
-            self._keep(X, learned)
-            self.constraints_ = named_constraints(learned.rows, names)
-            self.n_iter_ = learned.result.n_iter
-            self.result_ = learned.result
+            result, rows = self._learn(X, Task(self, given, y, previous))
+            check(result)
+            self._keep(X, result)
+            self.constraints_ = _named_constraints(rows, names)
+            self.n_iter_, self.result_ = result.n_iter, result
         return self
 
     def _checked_labels(self, X: Any, y: Any, constraints: Any) -> Any:
@@ -133,37 +160,6 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             y = column_or_1d(y, warn=True) if len(getattr(y, "shape", ())) == 2 else y
             check_consistent_length(X, y)
         return None if self.n_constraints == 0 else y
-
-    def _rows(self, given: Constraints | None, y: Any, draw: Callable[..., Constraints]) -> Constraints:
-        """Rows drawn from the labels by ``draw``, joined with those given."""
-        drawn = None
-        if y is not None:
-            labels = {"percentiles": self.percentiles, "unlabeled": self.unlabeled, "random_state": self.random_state}
-            drawn = draw(y, self.n_constraints, **labels)
-        return joined_constraints(drawn, given, self.n_dropped_constraints_)
-
-    def _solve(
-        self,
-        previous: MatrixResult | None,
-        nearest: Callable[..., MatrixResult],
-        points: Any,
-        rows: Constraints,
-        **more: Any,
-    ) -> MatrixResult:
-        """The result of ``nearest_kernel`` or ``nearest_metric`` by the parameters."""
-        return nearest(
-            points,
-            rows,
-            divergence=self.divergence,
-            loss=self.loss,
-            slack_weight=float(self.slack_weight),
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            warm_start=previous if previous is not None and len(previous.dual) == rows.n_constraints else None,
-            callback=callback_of(self),
-            **more,
-        )
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
@@ -180,9 +176,9 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
         check_is_fitted(self)
         meta, arrays = estimator_state(self, self.get_params(deep=False))
-        meta["result"], result_arrays = self.result_.to_state()
+        store(meta, arrays, "result", self.result_)
         meta["n_dropped_constraints"] = self.n_dropped_constraints_
-        arrays |= prefixed("result", result_arrays) | (constraints_state(self.constraints_) or {})
+        arrays |= constraints_state(self.constraints_) or {}
         return meta, arrays
 
     @classmethod
@@ -225,42 +221,19 @@ def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tup
         return None, 0
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be a bregmat.Constraints object; got {type(constraints).__name__}.")
-    if names is None:
-        named = ~constraints.where("is_whole")
-        outside = np.flatnonzero((constraints.index >= n).any(axis=1) & named)
-        if constraints.ids is None and len(outside):
-            raise ValueError(
-                f"constraints name samples up to {constraints.index[named].max()} but X has {n} rows "
-                f"({rows_text(outside)} of the constraints). In cross-validation, or if these are not row numbers of "
-                "X, pass sample_id."
-            )
-    elif len(names) != n:
+    if names is None and constraints.ids is None:
+        hint = "In cross-validation, or if these are not row numbers of X, pass sample_id."
+        constraints.check_range(n, "X", hint)
+    if names is not None and len(names) != n:
         raise ValueError(f"sample_id must name each of the {n} rows of X; got {len(names)}.")
     located, kept = constraints.locate(names, n)
     return located, int((~kept).sum())
 
 
-def joined_constraints(drawn: Constraints | None, given: Constraints | None, n_dropped: int) -> Constraints:
-    """Both, or the one there is; an error if there is none."""
-    if drawn is not None and given is not None:
-        return drawn + given
-    rows = drawn if drawn is not None else given
-    if rows is None:
-        raise ValueError(
-            f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
-            if n_dropped
-            else "no constraint is left: n_constraints=0 ignores y, and constraints is None."
-        )
-    return rows
-
-
-def named_constraints(rows: Constraints, names: np.ndarray | None) -> Constraints:
+def _named_constraints(rows: Constraints, names: np.ndarray | None) -> Constraints:
     """Constraints in row numbers, named by ``names``."""
     if names is None:
         return rows
     if names.dtype.kind not in "iu" or (names < 0).any():
         return replace(rows, ids=names)
-    index = rows.index.copy()
-    used = (index >= 0) & ~rows.where("is_whole")[:, None]
-    index[used] = names[index[used]]
-    return replace(rows, index=index)
+    return replace(rows, index=rows.renumbered(names.__getitem__))

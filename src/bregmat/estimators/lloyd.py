@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,30 +25,48 @@ class Clustering:
     n_iter: int
 
 
-def kmeans_plus_plus(
-    sq_distances: Callable[[np.ndarray], np.ndarray],
-    order: np.ndarray,
-    weights: np.ndarray,
-    k: int,
-    rng: np.random.RandomState,
-) -> np.ndarray:
-    """Rows of k seeds, each drawn by weight times squared distance to those before it, the best of a few draws.
+@dataclass(frozen=True, eq=False)
+class WeightedPoints:
+    """Points in the space of a kernel, as k-means++ sees them.
 
-    Arthur and Vassilvitskii 2007, with scikit-learn's 2 + log k draws. ``sq_distances(rows)`` is (n, len(rows)). Draws
-    go by cumulative weight along ``order``: with an order that depends on the points only, a point of weight 2 is drawn
-    as two points of weight 1 are, whatever the order of the rows.
+    Attributes
+    ----------
+    weights, sq_norms, with_mean : ndarray, shape (n,)
+        Weights, squared norms, and inner products with the weighted mean of all.
+    products : callable
+        ``products(rows)`` are the inner products of all points with those, shape (n, len(rows)).
     """
-    trials = 2 + int(np.log(k))
-    seeds = np.empty(k, dtype=np.int64)
-    seeds[0] = _drawn(weights, order, rng.uniform(size=1))[0]
-    nearest = sq_distances(seeds[:1])[:, 0]
-    for c in range(1, k):
-        share = weights * nearest
-        rows = _drawn(share if share.sum() > 0 else weights, order, rng.uniform(size=trials))
-        candidates = np.minimum(sq_distances(rows), nearest[:, None])
-        best = int(np.argmin(weights @ candidates))
-        seeds[c], nearest = rows[best], candidates[:, best]
-    return seeds
+
+    weights: np.ndarray
+    sq_norms: np.ndarray
+    with_mean: np.ndarray
+    products: Callable[[np.ndarray], np.ndarray]
+
+    def seeds(self, k: int, rng: np.random.RandomState) -> np.ndarray:
+        """Rows of k seeds, each drawn by weight times squared distance to those before it, the best of a few draws.
+
+        Arthur and Vassilvitskii 2007, with scikit-learn's 2 + log k draws. Draws go by cumulative weight along the distance to
+        the mean, which depends on the points only: a point of weight 2 is drawn as two points of weight 1 are, whatever the
+        order of the rows.
+        """
+        trials = 2 + int(np.log(k))
+        seeds = np.empty(k, dtype=np.int64)
+        seeds[0] = _drawn(self.weights, self._order, rng.uniform(size=1))[0]
+        nearest = self._sq_distances(seeds[:1])[:, 0]
+        for c in range(1, k):
+            share = self.weights * nearest
+            rows = _drawn(share if share.sum() > 0 else self.weights, self._order, rng.uniform(size=trials))
+            candidates = np.minimum(self._sq_distances(rows), nearest[:, None])
+            best = int(np.argmin(self.weights @ candidates))
+            seeds[c], nearest = rows[best], candidates[:, best]
+        return seeds
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return np.argsort(self.sq_norms - 2.0 * self.with_mean, kind="stable")
+
+    def _sq_distances(self, rows: np.ndarray) -> np.ndarray:
+        return np.maximum(self.sq_norms[:, None] - 2.0 * self.products(rows) + self.sq_norms[rows], 0.0)
 
 
 def _drawn(share: np.ndarray, order: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -125,7 +144,7 @@ def _runs(
                 n_iter[r] = iteration
                 continue
             history[r].append(inertia)
-            fill_empty(new, nearest, weights, k)
+            _fill_empty_inplace(new, nearest, weights, k)
             differs = new != labels[r]
             if not differs.any() or (np.isfinite(past) and past - inertia <= tol * past):
                 n_iter[r] = iteration
@@ -155,23 +174,21 @@ def best_start(inertia: list[float]) -> int:
     return int(np.flatnonzero(values <= values.min() + 1e-10 * abs(values.min()))[0])
 
 
-def fill_empty(labels: np.ndarray, nearest: np.ndarray, weights: np.ndarray, k: int) -> None:
-    """Give every empty cluster the point farthest from its centre, in place; points at distance 0 stay."""
+def _fill_empty_inplace(labels: np.ndarray, nearest: np.ndarray, weights: np.ndarray, k: int) -> None:
+    """Give every empty cluster the point farthest from its centre; points at distance 0 stay."""
     size = np.bincount(labels, weights=weights, minlength=k)
     empty = np.flatnonzero(size <= 0)
     if not len(empty):
         return
     members = np.bincount(labels[weights > 0], minlength=k)
-    far = np.argsort(-(nearest * weights), kind="stable")
-    place = 0
+    cost = nearest * weights
+    far = iter(np.argsort(-cost, kind="stable"))
     for c in empty:
-        while place < len(far) and (nearest[far[place]] * weights[far[place]] > 0) and members[labels[far[place]]] < 2:
-            place += 1
-        if place == len(far) or not nearest[far[place]] * weights[far[place]] > 0:
+        row = next((i for i in far if not cost[i] > 0 or members[labels[i]] > 1), None)
+        if row is None or not cost[row] > 0:
             return
-        members[labels[far[place]]] -= 1
-        labels[far[place]] = c
-        place += 1
+        members[labels[row]] -= 1
+        labels[row] = c
 
 
 def _centres(

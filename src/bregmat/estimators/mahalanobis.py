@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.checks import rows_text
-from bregmat.linalg import eigh
+from bregmat.linalg import blocks, dense, eigh
 from bregmat.result import MatrixResult
 
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
@@ -49,13 +49,12 @@ def pair_distances(pairs: Any, components: np.ndarray) -> np.ndarray:
     if pairs.ndim != 3 or pairs.shape[1:] != (2, d):
         raise ValueError(f"pairs must have shape (m, 2, {d}); got {pairs.shape}.")
     out = np.empty(len(pairs))
-    step = max(1, CHUNK // d)
-    for start in range(0, len(pairs), step):
-        part = np.asarray(pairs[start : start + step], dtype=float)
-        bad = np.flatnonzero(~np.isfinite(part).all(axis=(1, 2)))
+    for part in blocks(len(pairs), d, CHUNK):
+        some = np.asarray(pairs[part], dtype=float)
+        bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
         if len(bad):
-            raise ValueError(f"pairs contains NaN or infinity in {rows_text(start + bad)}.")
-        out[start : start + step] = np.linalg.norm((part[:, 0] - part[:, 1]) @ components.T, axis=1)
+            raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
+        out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
     return out
 
 
@@ -145,7 +144,7 @@ def inverse_covariance(X: Any) -> np.ndarray:
         kept = values > RANK_TOL * values[-1]
         P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
     else:  # the same from the n x n products of the standardised rows
-        Z = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=float)
+        Z = np.asarray(dense(X), dtype=float)
         size = np.einsum("ij,ij->j", Z, Z)
         Z = Z - Z.mean(axis=0)
         variance = np.einsum("ij,ij->j", Z, Z)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -10,14 +10,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.checks import CheckedPoints, check_integer
+from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.estimators.learner import ConstraintLearner, Draw, Learned, Solve
+from bregmat.estimators.learner import ConstraintLearner, Task
 from bregmat.estimators.mahalanobis import MahalanobisMetric, inverse_covariance, principal_components
 from bregmat.labels import constraints_from_labels
 from bregmat.nearest import nearest_metric
+from bregmat.result import MatrixResult
 from bregmat.spectral import SpectralDivergence
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """Mahalanobis metric nearest to a prior metric that puts similar points near and dissimilar points far.
 
@@ -101,40 +104,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     (178, 13)
     """
 
-    def __init__(
-        self,
-        divergence: str | SpectralDivergence = "logdet",
-        *,
-        n_components: int | None = None,
-        slack_weight: float = 1.0,
-        loss: Any = None,
-        n_constraints: int | None = None,
-        percentiles: tuple[float, float] = (5, 95),
-        unlabeled: Any = -1,
-        prior: Any = "identity",
-        solver: Any = "auto",
-        tol: float = 1e-4,
-        max_iter: int | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callable[[Any], Any] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.divergence = divergence
-        self.n_components = n_components
-        self.slack_weight = slack_weight
-        self.loss = loss
-        self.n_constraints = n_constraints
-        self.percentiles = percentiles
-        self.unlabeled = unlabeled
-        self.prior = prior
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
-        self.random_state = random_state
+    divergence: str | SpectralDivergence = field(default="logdet", kw_only=False)
+    n_components: int | None = None
+    prior: Any = "identity"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -150,13 +122,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         return X
 
-    def _learn(self, X: Any, draw: Draw, solve: Solve) -> Learned:
+    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         points = CheckedPoints(X)
-        rows = draw(partial(constraints_from_labels, points))
-        return Learned(solve(nearest_metric, points, rows, prior=self._prior(X)), rows)
+        rows = task.rows(partial(constraints_from_labels, points))
+        return task.solve(nearest_metric, points, rows, prior=self._prior(X)), rows
 
-    def _keep(self, X: Any, learned: Learned) -> None:
-        self._fit_components = principal_components(learned.result, X, self.n_components)
+    def _keep(self, X: Any, result: MatrixResult) -> None:
+        self._fit_components = principal_components(result, X, self.n_components)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

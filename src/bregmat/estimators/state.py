@@ -23,7 +23,7 @@ _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 def estimator_state(
     estimator: Any, params: dict[str, Any], *, solvers: Mapping[str, type] = SOLVERS
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Hyper-parameters and columns of a fitted estimator; callers add what was learned."""
+    """Hyper-parameters, columns and ``_kept_arrays`` of a fitted estimator; callers add what else was learned."""
     if callable(params.get("kernel")):
         raise TypeError(f"a {type(estimator).__name__} whose kernel is a function cannot be saved: files hold no code.")
     plain, arrays = parameters_state(params, solvers=solvers)
@@ -33,7 +33,9 @@ def estimator_state(
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
     }
-    return meta, arrays
+    return meta, arrays | {
+        name: getattr(estimator, name) for name in estimator._kept_arrays if hasattr(estimator, name)
+    }
 
 
 def estimator_restored(
@@ -45,8 +47,9 @@ def estimator_restored(
     **params: Any,
 ) -> Any:
     """An estimator with the hyper-parameters and columns of a file; ``params`` are those that it does not hold as they are."""
-    estimator = cls(**parameters_restored(meta["params"], arrays, solvers=solvers), **params)
+    estimator: Any = cls(**parameters_restored(meta["params"], arrays, solvers=solvers), **params)
     estimator._check_parameters()
+    vars(estimator).update({name: arrays[name] for name in estimator._kept_arrays if name in arrays})
     estimator.n_features_in_ = int(meta["n_features_in"])
     if meta["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
@@ -136,12 +139,22 @@ def points_restored(name: str, arrays: dict[str, np.ndarray]) -> Any:
     return sp.csr_array((data, indices, indptr), shape=tuple(int(s) for s in shape))
 
 
-def prefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every name with ``prefix.`` before it."""
-    return {f"{prefix}.{name}": a for name, a in arrays.items()}
+def store(meta: dict[str, Any], arrays: dict[str, np.ndarray], name: str, part: Any) -> None:
+    """Put the state of a part under its name, and ``name.`` before the names of its arrays.
+
+    Parameters
+    ----------
+    meta, arrays : dict
+        What gains the plain values and the arrays.
+    name : str
+    part : object
+        With a method ``to_state``.
+    """
+    meta[name], more = part.to_state()
+    arrays.update({f"{name}.{key}": a for key, a in more.items()})
 
 
 def unprefixed(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays that :func:`prefixed` named."""
+    """The arrays that :func:`store` named."""
     start = f"{prefix}."
     return {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from bregmat.checks import as_choice, check_flag, check_positive
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, callback_of, check_run
-from bregmat.estimators.svm_files import SOLVERS, machine_restored, machine_state
-from bregmat.estimators.svm_pairs import (
-    PairMachine,
-    SupportLayout,
-    TrainingSettings,
-    example_weights,
-    pair_decisions,
-    solved_machines,
-    train_pairs,
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run
+from bregmat.estimators.kernel import KernelLearner
+from bregmat.estimators.state import (
+    estimator_restored,
+    estimator_state,
+    points_restored,
+    points_state,
+    store,
+    unprefixed,
 )
+from bregmat.estimators.svm_pairs import Examples, PairMachine, train_pairs
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
-from bregmat.margin import MarginResult
+from bregmat.linalg import blocks, dense
+from bregmat.margin import ActiveSet, MarginResult
+from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
-from bregmat.sampling import generator
 
+SOLVERS: dict[str, type] = {cls.name: cls for cls in (ActiveSet, MultiplicativeUpdates)}
 BLOCK = 10_000_000  # kernel values at a time
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     """Support vector classifier whose optimality is proven by a duality gap.
 
@@ -51,10 +57,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     gamma : {"scale", "auto"} or float
         Coefficient of "rbf", "poly", "sigmoid", "laplacian" and "chi2", in 1 / (X units)^2 for "rbf". "scale" is
         1 / (n_features X.var()), "auto" 1 / n_features.
-    degree, coef0 : float
-        Of "poly" and (coef0) "sigmoid".
-    kernel_params : dict, optional
-        Keyword arguments of a kernel that is a function.
+    degree, coef0, kernel_params
+        As in :class:`bregmat.KernelLearner`.
     C : float
         What a margin below 1 costs; positive, dimensionless; ``inf`` is the hard margin, all examples on their side.
     fit_intercept : bool
@@ -153,44 +157,23 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., Any] = "rbf",
-        gamma: str | float = "scale",
-        degree: float = 3,
-        coef0: float = 0.0,
-        kernel_params: dict[str, Any] | None = None,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        squared_hinge: bool = False,
-        solver: Any = "active_set",
-        tol: float = 1e-6,
-        class_weight: Any = None,
-        max_iter: int | None = None,
-        max_seconds: float | None = None,
-        decision_function_shape: str = "ovr",
-        random_state: Any = None,
-        verbose: int = 0,
-        callback: Callable[[Any], Any] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.squared_hinge = squared_hinge
-        self.solver = solver
-        self.tol = tol
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.max_seconds = max_seconds
-        self.decision_function_shape = decision_function_shape
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    kernel: str | Callable[..., Any] = "rbf"
+    gamma: str | float = "scale"
+    coef0: float = 0.0
+    C: float = 1.0
+    fit_intercept: bool = True
+    squared_hinge: bool = False
+    solver: Any = "active_set"
+    tol: float = 1e-6
+    class_weight: Any = None
+    max_iter: int | None = None
+    max_seconds: float | None = None
+    decision_function_shape: str = "ovr"
+    random_state: Any = None
+    verbose: int = 0
+    callback: Callable[[Any], Any] | None = None
+
+    _kept_arrays = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginSVC:
@@ -223,20 +206,17 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """
         with self._fitting():
             self._check_parameters()
-            X, codes, weights, base = self._checked(X, y, sample_weight, self._kernel_function())
-            pairs = solved_machines(train_pairs(X, base, codes, weights, self._settings()), self.classes_)
+            examples = self._checked(X, y, sample_weight)
+            pairs = train_pairs(self, examples)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
-            self._keep(X, base, codes, pairs)
+            self._keep(examples, pairs)
         return self
 
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, base: KernelFunction
-    ) -> tuple[Any, np.ndarray, np.ndarray, Any]:
-        """Points, positions of the labels in ``classes_``, weights of the examples, kernel with its coefficient."""
-        base = base.given(X)
-        sparse = "csr" if base.takes_sparse else False
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
+        """The training examples, checked; sets ``classes_`` and ``class_weight_``."""
+        base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
-        X, y = validate_data(self, X, y, accept_sparse=sparse, dtype=kinds, order="C")
+        X, y = validate_data(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
         if base.is_precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"X must be square with kernel='precomputed': training points x training points; got {X.shape}."
@@ -244,37 +224,48 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        k = len(self.classes_)
-        if k < 2:
-            raise ValueError(f"y must have at least two classes; got {k} class, {self.classes_[0]}.")
-        weights, self.class_weight_ = example_weights(X, y, codes, self.classes_, sample_weight, self.class_weight)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]}.")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.class_weight_ = self._weights_of_classes(y, np.bincount(codes, weights))
         if base.takes_gamma and base.params["gamma"] is None:
             base = base.with_gamma(gamma_of(X, str(self.gamma), weights))
-        return X, codes, weights * self.class_weight_[codes], base
+        return Examples(X, codes, weights * self.class_weight_[codes], base)
 
-    def _settings(self) -> TrainingSettings:
-        return TrainingSettings(
-            C=float(self.C),
-            squared_hinge=bool(self.squared_hinge),
-            fit_intercept=bool(self.fit_intercept),
-            solver=self.solver,
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            max_seconds=self.max_seconds,
-            callback=callback_of(self),
-            random_state=generator(self.random_state),
-        )
+    def _weights_of_classes(self, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Factor of C for each class, from the sum of the weights of its examples; shape (k,)."""
+        if not (counts > 0).all():
+            raise ValueError(
+                f"sample_weight must not be 0 for every example of class {self.classes_[counts.argmin()]}."
+            )
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            weights = counts.sum() / (len(counts) * counts)
+        else:
+            weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not (np.isfinite(weights).all() and (weights > 0).all()):
+            raise ValueError(f"class_weight must be positive and finite; got {self.class_weight!r}.")
+        return weights
 
-    def _keep(self, X: Any, base: KernelFunction, codes: np.ndarray, pairs: list[PairMachine]) -> None:
-        """Set the fitted attributes."""
-        layout = SupportLayout.of(pairs, codes)
-        self.support_, self.n_support_ = layout.support, layout.n_support
-        self.dual_coef_, self.intercept_ = layout.dual_coef, layout.intercept
-        if not base.is_precomputed:
-            self.support_vectors_ = X[layout.support]
-        self.shape_fit_ = X.shape
+    def _keep(self, examples: Examples, pairs: list[PairMachine]) -> None:
+        """Set the fitted attributes: support by class, one row of coefficients per other class."""
+        codes, k = examples.codes, len(self.classes_)
+        table = np.zeros((k - 1, len(codes)))
+        for pair in pairs:  # with more than two classes the first of a pair is the positive one
+            coefficients = pair.coefficients if k == 2 else -pair.coefficients
+            in_first = codes[pair.rows] == pair.first
+            table[pair.second - 1, pair.rows[in_first]] = coefficients[in_first]
+            table[pair.first, pair.rows[~in_first]] = coefficients[~in_first]
+        used = np.flatnonzero(table.any(axis=0))
+        support = used[np.argsort(codes[used], kind="stable")]
+        intercept = np.array([pair.result.intercept for pair in pairs])
+        self.support_, self.dual_coef_ = support.astype(np.int32), table[:, support]
+        self.n_support_ = np.bincount(codes[support], minlength=k).astype(np.int32)
+        self.intercept_ = intercept if k == 2 else -intercept
+        if not examples.base.is_precomputed:
+            self.support_vectors_ = examples.X[support]
+        self.shape_fit_ = examples.X.shape
         self._describe([pair.result for pair in pairs], [pair.certified for pair in pairs])
-        self._fit_base = base  # predict goes by the kernel of the fit, whatever parameters are set later
+        self._fit_base = examples.base  # predict goes by the kernel of the fit, whatever parameters are set later
 
     def _describe(self, results: list[MarginResult], certified: list[np.ndarray]) -> None:
         """Set what the results say."""
@@ -351,17 +342,26 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     def _pair_decisions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         base = self._fit_base
-        sparse = "csr" if base.takes_sparse else False
-        X = validate_data(self, X, accept_sparse=sparse, dtype=np.float64, order="C", reset=False)
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, order="C", reset=False)
         if base.kernel == "linear" and not sp.issparse(self.support_vectors_):
             return np.asarray(X @ self.coef_.T) + self.intercept_
         out = np.empty((X.shape[0], len(self.intercept_)))
-        step = max(1, BLOCK // max(1, len(self.support_)))
-        for start in range(0, len(out), step):
-            part = slice(start, start + step)
+        for part in blocks(len(out), len(self.support_), BLOCK):
             K = X[part][:, self.support_] if base.is_precomputed else base(X[part], self.support_vectors_)
-            out[part] = pair_decisions(K, self.n_support_, self.dual_coef_, self.intercept_)
+            out[part] = self._sums_of_pairs(K) + self.intercept_
         return out
+
+    def _sums_of_pairs(self, K: np.ndarray) -> np.ndarray:
+        """Decision values of all pairs but for the offsets, shape (m, n_pairs), from kernel values with the support (m, s).
+
+        Every support vector is used for the pairs of its own class only: m s (k - 1) multiplications in all.
+        """
+        k = len(self.classes_)
+        if k == 2:
+            return K @ self.dual_coef_.T
+        ends = np.cumsum(self.n_support_)
+        parts = [K[:, end - n : end] @ self.dual_coef_[:, end - n : end].T for n, end in zip(self.n_support_, ends)]
+        return np.stack([parts[i][:, j - 1] + parts[j][:, i] for i, j in combinations(range(k), 2)], axis=1)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -369,18 +369,69 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if self._fit_base.kernel != "linear":
             raise AttributeError('coef_ is only there with kernel="linear".')
-        V = self.support_vectors_.toarray() if sp.issparse(self.support_vectors_) else self.support_vectors_
+        V = dense(self.support_vectors_)
         if self.intercept_.any():  # the coefficients of a pair sum to 0: far from the origin, centred points round less
             V = V - V.mean(axis=0)
-        return pair_decisions(V.T, self.n_support_, self.dual_coef_, np.zeros(len(self.intercept_))).T
+        return self._sums_of_pairs(V.T).T
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays that :meth:`from_state` makes the fitted machine from; for :func:`bregmat.save`."""
         check_is_fitted(self)
-        return machine_state(self)
+        params = self.get_params(deep=False)
+        kernel, weights, base = params["kernel"], params.pop("class_weight"), self._fit_base
+        learner = _learner_of(base.kernel)
+        if learner is not None and kernel == learner.kernel:
+            params["kernel"] = None
+        meta, arrays = estimator_state(self, params, solvers=SOLVERS)
+        del meta["params"]["kernel"]
+        if learner is None:
+            meta["base"] = base.to_state()
+        else:
+            meta["base"] = {"rounding": base.rounding, "params": base.params}
+            store(meta["base"], arrays, "learner", learner)
+        arrays |= points_state("support_vectors", getattr(self, "support_vectors_", None))
+        results, certified = self.result_, self.certified_
+        parts: Any = zip(results, certified) if isinstance(results, list) else [(results, certified)]
+        states: dict[str, Any] = {}
+        for k, (result, certified) in enumerate(parts):
+            store(states, arrays, f"result{k}", result)
+            arrays[f"certified{k}"] = certified
+        meta["results"] = list(states.values())
+        meta |= {
+            # an array of objects would come back as one of strings
+            "labels": self.classes_.tolist() if self.classes_.dtype == object else None,
+            "kernel": kernel if isinstance(kernel, str) else None,
+            "class_weight": [list(pair) for pair in weights.items()] if isinstance(weights, dict) else weights,
+            "shape_fit": list(self.shape_fit_),
+        }
+        return meta, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MarginSVC:
-        """The fitted machine."""
-        return machine_restored(cls, meta, arrays)
+        """The fitted machine, with the learner if its kernel is a learned one."""
+        base, weights = meta["base"], meta["class_weight"]
+        if "learner" in base:
+            learned = KernelLearner.from_state(base["learner"], unprefixed("learner", arrays)).kernel
+            fit_base = KernelFunction(learned, dict(base["params"]), float(base["rounding"]))
+        else:
+            fit_base = KernelFunction.from_state(base)
+        kernel = fit_base.kernel if meta["kernel"] is None else meta["kernel"]
+        weights = dict(map(tuple, weights)) if isinstance(weights, list) else weights
+        machine = estimator_restored(cls, meta, arrays, solvers=SOLVERS, kernel=kernel, class_weight=weights)
+        if meta.get("labels") is not None:
+            machine.classes_ = np.array(meta["labels"], dtype=object)
+        vectors = points_restored("support_vectors", arrays)
+        if vectors is not None:
+            machine.support_vectors_ = vectors
+        machine.shape_fit_ = tuple(int(size) for size in meta["shape_fit"])
+        results = [MarginResult.from_state(x, unprefixed(f"result{k}", arrays)) for k, x in enumerate(meta["results"])]
+        machine._describe(results, [arrays[f"certified{k}"] for k in range(len(results))])
+        machine._fit_base = fit_base
+        return machine
+
+
+def _learner_of(kernel: Any) -> KernelLearner | None:
+    """The learner whose ``kernel`` this is."""
+    owner = getattr(kernel, "__self__", None)
+    return owner if isinstance(owner, KernelLearner) and kernel == owner.kernel else None

@@ -14,16 +14,11 @@ import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from bregmat._kernels.descent import gather_triangle_inplace
-from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric, rows_text
-from bregmat.kernels.functions import KernelFunction
+from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
+from bregmat.kernels.functions import KernelFunction, check_values
+from bregmat.linalg import blocks
 
-INDEFINITE = (
-    1e-8  # what rounding may make of the smallest eigenvalue, or of a squared distance, relative to the largest
-)
-ASYMMETRY = {
-    np.float64: 1e-8,
-    np.float32: 1e-5,
-}  # of a kernel, relative to its largest value, that is taken for rounding
+INDEFINITE = 1e-8  # what rounding may make of the smallest eigenvalue, or a squared distance, relative to the largest
 DENSE = 1000  # order up to which all eigenvalues are computed
 NAMED = 4  # rows that a message names
 CHECKED = 1_000_000  # squared distances at a time
@@ -210,22 +205,19 @@ def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
     kernel : KernelFunction
         For the message, and for the rounding of its values.
     """
-    bad = np.flatnonzero(~np.isfinite(K).all(axis=1))
-    if len(bad):
-        raise ValueError(f"kernel {kernel.name} has NaN or infinite values in {rows_text(bad)}.")
+    check_values(K, f"kernel {kernel.name}")
     diagonal = np.diag(K)
     least = -max(INDEFINITE, kernel.rounding) * max(float(K.max()), -float(K.min()))
     i = int(diagonal.argmin())
     if diagonal[i] < least:
         raise ValueError(f"kernel {kernel.name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}.")
-    step = max(1, CHECKED // len(K))
-    for start in range(0, len(K), step):
-        sq = diagonal[start : start + step, None] + diagonal - 2.0 * K[start : start + step]
+    for part in blocks(len(K), len(K), CHECKED):
+        sq = diagonal[part, None] + diagonal - 2.0 * K[part]
         i, j = divmod(int(sq.argmin()), len(K))
         if sq[i, j] < least:
             raise ValueError(
                 f"kernel {kernel.name} must be positive semidefinite; got the squared distance K_ii + K_jj - 2 K_ij = "
-                f"{sq[i, j]:.6g} at i = {start + i}, j = {j}."
+                f"{sq[i, j]:.6g} at i = {part.start + i}, j = {j}."
             )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import check_number, check_positive
+from bregmat.checks import check_number, check_positive, rows_text
+from bregmat.linalg import blocks, sq_norms
 
 # Names of scikit-learn's pairwise kernels, and which of gamma, degree and coef0 each takes.
 PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -126,6 +127,11 @@ class KernelFunction:
         """Whether X may be a scipy.sparse matrix."""
         return callable(self.kernel) or (not self.is_precomputed and self.kernel not in DENSE_ONLY)
 
+    @property
+    def accept_sparse(self) -> str | bool:
+        """The same in scikit-learn's words."""
+        return "csr" if self.takes_sparse else False
+
     def given(self, X: Any) -> KernelFunction:
         """The same for data handed over as X: a precomputed kernel in single precision is rounded."""
         single = self.is_precomputed and getattr(X, "dtype", None) in (np.float32, np.float16)
@@ -223,10 +229,16 @@ def pair_values(
 ) -> np.ndarray:
     """Entries (first_k, second_k) of a matrix that ``block(rows, columns)`` computes: diagonals of small blocks."""
     out = np.empty(len(first))
-    for start in range(0, len(first), BLOCK):
-        part = slice(start, start + BLOCK)
+    for part in blocks(len(first), 1, BLOCK):
         out[part] = np.diagonal(block(first[part], second[part]))
     return out
+
+
+def check_values(values: np.ndarray, name: str, what: str = "") -> None:
+    """Raise for NaN and infinities among kernel values, shape (n,) or (n, m); ``what`` says which."""
+    bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+    if len(bad):
+        raise ValueError(f"{name} has NaN or infinite values {what}in {rows_text(bad)}.")
 
 
 def check_gamma_rule(gamma: Any) -> None:
@@ -261,14 +273,11 @@ def gamma_of(X: Any, rule: str, weights: np.ndarray | None = None) -> float:
     share = weights / (d * weights.sum())
     with np.errstate(over="ignore", invalid="ignore"):
         if scipy.sparse.issparse(X):
-            squares, sums = (np.asarray(part.sum(axis=1)).ravel() for part in (X.multiply(X), X))
-            variance = float(share @ squares - (share @ sums) ** 2)
+            variance = float(share @ sq_norms(X) - (share @ np.asarray(X.sum(axis=1)).ravel()) ** 2)
         else:
             mean, variance = share @ X.sum(axis=1, dtype=float), 0.0
-            step = max(1, CACHED // d)
-            for start in range(0, n, step):
-                Z = X[start : start + step] - mean
-                variance += float(share[start : start + step] @ np.einsum("ij,ij->i", Z, Z))
+            for part in blocks(n, d, CACHED):
+                variance += float(share[part] @ sq_norms(X[part] - mean))
     if not variance < 1e305:
         raise ValueError(f"X is too large for gamma='scale': its variance is {variance:.3g}. Scale the features.")
     return 1.0 / (d * variance) if variance > 0 else 1.0

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import is_exactly_symmetric, rows_text
+from bregmat.checks import is_exactly_symmetric
+from bregmat.kernels.functions import check_values
 
-PIVOT_TOL = (
-    1e-12  # squared distance of a point to the span of the pivots, relative to the largest k(x, x), that is rounding
-)
+PIVOT_TOL = 1e-12  # squared distance to the span of the pivots, relative to the largest k(x, x), that is rounding
 INDEFINITE_TOL = 1e-8  # what is left of a PSD kernel may be this negative by rounding, relative to the largest k(x, x)
 BLOCK = 32  # pivots chosen at a time
 NEARLY_GREEDY = 0.5  # share of the largest squared distance outside the block that a pivot of a block must reach
@@ -50,19 +49,39 @@ class Pivots:
 
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
 
+    def to_state(self) -> dict[str, np.ndarray]:
+        """Arrays for files."""
+        return {"pivots.rows": self.rows, "pivots.L": self.L}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], captured: float) -> Pivots | None:
+        """Inverse of :meth:`to_state`; None without any."""
+        return cls(arrays["pivots.rows"], arrays["pivots.L"], captured) if "pivots.L" in arrays else None
+
 
 def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
-    """Pivots of a kernel matrix (n, n) up to its numerical rank, by LAPACK's pivoted Cholesky; O(n r^2).
+    """Pivots of a kernel matrix up to its numerical rank, by LAPACK's pivoted Cholesky; O(n r^2).
 
-    Rounding is what is below ``tol * scale``, by default the largest diagonal entry. A zero matrix has no pivots; it is an
-    error unless ``scale`` is given. Raises ``ValueError`` for NaN, asymmetric and indefinite matrices.
+    Parameters
+    ----------
+    K : array-like, shape (n, n)
+    name : str
+        What messages call it.
+    scale : float, optional
+        What ``tol`` is relative to, in units of K; by default the largest diagonal entry. A zero matrix has no pivots, and is
+        an error unless ``scale`` is given.
+    tol : float
+        Squared distance to the span of the pivots that is rounding.
+
+    Raises
+    ------
+    ValueError
+        For NaN, asymmetric and indefinite matrices.
     """
     from scipy.linalg.lapack import dpstrf
 
     K = np.asarray(K, dtype=float)
-    bad = np.flatnonzero(~np.isfinite(K).all(axis=1))
-    if len(bad):
-        raise ValueError(f"{name} has NaN or infinite values in {rows_text(bad)}.")
+    check_values(K, name)
     diagonal = np.diag(K)
     top = float(np.abs(K).max(initial=0.0)) if scale is None else scale
     is_exactly_symmetric(name, K, tol=max(INDEFINITE_TOL, tol), scale=top)
@@ -121,9 +140,7 @@ def incomplete_cholesky(
     from scipy.linalg.lapack import dpstrf
 
     n = len(diagonal)
-    bad = np.flatnonzero(~np.isfinite(diagonal))
-    if len(bad):
-        raise ValueError(f"kernel has NaN or infinite values k(x, x) in {rows_text(bad)}.")
+    check_values(diagonal, "kernel", "k(x, x) ")
     _check_positive(diagonal, "kernel")
     top = float(diagonal.max())
     rank = min(rank, n)
@@ -145,9 +162,7 @@ def incomplete_cholesky(
             break
         chosen = near[order[:b] - 1]
         columns = np.array(kernel(None, chosen), dtype=float)
-        bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
-        if len(bad):
-            raise ValueError(f"kernel has NaN or infinite values in {rows_text(bad)}.")
+        check_values(columns, "kernel")
         columns -= G[:, :k] @ G[chosen, :k].T
         G[:, k : k + b] = solve_triangular(C[:b, :b], columns.T, lower=True, check_finite=False).T
         left -= np.einsum("ij,ij->i", G[:, k : k + b], G[:, k : k + b])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ from bregmat._kernels import kernel_rows
 from bregmat._kernels.vectors import gather_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
+from bregmat.linalg import blocks, sq_norms
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 PARALLEL_FLOP = 2e8  # below, starting threads costs more than they save
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
 CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
+STRIP = 2_000_000  # entries of a block at a time
 SAMPLED = 64  # rows and columns of a given matrix that are compared
 
 
@@ -65,18 +67,18 @@ class KernelSource:
         """``K[rows][:, columns]``, a new C-contiguous array; in float64 to full accuracy."""
         raise NotImplementedError
 
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        """``out[first + i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous; all columns by default."""
+    def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+        """``out[i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous and at least that large; all columns by default."""
         columns = np.arange(self.n) if columns is None else columns
-        for some in _strips(len(rows), len(columns)):
-            out[first : first + len(rows), : len(columns)][some] = self.block(rows[some], columns, np.float32)
+        for some in blocks(len(rows), len(columns), STRIP):
+            out[: len(rows), : len(columns)][some] = self.block(rows[some], columns, np.float32)
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), without the block; half the work for ``rows is columns``."""
         out = np.zeros(len(rows))
         if len(columns) == 0:
             return out
-        for some in _strips(len(rows), len(columns)):
+        for some in blocks(len(rows), len(columns), STRIP):
             out[some] = self.block(rows[some], columns) @ weight
         return out
 
@@ -105,9 +107,8 @@ class Gaussian(KernelSource):
         self.X, self.gamma, self.mean = X, gamma, X.mean(0, dtype=np.float64)
         self.Z = np.empty(X.shape, np.float32)
         root = np.sqrt(2.0 * gamma)
-        step = max(1, 200_000 // max(1, X.shape[1]))
-        for start in range(0, self.n, step):
-            self.Z[start : start + step] = (X[start : start + step] - self.mean) * root
+        for part in blocks(self.n, X.shape[1], 200_000):
+            self.Z[part] = (X[part] - self.mean) * root
         self.h = 0.5 * np.einsum("ij,ij->i", self.Z, self.Z, dtype=np.float64 if self.n_features > 64 else None)
         self.h = self.h.astype(np.float32, copy=False)
         self.ZT = np.ascontiguousarray(self.Z.T) if self.n_features <= FEW_FEATURES else None
@@ -115,21 +116,21 @@ class Gaussian(KernelSource):
     def diagonal(self) -> np.ndarray:
         return np.ones(self.n)
 
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+    def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
         work = len(rows) * (self.n if columns is None else len(columns)) * (2.0 * self.n_features + 20)
         if self.ZT is not None:
             ZT = self.ZT if columns is None else np.ascontiguousarray(self.ZT[:, columns])
             near = kernel_rows.gaussian_near_rows_inplace, kernel_rows.gaussian_near_rows_parallel_inplace
-            _run(work, *near, out, first, self.Z[rows], ZT)
+            _run(work, *near, out, 0, self.Z[rows], ZT)
             return
         Z, h = (self.Z, self.h) if columns is None else (self.Z[columns], self.h[columns])
         kernels = kernel_rows.gaussian_rows_inplace, kernel_rows.gaussian_rows_parallel_inplace
-        _run(work, *kernels, out, first, self.Z[rows], self.h[rows], Z, h)
+        _run(work, *kernels, out, 0, self.Z[rows], self.h[rows], Z, h)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
         if out.dtype == np.float32:
-            self.fill(out, 0, rows, columns)
+            self.fill(out, rows, columns)
         else:
             self._block64(out, rows, np.ones(len(rows)), columns, np.ones(len(columns)))
         return out
@@ -158,7 +159,7 @@ class Gaussian(KernelSource):
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centred points in float64 and ``gamma |x|^2``."""
         A = self.X[rows] - self.mean
-        return A, self.gamma * np.einsum("ij,ij->i", A, A)
+        return A, self.gamma * sq_norms(A)
 
     def fill_error(self) -> np.ndarray:
         # With a = |z_i|, b = |z_j|, u = UNIT, d features, the exponent -|z_i - z_j|^2 / 2 is off by at most
@@ -202,8 +203,8 @@ class Precomputed(KernelSource):
                 f"{self.K[j, i]:.8g} the other way round."
             )
 
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        gather_inplace(out[first : first + len(rows)], self.K, rows, np.arange(self.n) if columns is None else columns)
+    def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+        gather_inplace(out[: len(rows)], self.K, rows, np.arange(self.n) if columns is None else columns)
 
     def diagonal(self) -> np.ndarray:
         return self.own
@@ -242,8 +243,8 @@ class Subset(KernelSource):
     """A kernel restricted to some samples."""
 
     def __init__(self, kernel: KernelSource, rows: np.ndarray) -> None:
-        self.kernel, self.chosen, self.n, self.nonnegative = kernel, rows, len(rows), kernel.nonnegative
-        self.rounding = kernel.rounding
+        self.kernel, self.chosen, self.n = kernel, rows, len(rows)
+        self.nonnegative, self.rounding = kernel.nonnegative, kernel.rounding
 
     def diagonal(self) -> np.ndarray:
         return self.kernel.diagonal()[self.chosen]
@@ -251,8 +252,8 @@ class Subset(KernelSource):
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         return self.kernel.block(self.chosen[rows], self.chosen[columns], dtype)
 
-    def fill(self, out: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        self.kernel.fill(out, first, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
+    def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
+        self.kernel.fill(out, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return self.kernel.sums(self.chosen[rows], self.chosen[columns], weight)
@@ -268,8 +269,8 @@ class Scaled(KernelSource):
     """A kernel times a positive number, multiplied in float64."""
 
     def __init__(self, kernel: KernelSource, factor: float) -> None:
-        self.kernel, self.factor, self.n, self.nonnegative = kernel, factor, kernel.n, kernel.nonnegative
-        self.rounding = kernel.rounding
+        self.kernel, self.factor, self.n = kernel, factor, kernel.n
+        self.nonnegative, self.rounding = kernel.nonnegative, kernel.rounding
 
     def diagonal(self) -> np.ndarray:
         return self.factor * self.kernel.diagonal()
@@ -297,10 +298,8 @@ def kernel_source(
         ``(X, Y)`` that returns an array of shape (n, m).
     gamma : float, "scale" or "auto", default "scale"
         Kernel coefficient in 1 / units of X squared; "scale" is ``1 / (d * X.var())``, "auto" ``1 / d``.
-    degree : float, default 3
-        Of "poly".
-    coef0 : float, default 0.0
-        Added to the inner product in "poly" and "sigmoid".
+    degree, coef0 : float
+        As in :meth:`KernelFunction.of`.
 
     Raises
     ------
@@ -339,10 +338,3 @@ def _gaussian(X: np.ndarray, gamma: float) -> KernelSource:
     wide = Pairwise(X, values, "'rbf'")
     wide.nonnegative = True
     return wide
-
-
-def _strips(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows whose blocks of ``width`` columns have at most 2 million entries."""
-    step = max(1, 2_000_000 // max(width, 1))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))

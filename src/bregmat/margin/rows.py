@@ -72,7 +72,7 @@ class RowCache:
         step = max(1, 4_000_000 // self.n)
         for start in range(0, len(rows), step):
             some = np.empty((len(rows[start : start + step]), self.n), np.float32)
-            self.kernel.fill(some, 0, rows[start : start + step])
+            self.kernel.fill(some, rows[start : start + step])
             add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
 
     def _take(self, new: np.ndarray) -> None:
@@ -88,7 +88,7 @@ class RowCache:
             if self.size and not np.shares_memory(store[:1], self.store[:1]):
                 store[: self.size] = self.store[: self.size]
             self.store = store
-        self.kernel.fill(self.store, self.size, new)
+        self.kernel.fill(self.store[self.size :], new)
         self.place[new] = np.arange(self.size, need)
         self.size = need
 
@@ -121,7 +121,7 @@ class Block:
             self._shape(min(self.n, max(m + k, (3 * self.order) // 2)))
             self.K[:m, :m] = old
         self.members = np.concatenate([self.members, new])
-        self.kernel.fill(self.K, m, new, self.members)
+        self.kernel.fill(self.K[m:], new, self.members)
         mirror_inplace(self.K, m, m + k)
         spot = np.arange(m, m + k)
         self.K[spot, spot] += self.ridge[new].astype(np.float32)

@@ -13,10 +13,10 @@ from bregmat._kernels import online as kernels
 from bregmat._kernels.eigen_update import eigen_work
 from bregmat.checks import as_numbers, check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
-from bregmat.linalg import eigvalsh
+from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import Undo
-from bregmat.sampling import check_random_state, generator, sq_norms
+from bregmat.sampling import check_random_state, generator
 
 LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
