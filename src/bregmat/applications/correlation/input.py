@@ -83,8 +83,9 @@ def pose(
     with single_thread_blas(len(A)), np.errstate(all="ignore"):
         if D.keeps_range:
             return _near_definite(D, A, entries, floor if repair == "clip" else None)
-        F = min_eig * np.eye(len(A)) if min_eig else 0.0
-        return CorrelationProblem.frobenius(A, entries, F, min_eig=min_eig, blocks=_blocks(A, entries, min_eig))
+        low = float(min_eig)
+        F = low * np.eye(len(A)) if low else 0.0
+        return CorrelationProblem.frobenius(A, entries, F, min_eig=low, blocks=_blocks(A, entries, low))
 
 
 def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
