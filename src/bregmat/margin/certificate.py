@@ -300,28 +300,24 @@ def _intercepts(
     price = problem.upper[known] if problem.loss == "hinge" else 1.0 / problem.ridge[known]
     squared = problem.loss == "squared_hinge"
 
-    def least_loss(t: float) -> tuple[float, float]:
+    def least_loss(t: float, ball: np.ndarray | float = ball) -> tuple[float, float]:
         """Loss of the samples at intercept t, each at the best place in its ball, and the derivative."""
         slack = np.maximum(1.0 - y * (f + t) - ball, 0.0)
         pull = -(price * slack if squared else price * (slack > 0)) * y
         return float((0.5 * price * slack**2 if squared else price * slack).sum()), float(pull.sum())
 
     # |w*| >= |w| - radius, so the loss of an optimal machine is at most primal - (|w| - radius)^2 / 2.
-    slack = np.maximum(1.0 - y * (f + b), 0.0)
-    loss = float((0.5 * price * slack**2 if squared else price * slack).sum())
-    length = float(np.sqrt(max(2.0 * (primal - loss), 0.0)))
+    length = float(np.sqrt(max(2.0 * (primal - least_loss(b, 0.0)[0]), 0.0)))
     most = (primal - 0.5 * max(length - radius, 0.0) ** 2) * (1 + 1e-12) + 1e-300
     ends = []
     for way in (-1.0, 1.0):
         step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
-        t = b + way * step
-        value, slope = least_loss(t)
         for _ in range(200):
+            t = b + way * step
+            value, slope = least_loss(t)
             if value > most:
                 break
             step *= 4.0
-            t = b + way * step
-            value, slope = least_loss(t)
         else:
             return -np.inf, np.inf
         # The loss is convex: Newton from outside stays outside, so that every iterate is a valid end.

@@ -27,12 +27,13 @@ _NOTHING_SEPARATES = (
 class MarginResult(Result):
     """A trained margin machine ``f(x) = sum_i alpha_i signs_i k(x_i, x) + intercept`` with its duality gap.
 
+    Beside what all results have (:class:`bregmat.Result`):
+
     Attributes
     ----------
     status : Status
         OPTIMAL: the gap is proven to be at most ``tol``. FEASIBLE: a machine, its gap larger or not computed. INFEASIBLE:
         hard margin on classes that cannot be separated; ``alpha`` is the proof.
-    exit_reason : ExitReason
     alpha : ndarray of shape (n,)
         Dual weights, 0 <= alpha <= upper. Where INFEASIBLE, the weights of two points of the classes' convex hulls that
         coincide (``sum alpha = 2`` with an intercept, else 1).
@@ -57,11 +58,8 @@ class MarginResult(Result):
         Upper bound of every alpha where all have the same (C for the hinge, inf for the others); nan where they differ.
     n_iter : int
         Of "active_set": coordinate steps plus factorisations of the finish. Of "multiplicative": passes over the kernel.
-    seconds : float
     history : list of Record
         One record per round (active set) or per checked pass; ``objective`` is the primal, ``dual_bound`` the dual value.
-    solver : str
-    tol : float
 
     Notes
     -----

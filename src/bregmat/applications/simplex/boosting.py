@@ -130,11 +130,11 @@ def _predictions(H: Any) -> Any:
     """A matrix of numbers in [-1, 1], dense or sparse."""
     sparse = scipy.sparse.issparse(H)
     H = scipy.sparse.csr_array(H, dtype=float) if sparse else as_matrix("H", H)
-    at = np.flatnonzero(~(np.abs(H.data if sparse else H.ravel()) <= 1))
+    entries = H.data if sparse else H.ravel()
+    at = np.flatnonzero(~(np.abs(entries) <= 1))
     if len(at):
         rows = np.searchsorted(H.indptr, at, side="right") - 1 if sparse else at // H.shape[1]
-        first = (H.data if sparse else H.ravel())[at[0]]
-        raise ValueError(f"H must lie in [-1, 1]; got {first} in {rows_text(np.unique(rows))}.")
+        raise ValueError(f"H must lie in [-1, 1]; got {entries[at[0]]} in {rows_text(np.unique(rows))}.")
     return H
 
 
@@ -197,11 +197,7 @@ class BoostResult(Result):
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Version 1 had no story of the run."""
         loss = float(arrays["loss"][-1]) if len(arrays["loss"]) else 1.0
-        story = {
-            "status": "FEASIBLE",
-            "exit_reason": "MAX_ITER",
-            "n_iter": len(arrays["loss"]),
-            "solver": "definite_boost",
-        }
+        n_iter = len(arrays["loss"])
+        story = {"status": "FEASIBLE", "exit_reason": "MAX_ITER", "n_iter": n_iter, "solver": "definite_boost"}
         numbers = {"objective": loss, "dual_bound": 0.0, "gap": loss / max(1.0, loss), "max_violation": 0.0}
         return story | numbers, arrays | {"history": np.zeros((0, 6))}

@@ -167,16 +167,6 @@ class VectorCyclic(_VectorSolver):
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
 
 
-@dataclass(frozen=True, eq=False)
-class _BoostPlace:
-    """Intervals of the entries of each ``C_j``, the next row in turn, and the bound of Theorem 4.1 so far."""
-
-    low: np.ndarray
-    high: np.ndarray
-    next: int = 0
-    log_bound: float = 0.0
-
-
 @dataclass(frozen=True)
 class VectorBoost(_VectorSolver):
     """The most violated row (or the next one in turn), an exact or approximate step, and the bound of Theorem 4.1.
@@ -196,12 +186,10 @@ class VectorBoost(_VectorSolver):
             )
 
     def init(self, problem: NearestDistribution, tol: float, start: Any) -> DistributionState:
-        """The prior, at the total that is asked for."""
-        low = high = np.zeros(0)
-        if problem.total is not None:
-            low, high = self._spectra(problem)
+        """The prior, at the total that is asked for, with the interval of the entries of each ``C_j``."""
+        spectra = None if problem.total is None else self._spectra(problem)
         steps: dict[str, list] = {name: [] for name in ("row", "step", "log_dual_objective", "log_bound")}
-        return replace(super().init(problem, tol, start), kept=_BoostPlace(low, high), steps=steps)
+        return replace(super().init(problem, tol, start), kept=spectra, steps=steps)
 
     def _spectra(self, problem: NearestDistribution) -> tuple[np.ndarray, np.ndarray]:
         """Interval of the entries of each ``C_j`` in the sense of the row."""
@@ -226,30 +214,30 @@ class VectorBoost(_VectorSolver):
 
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
         """A step on one row."""
-        corrected, place = self.settings.corrected, state.kept
-        excess = problem.excess(state.p)
+        corrected, excess = self.settings.corrected, problem.excess(state.p)
         score = np.where(problem.sense == 0, np.abs(excess), excess)
         if corrected:  # rows with weight may give it back
             score = np.where(state.mu != 0, np.abs(excess), score)
         j = int(score.argmax())
         if self.settings.order == "cyclic":
-            order = (np.arange(len(score)) + place.next) % len(score)
+            first = state.steps["row"][-1] + 1 if state.steps["row"] else 0
+            order = (np.arange(len(score)) + first) % len(score)
             wrong = (score > 0.1 * FEASIBLE * problem.unit)[order]
             j = int(order[wrong.argmax()]) if wrong.any() else j
         if not score[j] > 0:
             return replace(state, stalled=corrected, finished=not corrected)
-        new = self._moved(problem, state, replace(place, next=j + 1), j, float(excess[j]))
+        new = self._moved(problem, state, j, float(excess[j]))
         return replace(new, finished=not corrected and problem.worst(new.p) <= self.settings.violation_tol)
 
     def _moved(
-        self, problem: NearestDistribution, state: DistributionState, place: _BoostPlace, j: int, excess: float
+        self, problem: NearestDistribution, state: DistributionState, j: int, excess: float
     ) -> DistributionState:
         """The step on row j, clipped where its weight would change sign, and its entry in the trace."""
         settings, sign, total = self.settings, float(problem.sign[j]), problem.total
         lowest = -sign * float(state.mu[j]) if settings.corrected and problem.sense[j] != 0 else -np.inf
         alpha = model = 0.0
         if total is not None:
-            low, high = place.low[j], place.high[j]
+            low, high = (ends[j] for ends in state.kept)
             r, far = min(max(excess / total, low), high), FAR / max(high - low, 1e-300)
             alpha = model = max(min(max(approximate_step(r, low, high), -far), far), lowest)
         if settings.projection == "exact":
@@ -258,17 +246,15 @@ class VectorBoost(_VectorSolver):
         mu[j] += sign * alpha
         on, a = problem.row(j)
         v[on] += sign * alpha * a
-        new = DistributionState.at(problem, mu, v, kept=place, steps=state.steps)
+        new = DistributionState.at(problem, mu, v, kept=state.kept, steps=state.steps)
         new.steps["row"].append(j)
         new.steps["step"].append(sign * alpha)
-        if total is None:
-            return new
-        # an exact step lowers the dual objective at least as far as the approximate one
-        place = replace(place, log_bound=place.log_bound + log_step_bound(r, low, high, model))
-        mass = float(problem.x0.sum())
-        new.steps["log_dual_objective"].append((mass - total - new.objective) / total - np.log(mass / total))
-        new.steps["log_bound"].append(place.log_bound)
-        return replace(new, kept=place)
+        if total is not None:
+            # an exact step lowers the dual objective at least as far as the approximate one
+            before, mass = new.steps["log_bound"][-1:] or [0.0], float(problem.x0.sum())
+            new.steps["log_bound"].append(before[0] + log_step_bound(r, low, high, model))
+            new.steps["log_dual_objective"].append((mass - total - new.objective) / total - np.log(mass / total))
+        return new
 
 
 VECTOR_SOLVERS: dict[Any, Any] = {DualNewton: VectorNewton, CyclicProjection: VectorCyclic, DefiniteBoost: VectorBoost}
