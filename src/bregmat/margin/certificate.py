@@ -13,7 +13,7 @@ float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an esti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -86,6 +86,8 @@ class Machine:
         What f may be off by: 0 where it was computed in float64.
     intercept : float
         A first guess, and the best one once the machine has been certified.
+    known : ndarray of int
+        Counted samples whose values are of float64, as far as a certificate has seen to that.
     """
 
     problem: MarginProblem
@@ -93,6 +95,7 @@ class Machine:
     f: np.ndarray
     error: np.ndarray
     intercept: float = 0.0
+    known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
     def rough(cls, problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Self:
@@ -138,18 +141,15 @@ class Machine:
         # those may move others there.
         for _ in range(20):
             self.sharpen(self._unsure())
+            self.known = np.flatnonzero((self.error == 0) & counts)
             self.intercept = self._best_intercept() if problem.intercept else 0.0
             if not len(self._unsure()):
                 break
         else:
-            self.sharpen(np.flatnonzero(counts))
+            self.known = np.flatnonzero(counts)
+            self.sharpen(self.known)
             self.intercept = self._best_intercept() if problem.intercept else 0.0
         return self._gap()
-
-    @property
-    def _known(self) -> np.ndarray:
-        """Counted samples whose values are of float64."""
-        return np.flatnonzero((self.error == 0) & self.problem.counts)
 
     def _unsure(self) -> np.ndarray:
         """Other counted samples that may lie within the margin: 1, or for the hard margin the smallest one found."""
@@ -160,7 +160,7 @@ class Machine:
 
     def _best_intercept(self) -> float:
         """The minimiser of the primal objective over b, given ``f``, for the losses of the known samples."""
-        problem, rows = self.problem, self._known
+        problem, rows = self.problem, self.known
         if problem.loss == "hard":
             return self._middle()
         y = problem.signs[rows]
@@ -185,12 +185,12 @@ class Machine:
 
     def _middle(self) -> float:
         """The intercept of the largest smallest margin."""
-        y, f = self.problem.signs[self._known], self.f[self._known]
+        y, f = self.problem.signs[self.known], self.f[self.known]
         plus, minus = f[y > 0], f[y < 0]
         return -0.5 * float(plus.min() + minus.max()) if len(plus) and len(minus) else 0.0
 
     def _gap(self) -> MarginCertificate:
-        problem, x, b, known = self.problem, self.x, self.intercept, self._known
+        problem, x, b, known = self.problem, self.x, self.intercept, self.known
         y, f = problem.signs[known], self.f[known]
         alpha, m = np.abs(x[known]), y * (f + b)
         total, q = float(alpha.sum()), float(x[known] @ f)
@@ -231,7 +231,7 @@ class Machine:
 
     def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:
         """The machine divided by its smallest margin, a little less for rounding; None where there is none within the bounds."""
-        problem, x, b, known = self.problem, self.x, self.intercept, self._known
+        problem, x, b, known = self.problem, self.x, self.intercept, self.known
         margins = problem.signs * (self.f + b)
         alpha, m = np.abs(x[known]), margins[known]
         least = float(np.min(margins - self.error, initial=np.inf, where=problem.counts))
@@ -276,7 +276,7 @@ class Machine:
         intercept lies where the least loss of the known samples within those balls does not exceed what the objective leaves
         over. A margin above 1 for all of them proves alpha = 0, one below 1 proves alpha > 0.
         """
-        problem, f, known = self.problem, self.f / scale, self._known
+        problem, f, known = self.problem, self.f / scale, self.known
         radius = float(np.sqrt(2.0 * distance))
         ball = radius * problem.lengths + self.error / scale
         low = high = self.intercept / scale

@@ -167,7 +167,7 @@ def train_margin(
     with single_thread_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         factor = problem.factor
         near = problem if factor == 1.0 else problem.multiplied(factor)
-        log = RunLog(callback, max_seconds, units=lambda record: _in_units(record, factor))
+        log = RunLog(callback, max_seconds, None if factor == 1.0 else lambda record: _in_units(record, factor))
         alpha = alpha / factor
         if isinstance(settings, MultiplicativeUpdates):
             outcome = run_on_machine(

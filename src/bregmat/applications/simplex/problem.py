@@ -91,7 +91,8 @@ class NearestDistribution(LinearRows, Problem):
         logx, p, mu = state.logx, state.p, state.mu
         if FEASIBLE < self.worst(p) < 0.5:
             logx, p = self._restored(logx, p, mu) or (logx, p)
-        worst, objective, missed = self.worst(p), self.divergence(logx), self.violation(p) * self.unit
+        violation, objective = self.violation(p), self.divergence(logx)
+        worst, missed = float(violation.max(initial=0.0)), violation * self.unit
         return DistributionCertificate(
             logx=logx,
             values=p,
