@@ -124,10 +124,9 @@ def test_subsets_under_a_sum_constraint(rng):
     for _ in range(40):
         subset = rng.random(30) < 0.4
         p, q = twin(A, v)
-        known = {"positive": p, "negative": q, "upper": 1.0, "subset": subset}
-        new, _ = balanced_step(v, b, signs=y, total=total, **known)
-        assert np.array_equal(new[~subset], v[~subset]) and (new <= 1).all()
-        v = new
+        known = {"positive": p[subset], "negative": q[subset], "signs": y[subset], "upper": 1.0}
+        v[subset], _ = balanced_step(v[subset], b[subset], total=total - y[~subset] @ v[~subset], **known)
+        assert (v <= 1).all()
         F.append(0.5 * v @ A @ v + b @ v)
     assert (np.diff(F) <= ROUNDING * 30).all() and F[-1] < F[0] - 1
     assert y @ v == pytest.approx(total, abs=1e-12)

@@ -18,7 +18,7 @@ from bregmat.quadratic import (
     nnqp,
     nonnegative_least_squares,
 )
-from bregmat.quadratic.bound import lower_bound
+from bregmat.quadratic.certificate import Evidence
 from bregmat.result import ExitReason, Status
 
 EXACT = 1e-12  # KKT residual promised where A is positive definite
@@ -275,7 +275,7 @@ def test_bound_holds_for_any_point_and_multiplier(rng):
         best = least_over_supports(A, b, upper, E, e)
         z, multiplier = rng.standard_normal(len(b)), rng.standard_normal(len(E))
         shift = np.linalg.solve(A, np.sqrt(A.diagonal())) if k % 2 else rng.standard_normal(len(b))
-        bound = lower_bound(problem, z, multiplier, [(shift, None), (np.ones(len(b)), None)])
+        bound = Evidence(problem, z, multiplier).bound([(shift, None), (np.ones(len(b)), None)])
         assert bound <= best + 1e-9 * (1 + abs(best))
         assert bound > -np.inf or not k % 2
         finite += bound > -np.inf
@@ -287,8 +287,8 @@ def test_bound_is_repaired_by_a_shift():
     A, b = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-1.0, -1.0])
     problem = NonnegativeQP.build(A, b)
     x = np.full(2, 1 / 3 - 1e-9)
-    assert lower_bound(problem, x, np.zeros(0)) == -np.inf
-    bound = lower_bound(problem, x, np.zeros(0), [(np.ones(2), None)])
+    assert Evidence(problem, x, np.zeros(0)).bound() == -np.inf
+    bound = Evidence(problem, x, np.zeros(0)).bound([(np.ones(2), None)])
     assert -1 / 3 - 1e-8 <= bound <= -1 / 3
 
 
@@ -491,8 +491,8 @@ def test_bound_in_extended_precision(rng):
     result = nnqp(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
     assert result.status is Status.OPTIMAL
     problem = NonnegativeQP.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
-    plain = lower_bound(problem, result.x, result.equality_dual)
-    precise = lower_bound(problem, result.x, result.equality_dual, precise=True)
+    plain = Evidence(problem, result.x, result.equality_dual).bound()
+    precise = Evidence(problem, result.x, result.equality_dual, precise=True).bound()
     assert plain < precise <= result.objective + 1e-12 * abs(result.objective)
 
 

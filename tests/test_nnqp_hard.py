@@ -15,7 +15,7 @@ from bregmat.quadratic import (
     nnqp,
     nonnegative_least_squares,
 )
-from bregmat.quadratic.bound import implied_upper, lower_bound
+from bregmat.quadratic.certificate import Evidence
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.result import ExitReason, Status
 from split_runs import updated
@@ -130,8 +130,8 @@ def test_bound_pays_for_the_rounding_of_the_curvature():
     problem = NonnegativeQP.build(A, -np.ones(2), upper=1e9)
     x = np.full(2, 1e8)
     exact = float(sum(Fraction(A[i, j]) for i in range(2) for j in range(2))) * 0.5e16
-    plain = lower_bound(problem, x, np.zeros(0))
-    precise = lower_bound(problem, x, np.zeros(0), precise=True)
+    plain = Evidence(problem, x, np.zeros(0)).bound()
+    precise = Evidence(problem, x, np.zeros(0), precise=True).bound()
     assert plain < precise < -exact  # the box may be used for h > 0 only
     assert plain <= precise - 1.0
 
@@ -208,8 +208,8 @@ def test_bounds_that_rows_imply():
         upper=[np.inf, np.inf, 1.0, np.inf],
         equality=([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, -3.0, 2.0]], [4.0, 1.0]),
     )
-    np.testing.assert_allclose(implied_upper(problem), [4.0, 2.0, 1.0, 2.0], rtol=1e-14)
-    assert (implied_upper(problem) >= [4.0, 2.0, 1.0, 2.0]).all()
+    np.testing.assert_allclose(problem.implied_upper, [4.0, 2.0, 1.0, 2.0], rtol=1e-14)
+    assert (problem.implied_upper >= [4.0, 2.0, 1.0, 2.0]).all()
     pinned = nnqp([[0.0]], [-4.0], upper=4, equality=([2.0], 0))
     assert pinned.status is Status.OPTIMAL
     assert pinned.gap == 0
@@ -351,7 +351,8 @@ def test_interrupt_before_the_first_step(rng, monkeypatch, solver, place):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["bregmat.quadratic.nnqp"], place, interrupt)
+    user = "split_program" if place in ("onto_row", "DenseSplit") else "problem"
+    monkeypatch.setattr(sys.modules[f"bregmat.quadratic.{user}"], place, interrupt)
     X = rng.standard_normal((30, 12))
     y = np.where(np.arange(12) % 2, 1.0, -1.0)
     result = nnqp(X.T @ X, -np.ones(12), equality=(y, 0.0), solver=solver)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.quadratic import decay_bounds
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
 from bregmat_papers.m3 import PREPARATION, coefficients_after, exact_machine, kernel, train_test
+from bregmat_papers.m3_theory import decay_bounds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,18 +9,15 @@ from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import SplitProgram
-from bregmat.quadratic.theorem import DecayBounds, decay_bounds
 
 __all__ = [
     "BlockPivoting",
-    "DecayBounds",
     "ExactActiveSet",
     "MultiplicativeUpdates",
     "NonnegativeQP",
     "QPResult",
     "QuadraticProgram",
     "SplitProgram",
-    "decay_bounds",
     "nnqp",
     "nonnegative_least_squares",
     "run_updates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from scipy import sparse
 
 from bregmat.checks import as_column, as_matrix
 from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
-from bregmat.quadratic.nnqp import Request, minimize
-from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, QPCertificate
+from bregmat.quadratic.certificate import Evidence, QPCertificate
+from bregmat.quadratic.nnqp import FAR, Units, exponent
+from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, as_upper
-from bregmat.quadratic.result import FAR, QPResult, Units, exponent
+from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome
 
@@ -75,7 +76,7 @@ def nonnegative_least_squares(
     bounds = as_upper(upper, X.shape[1])
     E, e = as_equality(equality, X.shape[1])
     start = as_start(x0, bounds)
-    request = Request.checked(solver, tol, max_iter, max_seconds, callback, E=E)
+    request = Request(solver, tol, max_iter, max_seconds, callback, E)
     with single_thread_blas(0), np.errstate(all="ignore"):
         columns, c = _exponents(X, y)
         data = _Data(X, y, bounds, E, e)
@@ -145,25 +146,11 @@ class _Data:
         G = np.ascontiguousarray(G.toarray() if sparse.issparse(G) else G)
         return NonnegativeQP(G, -(self.X.T @ self.y), self.upper, self.E, self.e)
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _DataCertificate(QPCertificate):
-    """With the objective from the data; ``excess`` is ``objective - dual_bound``, whose digits the two have lost."""
-
-    excess: float
-
-    @property
-    def gap(self) -> float:
-        """``excess / size``."""
-        return self.excess / self.size if self.is_feasible else np.inf
-
-    @classmethod
-    def of(cls, proof: QPCertificate, data: _Data, **changed: Any) -> _DataCertificate:
+    def judged(self, proof: QPCertificate) -> QPCertificate:
         """The proof with ``1/2 |X v - y|^2`` from the residual; the bound below it by the distance that the Gram matrix gave."""
-        parts = {f.name: getattr(proof, f.name) for f in fields(proof)} | changed
-        objective, excess = data.objective(proof.x), parts["objective"] - parts["dual_bound"]
-        parts |= {"objective": objective, "dual_bound": objective - excess, "excess": parts.get("excess", excess)}
-        return cls(**parts | {"upper": objective if np.isfinite(parts["upper"]) else np.inf})
+        objective, excess = self.objective(proof.x), proof.objective - proof.dual_bound
+        upper = objective if proof.is_feasible else np.inf
+        return replace(proof, objective=objective, dual_bound=objective - excess, upper=upper, excess=excess)
 
 
 class _Corrections:
@@ -172,7 +159,7 @@ class _Corrections:
     def __init__(self, data: _Data, request: Request, units: Units) -> None:
         self.data, self.request, self.units = data, request, units
         # the solvers' objectives lack the constant of the data
-        self.log = request.log(replace(units, constant=0.5 * float(data.y @ data.y)))
+        self.log = replace(units, constant=0.5 * float(data.y @ data.y)).log(request)
         self.point: np.ndarray | None = None  # the last one with all columns, for a Ctrl-C
 
     def outcome(self, start: np.ndarray | None) -> Outcome:
@@ -195,7 +182,7 @@ class _Corrections:
         is_wide = data.X.shape[0] < data.X.shape[1]
         if request.name == "auto" and is_wide:
             # where the Gram matrix is singular, pivoting would meet that only after some factorisations
-            request = replace(request, name="active_set")
+            request = replace(request, solver="active_set", E=data.E)
         best: Outcome | None = None
         gradient, current, begin = np.zeros(0), problem, start
         for _ in range(1 + CORRECTIONS):
@@ -206,7 +193,7 @@ class _Corrections:
             self.point = v if data is self.data else None
             accurate = data.gradient(v)
             if outcome.status is Status.INFEASIBLE:
-                return replace(outcome, certificate=_DataCertificate.of(proof, data, dual=accurate))
+                return replace(outcome, certificate=data.judged(replace(proof, dual=accurate)))
             if (
                 outcome.status is Status.UNBOUNDED
             ):  # rounding's, or the range of the numbers': a sum of squares has a bound
@@ -219,13 +206,13 @@ class _Corrections:
                 best = replace(outcome, certificate=replace(proof, dual=h, kkt_residual=residual))
                 gradient = accurate
             is_exact = residual <= EXACT or residual > before
-            if request.settings is not None or is_exact or outcome.exit_reason is not ExitReason.TOLERANCE:
+            if request.updates is not None or is_exact or outcome.exit_reason is not ExitReason.TOLERANCE:
                 break
             current = replace(problem, b=accurate - problem.A @ v)
             begin = v
         assert best is not None
         proof, status = best.certificate, best.status
-        if request.settings is None and not is_wide:
+        if request.updates is None and not is_wide:
             v, gradient = _polished(data, problem, proof.x, gradient)
             moved = not np.array_equal(v, proof.x)
             h = problem.reduced(gradient, proof.equality_dual)
@@ -233,10 +220,10 @@ class _Corrections:
             if moved and proof.gap > tol and status is Status.FEASIBLE:
                 # what the point proves with the linear term that makes its gradient exact
                 exact = replace(problem, b=gradient - problem.A @ v)
-                new = exact.proven(v, proof.equality_dual, exact.rising_directions(v), tolerant=True)
+                new = Evidence(exact, v, proof.equality_dual).certificate(exact.rising_directions(v), is_tolerant=True)
                 proof = replace(new, dual=h, kkt_residual=proof.kkt_residual) if new.gap < proof.gap else proof
                 status = Status.OPTIMAL if proof.gap <= tol else status
-        return replace(best, certificate=_DataCertificate.of(proof, data), status=status)
+        return replace(best, certificate=data.judged(proof), status=status)
 
     def growing(self, start: np.ndarray | None) -> Outcome:
         """Columns whose condition is violated join, worst first, until none is."""
@@ -307,7 +294,7 @@ class _Corrections:
         shape = data.shape(-(data.X.T @ data.y))
         objective, gradient = data.objective(x), data.gradient(x)
         violation = shape.row_violation(x)
-        proof = _DataCertificate(
+        proof = QPCertificate(
             x=x,
             dual=gradient,
             equality_dual=np.zeros(shape.m),

@@ -8,32 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.free_factor import onto_row
-from bregmat.checks import check_limits
-from bregmat.kernels.definite import check_definite
-from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
-from bregmat.proofs import Proof
-from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
-from bregmat.quadratic.equality import nearest_feasible, rough_point
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
-from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.problem import NonnegativeQP, QPCertificate
-from bregmat.quadratic.program import Minimum, as_start
-from bregmat.quadratic.result import QPResult, Units, exponent
-from bregmat.quadratic.split_program import Point, SplitProgram
-from bregmat.quadratic.splits import DenseSplit
+from bregmat.quadratic.problem import NonnegativeQP, Request, minimize
+from bregmat.quadratic.program import as_start
+from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
 
-SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
-ROUNDED = (
-    1e-9  # KKT residual up to which a point of an exact solver is a solution that rounding only hides the proof of
-)
-RETRIES = 40  # free sets of an active set that pivoting's answer did not satisfy
-EXACT = 1e-12  # to which pivoting tests its conditions, relative to the largest b that matters
-FINE = 1e-13  # for the active set, whose exchanges stop at the rounding of the gradient in any case
-MAX_ITER = 200  # free sets of the exact solvers
-MOST_PIVOTS = 60  # of these, before an active set goes on
+FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow
 
 
 def nnqp(
@@ -102,9 +83,9 @@ def nnqp(
     """
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
-    request = Request.checked(solver, tol, max_iter, max_seconds, callback, E=problem.E)
+    request = Request(solver, tol, max_iter, max_seconds, callback, problem.E)
     units, inner, start = _in_the_middle(problem, start)
-    outcome = minimize(inner, start, request, request.log(units))
+    outcome = minimize(inner, start, request, units.log(request))
     with np.errstate(all="ignore"):
         return units.result(outcome, problem.upper)
 
@@ -118,265 +99,74 @@ def _in_the_middle(problem: NonnegativeQP, start: np.ndarray | None) -> tuple[Un
         return Units(), problem, start
     units = Units(x=c - a, dual=c, multiplier=c, objective=2 * c - a)
     with np.errstate(all="ignore"):
-        inner = NonnegativeQP(
-            np.ldexp(problem.A, -a),
-            np.ldexp(problem.b, -c),
-            np.ldexp(problem.upper, a - c),
-            problem.E,
-            np.ldexp(problem.e, a - c),
-        )
+        upper, e = np.ldexp(problem.upper, a - c), np.ldexp(problem.e, a - c)
+        inner = NonnegativeQP(np.ldexp(problem.A, -a), np.ldexp(problem.b, -c), upper, problem.E, e)
         return units, inner, None if start is None else np.ldexp(start, a - c)
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is asked for, apart from the data; ``settings`` are those of the updates, if it is them."""
+# -------------------------------------------------------------------- units
+def exponent(size: float) -> int:
+    """The power of two nearest below, 0 for sizes in the middle of the numbers and for zero."""
+    return 0 if size == 0.0 or 1.0 / FAR <= size <= FAR else int(np.frexp(size)[1])
 
-    name: str
-    settings: MultiplicativeUpdates | None
-    tol: float
-    max_iter: int | None
-    max_seconds: float | None
-    callback: Callable[[Record], Any] | None
 
-    @classmethod
-    def checked(
-        cls,
-        solver: Any,
-        tol: float,
-        max_iter: int | None,
-        max_seconds: float | None,
-        callback: Callable[[Record], Any] | None,
-        *,
-        E: np.ndarray,
-    ) -> Request:
-        """Check the arguments of a door.
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Powers of two between a program in the middle of the numbers and the caller's; all zero for almost every problem.
+
+    Attributes
+    ----------
+    x, dual : int or ndarray of int, shape (n,)
+        Of the point and of the reduced gradient.
+    multiplier, objective : int
+        Of the multipliers of the rows, and of objective and bound.
+    constant : float
+        Part of the objective that the inner program lacks, in its units.
+    """
+
+    x: int | np.ndarray = 0
+    dual: int | np.ndarray = 0
+    multiplier: int = 0
+    objective: int = 0
+    constant: float = 0.0
+
+    def log(self, request: Request) -> RunLog:
+        """Clock, limits and history in the caller's units."""
+        is_needed = self.objective != 0 or self.constant != 0.0
+        return RunLog(request.callback, request.max_seconds, self.record if is_needed else None)
+
+    def record(self, record: Record) -> Record:
+        """A line of the history."""
+        values = (self.outside(record.objective + self.constant), self.outside(record.dual_bound + self.constant))
+        return replace(record, objective=values[0], dual_bound=values[1])
+
+    def outside(self, value: float) -> float:
+        """An objective of the inner program, its constant included."""
+        return float(np.ldexp(value, self.objective))
+
+    def result(self, outcome: Outcome, upper: np.ndarray) -> QPResult:
+        """The result of a run; NONFINITE where the point or its objective is beyond the largest number.
 
         Parameters
         ----------
-        solver, tol, max_iter, max_seconds, callback
-            As of :func:`nnqp`.
-        E : ndarray, shape (m, n)
-            Equality rows, of which the updates take one of +-1 (times a constant).
+        outcome : Outcome
+            Its certificate is that of the inner program with ``constant`` in the objective.
+        upper : ndarray, shape (n,)
+            The caller's bounds.
         """
-        settings = solver if isinstance(solver, MultiplicativeUpdates) else None
-        name = solver if settings is None else settings.name
-        if not isinstance(name, str):
-            raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(solver).__name__}.")
-        if name not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {name!r}.")
-        if name == "multiplicative":
-            settings = settings or MultiplicativeUpdates()
-            E = E[np.abs(E).max(axis=1) > 0.0]
-            size, sign = np.abs(E), np.sign(E)
-            if len(E) and not ((size == size[:, :1]).all() and (sign == sign[0] * sign[:, :1] * sign[0, 0]).all()):
-                raise TypeError(
-                    'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
-                    "for others."
-                )
-        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
-        return cls(name, settings, tol, max_iter, max_seconds, callback)
-
-    def log(self, units: Units) -> RunLog:
-        """Clock, limits and history in the caller's units."""
-        return RunLog(self.callback, self.max_seconds, units.record if units.is_needed else None)
-
-
-def minimize(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
-) -> Outcome:
-    """The course of every call on checked data: rows made independent, a solver, one certificate.
-
-    Parameters
-    ----------
-    problem : NonnegativeQP
-    start : ndarray, shape (n,), or None
-    request : Request
-    log : RunLog
-        Its history is continued.
-    trusted : bool
-        Whether A is known to be positive semidefinite.
-
-    Returns
-    -------
-    Outcome
-        With a :class:`QPCertificate` in terms of the rows given, which is the last line of the history, too.
-    """
-    course = _Course(problem, start, request, log)
-    with single_thread_blas(0), np.errstate(all="ignore"):
-        try:
-            if not trusted:
-                check_definite(problem.A)
-            outcome = course.run()
-        except KeyboardInterrupt:
-            outcome = course.interrupted()
-        log.note(outcome.n_iter, **outcome.certificate.figures)
-    return outcome
-
-
-class _Course:
-    """One call on its way: the problem with independent rows, and what a Ctrl-C leaves."""
-
-    def __init__(self, problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> None:
-        self.problem, self.start, self.request, self.log = problem, start, request, log
-        self.most = MAX_ITER if request.max_iter is None else request.max_iter
-        self.point = np.zeros(problem.n) if start is None else start
-        self.steps = self.before = 0
-        self.reason: ExitReason | None = None
-
-    def run(self) -> Outcome:
-        """The solver that was asked for."""
-        self.problem = self.problem.with_independent_rows(self.start)
-        if self.problem.rows is not None:
-            self.point = self.problem.rows.point
-        if (proof := self.problem.proof_beforehand()) is not None:
-            return self.without_solution(proof, self.point, 0, "feasibility")
-        if self.request.settings is not None:
-            return self.updates(self.request.settings)
-        if self.request.name == "active_set":
-            return self.active_set(self.start, self.most, "active_set")
-        return self.pivoting()
-
-    def pivoting(self) -> Outcome:
-        """Block pivoting, and where A is singular on a free set, an active set."""
-        most = self.most
-        end = BlockPivoting(EXACT, min(most, MOST_PIVOTS)).minimize(self.problem, self.start, self.watch)
-        both = "pivoting + active_set"
-        if not end.is_done and self.reason is None:
-            if end.n_iter >= most:
-                self.reason = ExitReason.MAX_ITER
-                return self.ended(self.cut_off(), end.n_iter, "pivoting")
-            return self.active_set(end.guess, most - end.n_iter, both, before=end.n_iter)
-        stopped = self.reason is not None
-        first = self.ended(end, end.n_iter, "pivoting")
-        if stopped or first.status is Status.OPTIMAL or end.n_iter >= most:
-            return first
-        if first.certificate.kkt_residual <= ROUNDED and first.certificate.dual_bound > -np.inf:
-            return first
-        # singular to rounding: the free set has a factor, but what it gave is no solution
-        few = min(most - end.n_iter, RETRIES)
-        again = self.active_set(end.guess, few, both, before=end.n_iter)
-        if again.exit_reason is ExitReason.MAX_ITER and few == RETRIES:
-            again = replace(again, exit_reason=ExitReason.STALLED)  # our limit, not the caller's
-        old, new = first.certificate, again.certificate
-        better = again.status in (Status.OPTIMAL, Status.UNBOUNDED)
-        return again if better or new.gap < old.gap or new.kkt_residual < old.kkt_residual else first
-
-    def active_set(self, start: np.ndarray | None, most: int, name: str, *, before: int = 0) -> Outcome:
-        """Greedy coordinate descent to a rough point, then the active set."""
-        problem, self.before = self.problem, before
-        x = rough_point(problem, start)
-        self.point = x.copy()
-        end = ExactActiveSet(FINE, most).minimize(problem, x, self.watch)
-        n_iter = before + end.n_iter
-        if (proof := problem.contradiction(end)) is not None:
-            return self.without_solution(proof, end.x, n_iter, name)
-        if self.reason is None:
-            h = problem.reduced(problem.gradient(end.x), end.multiplier)
-            is_solved = problem.residual(end.x, h) <= ROUNDED
-            spent = end.n_iter >= EXCHANGES * most
-            self.reason = ExitReason.TOLERANCE if is_solved else ExitReason.MAX_ITER if spent else ExitReason.STALLED
-        return self.ended(end, n_iter, name)
-
-    def updates(self, settings: MultiplicativeUpdates) -> Outcome:
-        """The multiplicative updates, certified at every step."""
-        problem, request = self.problem, self.request
-        program = _CertifiedUpdates(problem, rough=self.log.is_late())
-        found = run_updates(program, settings, self.start, tol=request.tol, max_iter=request.max_iter, log=self.log)
-        name = settings.name if not settings.anderson else f"{settings.name} + anderson"
-        x = found.certificate.x
-        if found.status is Status.UNBOUNDED:
-            proof = Proof(found.certificate.dual, np.zeros(0), Status.UNBOUNDED)
-            return self.without_solution(proof, x, found.n_iter, name)
-        self.reason = found.exit_reason
-        end = Minimum(x=x, rising=lambda: [x, *program.directions])
-        return self.ended(end, found.n_iter, name)
-
-    def watch(self, x: np.ndarray, h: np.ndarray, steps: int) -> bool:
-        """Record a step with the reduced gradient h; True stops."""
-        problem = self.problem
-        self.steps, self.point = self.before + steps, x.copy()
-        # at multipliers y: h = A x + b + E'y, so that x'(h + b) / 2 - y'E x / 2 is the objective; y'E x drops out with E x = e
-        objective = problem.objective(x) if problem.m else 0.5 * float(x @ (h + problem.b))
-        figures = {"dual_bound": -np.inf, "gap": np.inf, "violation": problem.residual(x, h)}
-        if self.log.tell(self.steps, objective=objective, **figures):
-            self.reason = ExitReason.INTERRUPTED
-        elif self.log.is_late():
-            self.reason = ExitReason.TIME
-        return self.reason is not None
-
-    def cut_off(self) -> Minimum:
-        """The last point, or one that meets the rows."""
-        x = np.minimum(np.maximum(self.point, 0.0), self.problem.upper)
-        return Minimum(x=nearest_feasible(self.problem.E, self.problem.e, self.problem.upper, x), is_rough=True)
-
-    def interrupted(self) -> Outcome:
-        """What is known when a KeyboardInterrupt came."""
-        self.reason = ExitReason.INTERRUPTED
-        return self.ended(self.cut_off(), self.steps, self.request.name)
-
-    def ended(self, end: Minimum, n_iter: int, name: str) -> Outcome:
-        """The certified end of a solver."""
-        tol = self.request.tol
-        certificate = self.problem.certify(end, tol)
-        status, reason = certificate.status(tol), self.reason or ExitReason.TOLERANCE
-        if status is Status.OPTIMAL:
-            reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
-        elif reason is ExitReason.TOLERANCE:
-            reason = ExitReason.STALLED
-        return self.outcome(certificate, status, reason, n_iter, name)
-
-    def without_solution(self, proof: Proof, x: np.ndarray, n_iter: int, name: str) -> Outcome:
-        """The end where there is nothing to find."""
-        certificate = self.problem.unproven(x, proof)
-        return self.outcome(certificate, proof.status, ExitReason.CERTIFICATE, n_iter, name)
-
-    def outcome(
-        self, certificate: QPCertificate, status: Status, reason: ExitReason, n_iter: int, name: str
-    ) -> Outcome:
-        """The end in the words of every run."""
-        log = self.log
-        return Outcome(certificate, status, reason, self.request.tol, n_iter, log.seconds(), log.history, name)
-
-
-class _CertifiedUpdates(SplitProgram):
-    """A nonnegative QP as the updates see it, with a certificate of every step.
-
-    Parameters
-    ----------
-    problem : NonnegativeQP
-        With independent rows.
-    rough : bool
-        Whether the time is up, so that no direction is worth a factorisation.
-    """
-
-    is_certified = True
-
-    def __init__(self, problem: NonnegativeQP, *, rough: bool) -> None:
-        signs, total = None, 0.0
-        if problem.m:
-            signs = np.sign(problem.E[0])
-            total = float(problem.e[0]) / float(np.abs(problem.E[0]).max())
-        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
-        self.problem, self.given_total = problem, total
-        root = problem.root
-        self.directions: list[np.ndarray] = []
-        if (root > 0).all() and not rough:
-            if (problem.A >= 0).all():
-                self.directions.append(1.0 / root)
-            factor, definite = cholesky(problem.A)
-            if definite:
-                self.directions.append(cholesky_solve(factor, root))
-
-    def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """A start that meets the row."""
-        if self.signs is None:
-            return start
-        begin = np.ones(self.problem.n) if start is None else start
-        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
-
-    def prove(self, point: Point) -> QPCertificate:
-        """What a point proves, with the multipliers that its free variables ask for."""
-        x, product = point.v, point.p - point.q
-        y = self.problem.free_multiplier(x, product + self.problem.b)
-        return self.problem.proven(x, y, [(x, product), *((w, None) for w in self.directions)], product=product)
+        proof = outcome.certificate
+        result = QPResult(
+            **outcome.shared(),
+            x=np.minimum(np.ldexp(proof.x, self.x), upper),
+            dual=np.ldexp(proof.dual, self.dual),
+            equality_dual=np.ldexp(proof.equality_dual, self.multiplier),
+            kkt_residual=proof.kkt_residual,
+            bound_perturbation=proof.bound_perturbation,
+            direction=proof.falling,
+        )
+        if result.status is Status.INFEASIBLE:
+            result.conflict = np.flatnonzero(result.equality_dual)
+        result.objective, result.dual_bound = self.outside(result.objective), self.outside(result.dual_bound)
+        if not (np.isfinite(result.objective) and np.isfinite(result.x).all()):
+            result.exit_reason = ExitReason.NONFINITE
+        return result

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from bregmat._kernels.descent import row_products_inplace, sweep_inplace
+from bregmat._kernels.descent import gather_triangle_inplace, row_products_inplace, sweep_inplace
+from bregmat._kernels.vectors import gather_inplace
 from bregmat.numerics import Exchanges
 from bregmat.quadratic.active_set import Watch
-from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 RELAXATION = 1.4  # of the sweeps that find the first free set
@@ -20,6 +22,7 @@ SLOW = 0.6  # gain of a sweep over that of the one before it: from here on, fact
 SINGLE_PRECISION = 256  # free variables from which the first factors are float32
 COARSE = 1e-5  # conditions are tested to this in float32, relative to the largest entry
 REFINEMENTS = 12
+SHARE = 0.12  # changed variables, relative to the free ones, up to which the old factor is used
 SINGLES = 10  # exchanges of one variable before the active set, which is monotone, takes over
 
 
@@ -116,7 +119,7 @@ class _Pivots:
         sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
         fits = bool(((sizes > 1e-25) & (sizes < 1e25)).all())
         coarse = fits and int((side == 0).sum()) >= SINGLE_PRECISION
-        factor = BlockFactor(self.A, np.float32 if coarse else np.float64)
+        factor = _BlockFactor(self.A, np.float32 if coarse else np.float64)
         exchanges = Exchanges(patience=3, singles=SINGLES)
         x = np.zeros(n)
         done, stopped, exact, n_iter = False, False, False, 0
@@ -128,7 +131,7 @@ class _Pivots:
             if solved is None:
                 if factor.dtype == np.float64:
                     break
-                factor = BlockFactor(self.A, np.float64)
+                factor = _BlockFactor(self.A, np.float64)
                 exchanges.restart()
                 continue
             x, g = solved
@@ -142,7 +145,7 @@ class _Pivots:
                     exchanges.restart()
                 if exact:
                     if not self.refine(factor, x, g, side, F):
-                        factor = BlockFactor(self.A, np.float64)
+                        factor = _BlockFactor(self.A, np.float64)
                         exchanges.restart()
                         continue
                     wrong = self.wrong(x, g, side, None)
@@ -182,7 +185,7 @@ class _Pivots:
         """What a gradient is called small beside."""
         return self.program.unit(g, weighted=True)
 
-    def solve(self, factor: BlockFactor, side: np.ndarray, F: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    def solve(self, factor: _BlockFactor, side: np.ndarray, F: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The stationary point of a free set and the gradient there."""
         x = np.where(side > 0, self.upper, 0.0)
         fixed = self.b + self.A @ x if (side > 0).any() else self.b
@@ -218,7 +221,7 @@ class _Pivots:
         return g
 
     def bordered(
-        self, factor: BlockFactor, F: np.ndarray, r: np.ndarray, residual: np.ndarray
+        self, factor: _BlockFactor, F: np.ndarray, r: np.ndarray, residual: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """d and mu with ``A_FF d + E_F' mu = r``, ``E_F d = residual``."""
         d = factor.solve(r)
@@ -237,7 +240,7 @@ class _Pivots:
 
     def refine(
         self,
-        factor: BlockFactor,
+        factor: _BlockFactor,
         x: np.ndarray,
         g: np.ndarray,
         side: np.ndarray,
@@ -276,3 +279,108 @@ class _Pivots:
         bad |= (side < 0) & (g < -slack_g) & self.movable
         bad |= (side > 0) & (g > slack_g)
         return np.flatnonzero(bad)
+
+
+class _BlockFactor:
+    """``A_FF^-1`` for changing F: Cholesky of ``A_00`` for an old free set and a Schur complement of what changed since.
+
+    With D the variables that joined and R those that left, ``A_FF x = r`` is ``[[A_00, B], [B', C]] [x; z] = [r; ...]`` with the
+    columns ``B = (A_0D, I_0R)``, ``C = (A_DD, 0)``: z on R are the multipliers of ``x_R = 0``. ``L^-1 B`` is kept column by column.
+    """
+
+    def __init__(self, A: np.ndarray, dtype: Any) -> None:
+        self.A, self.dtype = A, np.dtype(dtype)
+        self._potrf = get_lapack_funcs("potrf", dtype=self.dtype)
+        self._trsv, self._trsm = get_blas_funcs(("trsv", "trsm"), dtype=self.dtype)
+        self._base: np.ndarray | None = None
+        self._memory = np.empty(0, self.dtype)
+
+    def prepare(self, F: np.ndarray) -> bool:
+        """Ready for solves on F (ascending); False where A_FF is not positive definite in this precision."""
+        self.F = F
+        if self._base is not None and self._change(F):
+            return True
+        return self._factor(F)
+
+    def _factor(self, F: np.ndarray) -> bool:
+        """A new factor."""
+        k = len(F)
+        if self._memory.size < k * k:
+            self._memory = np.empty(min(k + k // 8 + 8, len(self.A)) ** 2, self.dtype)
+        M = self._memory[: k * k].reshape(k, k)
+        gather_triangle_inplace(M, self.A, F)
+        diagonal = M.diagonal().copy()
+        L, info = self._potrf(M.T, lower=1, overwrite_a=1, clean=0)
+        pivots = L.diagonal()
+        # a pivot that is all rounding: the factor would hold, its solution would not
+        if info or not (pivots * pivots > 8 * np.finfo(self.dtype).eps * diagonal).all():
+            self._base = None
+            return False
+        self._L, self._base = L, F
+        self._place = np.full(len(self.A), -1, np.int64)
+        self._place[F] = np.arange(k)
+        self._names = np.zeros(0, np.int64)
+        self._Y = np.zeros((k, 0), self.dtype, order="F")
+        self._joined = self._left = np.zeros(0, np.int64)
+        self._used = np.zeros(0, np.int64)
+        return True
+
+    def _change(self, F: np.ndarray) -> bool:
+        """Use the old factor if few changed; False where a new one is due."""
+        joined = F[self._place[F] < 0]
+        kept = np.zeros(len(self.A), bool)
+        kept[F] = True
+        left = self._base[~kept[self._base]]  # type: ignore[index]
+        if len(joined) + len(left) > SHARE * len(F):
+            return False
+        changed = np.concatenate([joined, left])
+        if len(changed) == 0:
+            self._joined, self._left, self._used = joined, left, changed
+            return True
+        new = np.setdiff1d(changed, self._names)
+        if len(new):
+            self._Y = np.concatenate([self._Y, self._columns(new)], axis=1)
+            self._names = np.concatenate([self._names, new])
+        where = np.empty(len(self.A), np.int64)
+        where[self._names] = np.arange(len(self._names))
+        self._used = where[changed]
+        Y = self._Y[:, self._used]
+        S = -(Y.T @ Y).astype(np.float64)
+        k = len(joined)
+        corner = np.empty((k, k))
+        gather_inplace(corner, self.A, joined, joined)
+        S[:k, :k] += corner
+        if not np.isfinite(S).all():
+            return False
+        self._S, self._joined, self._left, self._Yused = S, joined, left, Y
+        return True
+
+    def _columns(self, names: np.ndarray) -> np.ndarray:
+        """``L^-1 B`` of some variables: their column of A if they joined, a unit vector if they left."""
+        B = np.zeros((len(self._L), len(names)), self.dtype, order="F")
+        outside = self._place[names] < 0
+        rows = names[outside]
+        part = np.empty((len(rows), len(self._L)), self.dtype)
+        gather_inplace(part, self.A, rows, self._base)
+        B[:, outside] = part.T
+        B[self._place[names[~outside]], np.flatnonzero(~outside)] = 1.0
+        return self._trsm(1.0, self._L, B, lower=1, overwrite_b=1)
+
+    def solve(self, r: np.ndarray) -> np.ndarray | None:
+        """``A_FF^-1 r`` to the precision of the factor, shape (|F|,); None where the Schur complement is singular."""
+        full = np.zeros(len(self.A))
+        full[self.F] = r
+        y = self._trsv(self._L, full[self._base].astype(self.dtype), lower=1)
+        if len(self._used):
+            rhs = np.concatenate([full[self._joined], np.zeros(len(self._left))]) - self._Yused.T @ y
+            try:
+                z = np.linalg.solve(self._S, rhs)
+            except np.linalg.LinAlgError:
+                return None
+            y = y - self._Yused @ z.astype(self.dtype)
+        x = self._trsv(self._L, y, lower=1, trans=1)
+        full[self._base] = x
+        if len(self._used):
+            full[self._left] = 0.0
+            full[self._joined] = z[: len(self._joined)]
+        return full[self.F]

@@ -1,55 +1,41 @@
-"""A nonnegative quadratic program with its proofs: certificates of points, contradictions of rows, directions without end."""
+"""A nonnegative quadratic program with its proofs, and the course of a call: independent rows, a solver, one certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import InitVar, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bregmat._kernels.free_factor import Quadratic
-from bregmat.proofs import Certificate, Problem, Proof
-from bregmat.quadratic.active_set import ExactActiveSet
-from bregmat.quadratic.bound import bound_at_zero, curvature, lower_bound, perturbed_bound
-from bregmat.quadratic.equality import EqualityRows, nearest_feasible
+from bregmat.checks import check_limits
+from bregmat.kernels.definite import check_definite
+from bregmat.linalg import single_thread_blas
+from bregmat.proofs import Problem, Proof
+from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
+from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
+from bregmat.quadratic.equality import EqualityRows, nearest_feasible, rough_point
 from bregmat.quadratic.free_set import FreeFactor
-from bregmat.quadratic.program import Minimum, QuadraticProgram, no_rows
-from bregmat.status import Status
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.pivoting import BlockPivoting
+from bregmat.quadratic.program import EPS, Minimum, QuadraticProgram, no_rows
+from bregmat.quadratic.split_program import DenseUpdates
+from bregmat.result import ExitReason, Record, Status
+from bregmat.solve import Outcome, RunLog
 
-Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w where it is known
-EPS = float(np.finfo(float).eps)
+SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
 NEWTON = 20
 FEASIBLE = 1e-8  # violation of the rows up to which a point counts as feasible
 PRECISE = 1e-10  # residual from which a gap that is too large is likely to be rounding
-CANCELLED = 1e-6  # of the terms of the objective: where it is smaller than this, the gap is relative to this
-ALONE = 1e-4  # of what single variables could gain: where x = 0, the gap is relative to this
-PROVEN = 1e-9  # residual of the conditions up to which a bound for a perturbed b counts
+# KKT residual up to which a point of an exact solver is a solution that rounding only hides the proof of
+ROUNDED = 1e-9
+RETRIES = 40  # free sets of an active set that pivoting's answer did not satisfy
+EXACT = 1e-12  # to which pivoting tests its conditions, relative to the largest b that matters
+FINE = 1e-13  # for the active set, whose exchanges stop at the rounding of the gradient in any case
+MAX_ITER = 200  # free sets of the exact solvers
+MOST_PIVOTS = 60  # of these, before an active set goes on
 ROUGHLY = ExactActiveSet(tol=0.1)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class QPCertificate(Certificate):
-    """A point in the box, multipliers of the rows, and what they prove together; attributes as of :class:`QPResult`.
-
-    ``dual`` is the reduced gradient; ``size`` what the gap is relative to; ``falling`` the direction of an unbounded problem.
-    """
-
-    x: np.ndarray
-    equality_dual: np.ndarray
-    kkt_residual: float
-    size: float = 1.0
-    bound_perturbation: float = 0.0
-    falling: np.ndarray | None = None
-
-    @property
-    def unit(self) -> float:
-        """What the gap is measured in: the largest of the objective, its curved part, and a share of its terms."""
-        return self.size
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """What a history says of it: its violation is the residual of the optimality conditions."""
-        return super().figures | {"violation": self.kkt_residual}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,19 +114,20 @@ class NonnegativeQP(QuadraticProgram, Problem):
             there = given.row_violation(met)
             x, missed = (met, there) if there < missed else (x, missed)
         directions = () if state.is_rough else self.rising_directions(x, state)
-        best = self.proven(x, y, directions, tolerant=True)
+        best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if self.m and not (best.gap <= tol and best.kkt_residual <= PRECISE):
-            new = self.proven(x, self._repaired(x, y), self.rising_directions(x), tolerant=True)
+            new = Evidence(self, x, self._repaired(x, y)).certificate(self.rising_directions(x), is_tolerant=True)
             if new.gap < best.gap > tol or (new.gap <= max(best.gap, tol) and new.kkt_residual < best.kkt_residual):
                 best = new
         if not (best.gap <= tol and missed <= FEASIBLE) and (near := self._snapped(x)) is not None:
             y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
-            new = self.proven(near, y, self.rising_directions(near), tolerant=True, precise=True)
+            new = Evidence(self, near, y, precise=True).certificate(self.rising_directions(near), is_tolerant=True)
             there = given.row_violation(near)
             if new.gap <= tol and there <= missed:
                 best, missed = new, there
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
-            new = self.proven(best.x, best.equality_dual, self.rising_directions(best.x), tolerant=True, precise=True)
+            evidence = Evidence(self, best.x, best.equality_dual, precise=True)
+            new = evidence.certificate(self.rising_directions(best.x), is_tolerant=True)
             best = new if new.gap < best.gap else best
         if not given.m:
             return best
@@ -164,63 +151,6 @@ class NonnegativeQP(QuadraticProgram, Problem):
             violation=self.given.row_violation(x),
             kkt_residual=np.inf,
             falling=proof.dual if is_unbounded else None,
-        )
-
-    def proven(
-        self,
-        x: np.ndarray,
-        multiplier: np.ndarray,
-        directions: Iterable[Direction] = (),
-        *,
-        product: np.ndarray | None = None,
-        tolerant: bool = False,
-        precise: bool = False,
-    ) -> QPCertificate:
-        """What a point in the box and multipliers of the rows in use prove as they are.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n,)
-        multiplier : ndarray, shape (m,)
-        directions : iterable of (w, A w or None), shapes (n,)
-            That may raise the reduced gradient where it is too low by rounding.
-        product : ndarray, shape (n,), optional
-            ``A x``.
-        tolerant : bool
-            Whether a bound for b raised by rounding will do where there is no other.
-        precise : bool
-            Sums in extended precision.
-        """
-        Ax = self.A @ x if product is None else product
-        h = self.reduced(Ax + self.b, multiplier)
-        xAx, lost = curvature(self, x, Ax, precise=precise)
-        curved = 0.5 * xAx
-        long = np.longdouble if precise else np.float64
-        objective = curved + float(self.b.astype(long) @ x.astype(long))
-        residual = self.residual(x, h)
-        bound, perturbation = lower_bound(self, x, multiplier, directions, product=Ax, precise=precise), 0.0
-        if bound == -np.inf and tolerant and residual <= PROVEN:
-            bound, perturbation = perturbed_bound(self, x, multiplier, Ax, self.unit(h))
-            perturbation = perturbation if bound > -np.inf else 0.0
-        if (simple := bound_at_zero(self)) > bound:
-            bound, perturbation = simple, 0.0
-        bound = min(bound, objective)
-        terms = float(np.abs(self.b) @ x) + (float(np.abs(multiplier) @ (np.abs(self.E) @ x)) if self.m else 0.0)
-        size = max(abs(objective), curved, CANCELLED * terms)
-        if size == 0.0:  # x = 0: beside what single variables could gain
-            size = ALONE * self.unit(h, weighted=True) ** 2
-        # F >= 0 everywhere, and nothing but rounding is left of it here
-        at_zero = bound == 0.0 and float(self.b.min()) >= 0.0 and objective <= lost
-        return QPCertificate(
-            x=x,
-            dual=h,
-            equality_dual=multiplier,
-            objective=objective,
-            dual_bound=bound,
-            upper=bound if at_zero else objective,
-            kkt_residual=residual,
-            size=max(size, 1e-300),
-            bound_perturbation=perturbation,
         )
 
     def rising_directions(self, x: np.ndarray, state: Minimum | None = None) -> Iterator[Direction]:
@@ -274,3 +204,201 @@ class NonnegativeQP(QuadraticProgram, Problem):
             rows = self.E[:, part] * weight[part]
             y = y - np.linalg.lstsq(rows.T, h[part] * weight[part], rcond=None)[0]
         return best
+
+
+# -------------------------------------------------------------------- the course of a call
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, apart from the data: checked arguments of :func:`bregmat.nnqp` of these names.
+
+    Parameters
+    ----------
+    E : ndarray, shape (m, n)
+        Equality rows, of which the updates take one of +-1 (times a constant).
+    """
+
+    solver: Any
+    tol: float
+    max_iter: int | None
+    max_seconds: float | None
+    callback: Callable[[Record], Any] | None
+    E: InitVar[np.ndarray]
+
+    def __post_init__(self, E: np.ndarray) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(self.solver).__name__}.")
+        if self.name not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {self.name!r}.")
+        if self.updates is not None:
+            E = E[np.abs(E).max(axis=1) > 0.0]
+            size, sign = np.abs(E), np.sign(E)
+            if len(E) and not ((size == size[:, :1]).all() and (sign == sign[0] * sign[:, :1] * sign[0, 0]).all()):
+                raise TypeError(
+                    'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
+                    "for others."
+                )
+        limits = {"max_iter": self.max_iter, "max_seconds": self.max_seconds, "callback": self.callback}
+        check_limits(tol=self.tol, fewest=1, **limits)
+
+    @property
+    def name(self) -> Any:
+        """Of the solver."""
+        return self.solver.name if isinstance(self.solver, MultiplicativeUpdates) else self.solver
+
+    @property
+    def updates(self) -> MultiplicativeUpdates | None:
+        """Settings of the updates, if it is them."""
+        if isinstance(self.solver, MultiplicativeUpdates):
+            return self.solver
+        return MultiplicativeUpdates() if self.solver == MultiplicativeUpdates.name else None
+
+
+def minimize(
+    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+) -> Outcome:
+    """The course of every call on checked data: rows made independent, a solver, one certificate.
+
+    Parameters
+    ----------
+    problem : NonnegativeQP
+    start : ndarray, shape (n,), or None
+    request : Request
+    log : RunLog
+        Its history is continued.
+    trusted : bool
+        Whether A is known to be positive semidefinite.
+
+    Returns
+    -------
+    Outcome
+        With a :class:`QPCertificate` in terms of the rows given, which is the last line of the history, too.
+    """
+    course = _Course(problem, start, request, log)
+    with single_thread_blas(0), np.errstate(all="ignore"):
+        try:
+            if not trusted:
+                check_definite(problem.A)
+            outcome = course.run()
+        except KeyboardInterrupt:
+            outcome = course.interrupted()
+        log.note(outcome.n_iter, **outcome.certificate.figures)
+    return outcome
+
+
+class _Course:
+    """One call on its way: the problem with independent rows, and what a Ctrl-C leaves."""
+
+    def __init__(self, problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> None:
+        self.problem, self.start, self.request, self.log = problem, start, request, log
+        self.most = MAX_ITER if request.max_iter is None else request.max_iter
+        self.point = np.zeros(problem.n) if start is None else start
+        self.steps = self.before = 0  # of all solvers, and of those before this one
+        self.name = request.name
+        self.reason: ExitReason | None = None
+
+    def run(self) -> Outcome:
+        """The solver that was asked for."""
+        self.problem = self.problem.with_independent_rows(self.start)
+        if self.problem.rows is not None:
+            self.point = self.problem.rows.point
+        if (proof := self.problem.proof_beforehand()) is not None:
+            self.name = "feasibility"
+            return self.ended(Minimum(x=self.point), proof)
+        if self.request.updates is not None:
+            return self.updates(self.request.updates)
+        if self.name == "active_set":
+            return self.active_set(self.start, self.most)
+        return self.pivoting()
+
+    def pivoting(self) -> Outcome:
+        """Block pivoting, and where A is singular on a free set, an active set."""
+        most, self.name = self.most, "pivoting"
+        end = BlockPivoting(EXACT, min(most, MOST_PIVOTS)).minimize(self.problem, self.start, self.watch)
+        if not end.is_done and self.reason is None:
+            if end.n_iter >= most:
+                self.reason = ExitReason.MAX_ITER
+                return self.ended(self.cut_off(end.n_iter))
+            return self.active_set(end.guess, most - end.n_iter, after=end)
+        stopped = self.reason is not None
+        first = self.ended(end)
+        if stopped or first.status is Status.OPTIMAL or end.n_iter >= most:
+            return first
+        if first.certificate.kkt_residual <= ROUNDED and first.certificate.dual_bound > -np.inf:
+            return first
+        # singular to rounding: the free set has a factor, but what it gave is no solution
+        few = min(most - end.n_iter, RETRIES)
+        again = self.active_set(end.guess, few, after=end)
+        if again.exit_reason is ExitReason.MAX_ITER and few == RETRIES:
+            again = replace(again, exit_reason=ExitReason.STALLED)  # our limit, not the caller's
+        old, new = first.certificate, again.certificate
+        better = again.status in (Status.OPTIMAL, Status.UNBOUNDED)
+        return again if better or new.gap < old.gap or new.kkt_residual < old.kkt_residual else first
+
+    def active_set(self, start: np.ndarray | None, most: int, *, after: Minimum | None = None) -> Outcome:
+        """Greedy coordinate descent to a rough point, then the active set; perhaps ``after`` pivoting."""
+        problem = self.problem
+        if after is not None:
+            self.name, self.before = "pivoting + active_set", after.n_iter
+        x = rough_point(problem, start)
+        self.point = x.copy()
+        end = ExactActiveSet(FINE, most).minimize(problem, x, self.watch)
+        if (proof := problem.contradiction(end)) is not None:
+            return self.ended(end, proof)
+        if self.reason is None:
+            h = problem.reduced(problem.gradient(end.x), end.multiplier)
+            is_solved = problem.residual(end.x, h) <= ROUNDED
+            spent = end.n_iter >= EXCHANGES * most
+            self.reason = ExitReason.TOLERANCE if is_solved else ExitReason.MAX_ITER if spent else ExitReason.STALLED
+        return self.ended(end)
+
+    def updates(self, settings: MultiplicativeUpdates) -> Outcome:
+        """The multiplicative updates, certified at every step."""
+        request = self.request
+        program = DenseUpdates(self.problem, is_rough=self.log.is_late())
+        found = run_updates(program, settings, self.start, tol=request.tol, max_iter=request.max_iter, log=self.log)
+        self.name += " + anderson" if settings.anderson else ""
+        x = found.certificate.x
+        if found.status is Status.UNBOUNDED:
+            proof = Proof(found.certificate.dual, np.zeros(0), Status.UNBOUNDED)
+            return self.ended(Minimum(x=x, n_iter=found.n_iter), proof)
+        self.reason = found.exit_reason
+        return self.ended(Minimum(x=x, n_iter=found.n_iter, rising=lambda: [x, *program.directions]))
+
+    def watch(self, x: np.ndarray, h: np.ndarray, steps: int) -> bool:
+        """Record a step with the reduced gradient h; True stops."""
+        problem = self.problem
+        self.steps, self.point = self.before + steps, x.copy()
+        # at multipliers y: h = A x + b + E'y, so that x'(h + b) / 2 - y'E x / 2 is the objective; y'E x drops out with E x = e
+        objective = problem.objective(x) if problem.m else 0.5 * float(x @ (h + problem.b))
+        figures = {"dual_bound": -np.inf, "gap": np.inf, "violation": problem.residual(x, h)}
+        if self.log.tell(self.steps, objective=objective, **figures):
+            self.reason = ExitReason.INTERRUPTED
+        elif self.log.is_late():
+            self.reason = ExitReason.TIME
+        return self.reason is not None
+
+    def cut_off(self, n_iter: int) -> Minimum:
+        """The last point, or one that meets the rows."""
+        x = np.minimum(np.maximum(self.point, 0.0), self.problem.upper)
+        x = nearest_feasible(self.problem.E, self.problem.e, self.problem.upper, x)
+        return Minimum(x=x, is_rough=True, n_iter=n_iter)
+
+    def interrupted(self) -> Outcome:
+        """What is known when a KeyboardInterrupt came."""
+        self.reason, self.name = ExitReason.INTERRUPTED, self.request.name
+        return self.ended(self.cut_off(self.steps - self.before))
+
+    def ended(self, end: Minimum, proof: Proof | None = None) -> Outcome:
+        """The certified end of a solver, or with a ``proof`` the end where there is nothing to find."""
+        log, tol = self.log, self.request.tol
+        if proof is not None:
+            certificate, status, reason = self.problem.unproven(end.x, proof), proof.status, ExitReason.CERTIFICATE
+        else:
+            certificate = self.problem.certify(end, tol)
+            status, reason = certificate.status(tol), self.reason or ExitReason.TOLERANCE
+            if status is Status.OPTIMAL:
+                reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
+            elif reason is ExitReason.TOLERANCE:
+                reason = ExitReason.STALLED
+        n_iter = self.before + end.n_iter
+        return Outcome(certificate, status, reason, tol, n_iter, log.seconds(), log.history, self.name)

@@ -16,6 +16,7 @@ from bregmat.checks import as_column, as_matrix, check_finite
 # because A is used as it is given, never copied or averaged, and its scale may differ from row to row.
 SYMMETRY = 1e-10
 EPS = float(np.finfo(float).eps)
+UNIT = 1.2e-16  # half a unit in the last place, and a little
 Equality = tuple[np.ndarray, np.ndarray] | None
 
 
@@ -82,12 +83,12 @@ class QuadraticProgram:
         E, e = no_rows(n) if equality is None else equality
         return cls(A, b, np.full(n, np.inf) if upper is None else upper, E, e)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of variables."""
         return len(self.b)
 
-    @property
+    @cached_property
     def m(self) -> int:
         """Number of equality rows."""
         return len(self.e)
@@ -121,6 +122,28 @@ class QuadraticProgram:
             reach = np.where(np.isinf(self.upper), np.inf, self.diagonal * self.upper)
         matters = np.minimum(size, np.where(b < 0.0, np.maximum(reach, other), other)) * weight
         return float(matters.max()) or float((other * weight).max()) or float((size * weight).max()) or 1.0
+
+    # ---------------------------------------------------------------- what the box implies
+    @cached_property
+    def implied_upper(self) -> np.ndarray:
+        """Upper bounds, shape (n,), with those that single equality rows and the box imply."""
+        upper = self.upper.copy()
+        noise = UNIT * (self.n + 4)
+        for row, total in zip(self.E, self.e, strict=True):
+            for a, t in ((row, total), (-row, -total)):
+                raised, lowered = a > 0.0, a < 0.0
+                least = float((a[lowered] * upper[lowered]).sum())
+                if least == -np.inf or not raised.any():
+                    continue
+                room = t - least + noise * (abs(t) - least)
+                upper[raised] = np.minimum(upper[raised], max(room, 0.0) * (1.0 + 4 * UNIT) / a[raised])
+        return upper
+
+    @cached_property
+    def bound_at_zero(self) -> float:
+        """The bound of ``z = 0`` without multipliers, ``sum_i u_i min(0, b_i)``: 0 where no b is negative; else perhaps -inf."""
+        falling = self.b < 0.0
+        return float((self.implied_upper[falling] * self.b[falling]).sum()) * (1.0 + UNIT * (self.n + 4))
 
     # ---------------------------------------------------------------- a point
     def gradient(self, x: np.ndarray) -> np.ndarray:

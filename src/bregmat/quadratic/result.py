@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Record, Result, Status
-from bregmat.solve import Outcome
-
-FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow
+from bregmat.result import ExitReason, Result
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
@@ -65,72 +62,3 @@ class QPResult(Result):
 
     shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "kkt_residual")
     advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
-
-    def __post_init__(self) -> None:
-        if self.status is Status.INFEASIBLE and self.conflict is None:
-            self.conflict = np.flatnonzero(self.equality_dual)
-
-
-def exponent(size: float) -> int:
-    """The power of two nearest below, 0 for sizes in the middle of the numbers and for zero."""
-    return 0 if size == 0.0 or 1.0 / FAR <= size <= FAR else int(np.frexp(size)[1])
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Powers of two between a program in the middle of the numbers and the caller's; all zero for almost every problem.
-
-    Attributes
-    ----------
-    x, dual : int or ndarray of int, shape (n,)
-        Of the point and of the reduced gradient.
-    multiplier, objective : int
-        Of the multipliers of the rows, and of objective and bound.
-    constant : float
-        Part of the objective that the inner program lacks, in its units.
-    """
-
-    x: int | np.ndarray = 0
-    dual: int | np.ndarray = 0
-    multiplier: int = 0
-    objective: int = 0
-    constant: float = 0.0
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether objectives differ."""
-        return self.objective != 0 or self.constant != 0.0
-
-    def record(self, record: Record) -> Record:
-        """A line of the history."""
-        values = (self.outside(record.objective + self.constant), self.outside(record.dual_bound + self.constant))
-        return replace(record, objective=values[0], dual_bound=values[1])
-
-    def outside(self, value: float) -> float:
-        """An objective of the inner program, its constant included."""
-        return float(np.ldexp(value, self.objective))
-
-    def result(self, outcome: Outcome, upper: np.ndarray) -> QPResult:
-        """The result of a run; NONFINITE where the point or its objective is beyond the largest number.
-
-        Parameters
-        ----------
-        outcome : Outcome
-            Its certificate is that of the inner program with ``constant`` in the objective.
-        upper : ndarray, shape (n,)
-            The caller's bounds.
-        """
-        proof = outcome.certificate
-        result = QPResult(
-            **outcome.shared(),
-            x=np.minimum(np.ldexp(proof.x, self.x), upper),
-            dual=np.ldexp(proof.dual, self.dual),
-            equality_dual=np.ldexp(proof.equality_dual, self.multiplier),
-            kkt_residual=proof.kkt_residual,
-            bound_perturbation=proof.bound_perturbation,
-            direction=proof.falling,
-        )
-        result.objective, result.dual_bound = self.outside(result.objective), self.outside(result.dual_bound)
-        if not (np.isfinite(result.objective) and np.isfinite(result.x).all()):
-            result.exit_reason = ExitReason.NONFINITE
-        return result

@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bregmat._kernels.free_factor import onto_row
+from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.proofs import Certificate, Problem, Proof
-from bregmat.quadratic.extrapolation import Extrapolation
-from bregmat.quadratic.splits import Split
+from bregmat.quadratic.certificate import Evidence, QPCertificate
+from bregmat.quadratic.program import QuadraticProgram
+from bregmat.quadratic.splits import DenseSplit, Split
 from bregmat.quadratic.updates import gradient, objective, spread
 from bregmat.solve import State
 from bregmat.status import Status
@@ -50,7 +53,7 @@ class UpdatesState(State):
     n_passes: int = 1
     total: float = 0.0  # of the sum constraint
     tol: float = 0.0
-    memory: Extrapolation | None = None
+    memory: Any = None  # of an acceleration, which a step of it changes
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
@@ -100,12 +103,7 @@ class SplitProgram(Problem):
     is_certified: ClassVar[bool] = False
 
     def __init__(
-        self,
-        split: Split,
-        b: np.ndarray,
-        *,
-        upper: np.ndarray | float | None = None,
-        signs: np.ndarray | None = None,
+        self, split: Split, b: np.ndarray, *, upper: np.ndarray | float | None = None, signs: np.ndarray | None = None
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
@@ -199,3 +197,47 @@ class SplitProgram(Problem):
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint is met to rounding."""
         return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * _EPS * float(v.sum()))
+
+
+class DenseUpdates(SplitProgram):
+    """A quadratic program whose matrix is there, as the updates see it: every step has a certificate.
+
+    Parameters
+    ----------
+    problem : QuadraticProgram
+        With independent rows.
+    is_rough : bool
+        Whether the time is up, so that no direction is worth a factorisation.
+    """
+
+    is_certified = True
+
+    def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
+        signs, total = None, 0.0
+        if problem.m:
+            signs = np.sign(problem.E[0])
+            total = float(problem.e[0]) / float(np.abs(problem.E[0]).max())
+        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
+        self.problem, self.given_total = problem, total
+        root = problem.root
+        self.directions: list[np.ndarray] = []
+        if (root > 0).all() and not is_rough:
+            if (problem.A >= 0).all():
+                self.directions.append(1.0 / root)
+            factor, definite = cholesky(problem.A)
+            if definite:
+                self.directions.append(cholesky_solve(factor, root))
+
+    def first(self, start: np.ndarray | None) -> np.ndarray | None:
+        """A start that meets the row."""
+        if self.signs is None:
+            return start
+        begin = np.ones(self.problem.n) if start is None else start
+        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
+
+    def prove(self, point: Point) -> QPCertificate:
+        """What a point proves, with the multipliers that its free variables ask for."""
+        x, product = point.v, point.p - point.q
+        y = self.problem.free_multiplier(x, product + self.problem.b)
+        directions = [(x, product), *((w, None) for w in self.directions)]
+        return Evidence(self.problem, x, y, product=product).certificate(directions)

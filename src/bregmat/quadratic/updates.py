@@ -67,12 +67,11 @@ def step(
     negative: np.ndarray,
     lower: np.ndarray | float = 0.0,
     upper: np.ndarray | float = np.inf,
-    subset: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One update ``v_i <- clip(v_i eta_i, lower_i, upper_i)`` of all variables, or of a subset (eq. 3; Sha 2007 for bounds).
+    """One update ``v_i <- clip(v_i eta_i, lower_i, upper_i)`` (eq. 3; Sha 2007 for bounds).
 
-    It minimises :func:`auxiliary` over the box exactly, so that ``F`` does not rise when ``lower <= v <= upper``: the
-    auxiliary function is a sum of convex functions of one variable each.
+    It minimises the auxiliary function (eq. 12) over the box exactly, so that ``F`` does not rise when ``lower <= v <= upper``:
+    it is a sum of convex functions of one variable each, so that any subset of the variables may be updated, too.
 
     Parameters
     ----------
@@ -80,8 +79,6 @@ def step(
         Point, linear term, ``A+ v`` and ``A- v`` at the whole of ``v``.
     lower, upper : float or ndarray, shape (n,)
         Bounds in the units of ``v``; ``upper`` may be inf.
-    subset : ndarray of bool, shape (n,), optional
-        The variables to change; the others keep their value.
 
     Returns
     -------
@@ -90,8 +87,7 @@ def step(
     """
     eta = factors(b, positive=positive, negative=negative)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        new = np.clip(_times(v, eta), lower, upper)
-    return new if subset is None else np.where(subset, new, v)
+        return np.clip(_times(v, eta), lower, upper)
 
 
 def _times(v: np.ndarray, eta: np.ndarray) -> np.ndarray:
@@ -109,18 +105,17 @@ def balanced_step(
     total: float = 0.0,
     lower: np.ndarray | float = 0.0,
     upper: np.ndarray | float = np.inf,
-    subset: np.ndarray | None = None,
     multiplier: float = 0.0,
 ) -> tuple[np.ndarray, float]:
     """One update under ``signs'v = total``: the multiplier is the intercept of a margin machine.
 
     With ``b_i + multiplier signs_i`` for ``b_i`` in eq. 3, the sum of the new point falls as the multiplier grows, so a
-    safeguarded Newton iteration finds the one that meets the total. The new point minimises :func:`auxiliary` over box
+    safeguarded Newton iteration finds the one that meets the total. The new point minimises the auxiliary function over box
     and constraint, so ``F`` does not rise when ``v`` meets both.
 
     Parameters
     ----------
-    v, b, positive, negative, lower, upper, subset
+    v, b, positive, negative, lower, upper
         As for :func:`step`.
     signs : ndarray of +-1, shape (n,)
         The labels ``y`` of a margin machine.
@@ -134,23 +129,6 @@ def balanced_step(
     new : ndarray, shape (n,)
     multiplier : float
     """
-    if subset is not None:
-        new = v.copy()
-        rest = float(total - signs[~subset] @ v[~subset])
-        box = [np.broadcast_to(x, v.shape)[subset] for x in (lower, upper)]
-        parts = {"positive": positive[subset], "negative": negative[subset]}
-        new[subset], multiplier = balanced_step(
-            v[subset],
-            b[subset],
-            **parts,
-            signs=signs[subset],
-            total=rest,
-            lower=box[0],
-            upper=box[1],
-            multiplier=multiplier,
-        )
-        return new, multiplier
-
     side = 2.0 * np.sqrt(positive) * np.sqrt(negative)
     signs = np.asarray(signs, dtype=float)
 
@@ -167,13 +145,7 @@ def balanced_step(
         return _falling_root(moved, signs, total, start=multiplier, unit=unit)
 
 
-def spread(
-    v: np.ndarray,
-    *,
-    signs: np.ndarray,
-    total: float = 0.0,
-    upper: np.ndarray | float = np.inf,
-) -> np.ndarray:
+def spread(v: np.ndarray, *, signs: np.ndarray, total: float = 0.0, upper: np.ndarray | float = np.inf) -> np.ndarray:
     """The point ``min(v_i exp(-t signs_i), upper_i)`` with ``signs'v = total``: the nearest one in relative entropy.
 
     Parameters
@@ -242,39 +214,6 @@ def _side(x: np.ndarray, signs: np.ndarray) -> float:
     return float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
 
 
-def auxiliary(
-    u: np.ndarray,
-    v: np.ndarray,
-    *,
-    b: np.ndarray,
-    positive: np.ndarray,
-    negative: np.ndarray,
-) -> float:
-    """``G(u, v) >= F(u)``, with equality at ``u = v``, which a step minimises over ``u`` (eq. 12).
-
-    ``G = 1/2 sum (A+v)_i u_i^2 / v_i - 1/2 sum A-_ij v_i v_j (1 + log(u_i u_j / (v_i v_j))) + b'u``; the double sum is
-    ``v'A-v + 2 sum v_i (A-v)_i log(u_i / v_i)`` because ``A-`` is symmetric.
-
-    Parameters
-    ----------
-    u, v, b, positive, negative : ndarray, shape (n,)
-        ``positive`` and ``negative`` are ``A+ v`` and ``A- v``. ``u_i`` must be 0 where ``v_i`` is.
-
-    Returns
-    -------
-    float
-        In the units of the objective; inf where ``u_i = 0 < v_i (A-v)_i``.
-    """
-    on = v > 0
-    if (u[~on] > 0).any():
-        raise ValueError("u must be 0 where v is 0: a variable at zero stays there.")
-    u, v, b, p, q = u[on], v[on], b[on], positive[on], negative[on]
-    weight = v * q
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(weight > 0, weight * np.log(u / v), 0.0)
-    return float(0.5 * (p @ (u**2 / v)) - 0.5 * (v @ q) - logs.sum() + b @ u)
-
-
 def waiting_place(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     """Lower bounds of a step under footnote 2: a vanishing variable waits where zero meets the optimality conditions.
 
@@ -296,12 +235,7 @@ def waiting_place(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarra
 
 
 def violation(
-    v: np.ndarray,
-    g: np.ndarray,
-    *,
-    diagonal: np.ndarray,
-    upper: np.ndarray | float,
-    scale: np.ndarray,
+    v: np.ndarray, g: np.ndarray, *, diagonal: np.ndarray, upper: np.ndarray | float, scale: np.ndarray
 ) -> float:
     """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: zero exactly where the optimality conditions hold.
 
