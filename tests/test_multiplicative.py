@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
-from bregmat.quadratic.updates import balanced_step, objective, spread, step, violation, waiting_place
+from bregmat.quadratic.updates import balanced_step, spread, step, waiting_place
 from bregmat.result import ExitReason
 from bregmat.solve import solve
 from bregmat_papers.datasets import load_sonar_split
@@ -313,11 +313,11 @@ def test_settings_are_checked():
 
 
 def test_violation_is_zero_exactly_at_optimality():
-    known = {"diagonal": np.array([2.0, 1.0, 0.0]), "upper": 1.0, "scale": np.ones(3)}
-    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0]), **known) == 0
-    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0]), **known) == pytest.approx(0.1)
-    assert violation(np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0]), **known) == 1.0
-    assert violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, -0.2, -1.0]), **known) == pytest.approx(0.2)
+    program, one = SplitProgram(DenseSplit(np.diag([2.0, 1.0, 0.0])), np.zeros(3), upper=1.0), np.ones(3)
+    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 3.0, -1.0]), one) == 0
+    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.1, 3.0, -1.0]), one) == pytest.approx(0.1)
+    assert program.violation(np.array([0.5, 0.0, 0.9]), np.array([0.0, 3.0, -1.0]), one) == 1.0
+    assert program.violation(np.array([0.5, 0.0, 1.0]), np.array([0.0, -0.2, -1.0]), one) == pytest.approx(0.2)
 
 
 # ---------------------------------------------------------------- the result
@@ -325,7 +325,7 @@ def test_objective_of_a_run_is_that_of_its_point(rng):
     K, y, A = machine(rng)
     end = updated(ClassBlocks(K, y), -np.ones(len(y)), upper=1.0, tol=1e-4)
     assert end.objective == pytest.approx(0.5 * end.x @ A @ end.x - end.x.sum(), rel=1e-12)
-    assert objective(end.x, -np.ones(len(y)), positive=end.positive, negative=end.negative) == end.objective
+    assert end.x @ (0.5 * (end.positive - end.negative) - 1.0) == end.objective
 
 
 # ---------------------------------------------------------------- Table 1

@@ -296,7 +296,7 @@ def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:
 
 def _independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Columns of E that complete those in ``have`` to full row rank; those with room in the box first."""
-    Q = np.linalg.qr(E[:, have])[0] if len(have) else np.zeros((len(E), 0))
+    Q = np.zeros((len(E), 0))
     if len(have):
         left, s, _ = np.linalg.svd(E[:, have], full_matrices=False)
         Q = left[:, s > 1e-9 * s.max(initial=0.0)]

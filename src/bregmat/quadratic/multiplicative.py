@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.checks import check_integer, check_number
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
-from bregmat.quadratic.updates import balanced_step, step, violation, waiting_place
+from bregmat.quadratic.updates import balanced_step, step, waiting_place
 from bregmat.result import ExitReason
 from bregmat.solve import Outcome, RunLog, solve
 
@@ -109,7 +109,7 @@ class MultiplicativeUpdates:
         settled = np.where(v <= 2.0 * problem.vanishing(v, self.clamp), 0.0, settled)
         scale = point.p + point.q + np.abs(problem.b) + (0.0 if problem.signs is None else abs(multiplier))
         slope = problem.slope(point, multiplier)
-        miss = violation(settled, slope, diagonal=problem.diagonal, upper=upper, scale=scale)
+        miss = problem.violation(settled, slope, scale)
         return UpdatesState(
             point=point,
             following=following,

@@ -97,60 +97,53 @@ class BlockPivoting:
         guess, side = first_sides(program.without_rows(), start)
         if program.m and not (side == 0).any():
             side[:] = np.where(program.upper > 0, 0, -1)
-        return _Pivots(program, self.tol).minimize(guess, side, self.max_iter, watch)
+        return _Pivots(program, self.tol, side).minimize(guess, self.max_iter, watch)
 
 
 class _Pivots:
-    """Multipliers and units of one run."""
+    """One run: the side of every variable, the free ones F, their stationary point x with gradient g and multipliers, and its units."""
 
-    def __init__(self, program: QuadraticProgram, tol: float) -> None:
-        self.program, self.tol = program, tol
+    def __init__(self, program: QuadraticProgram, tol: float, side: np.ndarray) -> None:
+        self.program, self.tol, self.side = program, tol, side
         self.A, self.b, self.upper = program.A, program.b, program.upper
         self.E, self.e = program.E, program.e
         self.weight = program.weights
-        self.scale = self.unit(self.b)
+        self.scale = program.unit(self.b, weighted=True)  # what a gradient is called small beside
         self.multiplier = np.zeros(program.m)
-        self.movable = self.upper > 0.0
-
-    def minimize(self, guess: np.ndarray, side: np.ndarray, max_iter: int, watch: Watch | None) -> Minimum:
-        """Free sets until every condition holds."""
-        n = len(self.b)
+        self.x = self.g = np.zeros(program.n)
+        self.F = np.flatnonzero(side == 0)
         strongest = float(np.abs(self.b * self.weight).max()) or 1.0
         sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
-        fits = bool(((sizes > 1e-25) & (sizes < 1e25)).all())
-        coarse = fits and int((side == 0).sum()) >= SINGLE_PRECISION
-        factor = _BlockFactor(self.A, np.float32 if coarse else np.float64)
+        is_coarse = len(self.F) >= SINGLE_PRECISION and bool(((sizes > 1e-25) & (sizes < 1e25)).all())
+        self.factor = _BlockFactor(self.A, np.float32 if is_coarse else np.float64)
+
+    def minimize(self, guess: np.ndarray, max_iter: int, watch: Watch | None) -> Minimum:
+        """Free sets until every condition holds."""
+        n, side = len(self.b), self.side
         exchanges = Exchanges(patience=3, singles=SINGLES)
-        x = np.zeros(n)
         done, stopped, exact, n_iter = False, False, False, 0
-        F = np.flatnonzero(side == 0)
         while n_iter < max_iter:
             n_iter += 1
-            F = np.flatnonzero(side == 0)
-            solved = self.solve(factor, side, F)
-            if solved is None:
-                if factor.dtype == np.float64:
-                    break
-                factor = _BlockFactor(self.A, np.float64)
-                exchanges.restart()
-                continue
-            x, g = solved
-            self.scale = self.unit(g)
-            single = factor.dtype == np.float32
-            wrong = self.wrong(x, g, side, COARSE if single else None)
-            if single:
+            self.F = np.flatnonzero(side == 0)
+            solved, single = self.solve(), self.factor.dtype == np.float32
+            if solved:
+                self.scale = self.program.unit(self.g, weighted=True)
+                wrong = self.wrong(COARSE if single else None)
                 # few wrong, or no progress: their signs may be rounding, so from here on they are tested after refinement
-                if not exact and (len(wrong) <= max(8, n // 20) or len(wrong) >= exchanges.fewest):
+                if single and not exact and (len(wrong) <= max(8, n // 20) or len(wrong) >= exchanges.fewest):
                     exact = True
                     exchanges.restart()
-                if exact:
-                    if not self.refine(factor, x, g, side, F):
-                        factor = _BlockFactor(self.A, np.float64)
-                        exchanges.restart()
-                        continue
-                    wrong = self.wrong(x, g, side, None)
+                if single and exact:
+                    solved = self.refine()
+                    wrong = self.wrong(None) if solved else wrong
+            if not solved:
+                if not single:
+                    break
+                self.factor = _BlockFactor(self.A, np.float64)
+                exchanges.restart()
+                continue
             if watch is not None:
-                stopped = watch(np.minimum(np.maximum(x, 0.0), self.upper), g, n_iter)
+                stopped = watch(np.minimum(np.maximum(self.x, 0.0), self.upper), self.g, n_iter)
                 if stopped:
                     break
             if not len(wrong):
@@ -159,76 +152,65 @@ class _Pivots:
             moved = exchanges.choose(wrong)
             if moved is None:
                 break
-            side[moved] = np.where(side[moved] != 0, 0, np.where(x[moved] <= 0.0, -1, 1))
-        if done and factor.dtype == np.float64:
-            self.refine(factor, x, g, side, F, most=2)
+            side[moved] = np.where(side[moved] != 0, 0, np.where(self.x[moved] <= 0.0, -1, 1))
+        if done and self.factor.dtype == np.float64:
+            self.refine(most=2)
         if not done and not stopped:
             return Minimum(x=guess, n_iter=n_iter, guess=guess)
+        x = np.minimum(np.maximum(self.x, 0.0), self.upper)
+        rising = self.rising if done else None
+        return Minimum(x=x, multiplier=self.multiplier, is_done=done, n_iter=n_iter, rising=rising, guess=guess)
 
-        def rising() -> Iterator[np.ndarray]:
-            solved = factor.solve(self.program.root[F]) if len(F) else None
-            if solved is not None:
-                w = np.zeros(n)
-                w[F] = solved
-                yield w
+    def rising(self) -> Iterator[np.ndarray]:
+        """The w with ``A w = sqrt(A_ii)`` on the free variables."""
+        solved = self.factor.solve(self.program.root[self.F]) if len(self.F) else None
+        if solved is not None:
+            w = np.zeros(len(self.b))
+            w[self.F] = solved
+            yield w
 
-        return Minimum(
-            x=np.minimum(np.maximum(x, 0.0), self.upper),
-            multiplier=self.multiplier,
-            is_done=done,
-            n_iter=n_iter,
-            rising=rising if done else None,
-            guess=guess,
-        )
-
-    def unit(self, g: np.ndarray) -> float:
-        """What a gradient is called small beside."""
-        return self.program.unit(g, weighted=True)
-
-    def solve(self, factor: _BlockFactor, side: np.ndarray, F: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The stationary point of a free set and the gradient there."""
-        x = np.where(side > 0, self.upper, 0.0)
-        fixed = self.b + self.A @ x if (side > 0).any() else self.b
+    def solve(self) -> bool:
+        """The stationary point of the free set and the gradient there; False where there is none."""
+        F = self.F
+        x = np.where(self.side > 0, self.upper, 0.0)
+        fixed = self.b + self.A @ x if (self.side > 0).any() else self.b
         if len(F) == 0:
-            return (x, fixed.copy()) if len(self.E) == 0 else None
-        if not factor.prepare(F):
-            return None
-        step = self.bordered(factor, F, -fixed[F], self.e - self.E @ x)
+            self.x, self.g = x, fixed.copy()
+            return len(self.E) == 0
+        if not self.factor.prepare(F):
+            return False
+        step = self.bordered(-fixed[F], self.e - self.E @ x)
         if step is None:
-            return None
+            return False
         x[F], self.multiplier = step
         if not np.isfinite(x).all():
-            return None
-        return x, self.gradient(x, F)
+            return False
+        self.x, self.g = x, self.gradient(x)
+        return True
 
-    def gradient(self, x: np.ndarray, F: np.ndarray) -> np.ndarray:
+    def gradient(self, x: np.ndarray) -> np.ndarray:
         """``A x + b + E' multiplier``; on the free set it is 0 by construction, where that saves products."""
-        n = len(x)
+        n, F = len(x), self.F
         if len(F) < n // 3 or n < 128:
             g = self.A @ x + self.b
-        else:
-            g = np.zeros(n)
-            outside = np.ones(n, bool)
-            outside[F] = False
-            rows = np.flatnonzero(outside)
-            row_products_inplace(g, self.A, rows, x)
-            g[rows] += self.b[rows]
-            if len(self.E):
-                g[rows] += self.multiplier @ self.E[:, rows]
-            return g
+            return g + self.multiplier @ self.E if len(self.E) else g
+        g = np.zeros(n)
+        outside = np.ones(n, bool)
+        outside[F] = False
+        rows = np.flatnonzero(outside)
+        row_products_inplace(g, self.A, rows, x)
+        g[rows] += self.b[rows]
         if len(self.E):
-            g = g + self.multiplier @ self.E
+            g[rows] += self.multiplier @ self.E[:, rows]
         return g
 
-    def bordered(
-        self, factor: _BlockFactor, F: np.ndarray, r: np.ndarray, residual: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def bordered(self, r: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """d and mu with ``A_FF d + E_F' mu = r``, ``E_F d = residual``."""
-        d = factor.solve(r)
+        d = self.factor.solve(r)
         if d is None or len(self.E) == 0:
             return None if d is None else (d, self.multiplier)
-        E = self.E[:, F]
-        W = [factor.solve(row) for row in E]
+        E = self.E[:, self.F]
+        W = [self.factor.solve(row) for row in E]
         if any(w is None for w in W):
             return None
         columns = np.array(W)
@@ -238,17 +220,9 @@ class _Pivots:
         mu = np.linalg.solve(S, E @ d - residual)
         return d - mu @ columns, mu
 
-    def refine(
-        self,
-        factor: _BlockFactor,
-        x: np.ndarray,
-        g: np.ndarray,
-        side: np.ndarray,
-        F: np.ndarray,
-        most: int = REFINEMENTS,
-    ) -> bool:
-        """Residuals in float64, corrections by the factor; changes x and g. False where they do not become small."""
-        last = np.inf
+    def refine(self, most: int = REFINEMENTS) -> bool:
+        """Residuals in float64, corrections by the factor. False where they do not become small."""
+        x, g, F, last = self.x, self.g, self.F, np.inf
         for k in range(most + 1):
             g[:] = self.A @ x + self.b
             if len(self.E):
@@ -262,7 +236,7 @@ class _Pivots:
             if size > 0.5 * last or size <= 1e-16 or k == most:
                 return size <= 1e-13
             last = size
-            step = self.bordered(factor, F, -g[F], missing)
+            step = self.bordered(-g[F], missing)
             if step is None:
                 return False
             x[F] += step[0]
@@ -270,13 +244,14 @@ class _Pivots:
                 self.multiplier = self.multiplier + step[1]
         return False
 
-    def wrong(self, x: np.ndarray, g: np.ndarray, side: np.ndarray, coarse: float | None) -> np.ndarray:
+    def wrong(self, coarse: float | None) -> np.ndarray:
         """Variables that violate the condition of their side."""
+        x, g, side = self.x, self.g, self.side
         largest = float(np.abs(x / self.weight).max())
         slack_x = (1e-15 if coarse is None else coarse) * largest * self.weight
         slack_g = (self.tol if coarse is None else coarse) * self.scale / self.weight
         bad = (side == 0) & ((x < -slack_x) | (x > self.upper + slack_x))
-        bad |= (side < 0) & (g < -slack_g) & self.movable
+        bad |= (side < 0) & (g < -slack_g) & (self.upper > 0.0)
         bad |= (side > 0) & (g > slack_g)
         return np.flatnonzero(bad)
 

@@ -13,7 +13,7 @@ from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import DenseSplit, Split
-from bregmat.quadratic.updates import gradient, objective, spread
+from bregmat.quadratic.updates import spread
 from bregmat.solve import State
 from bregmat.status import Status
 
@@ -39,7 +39,7 @@ class UpdatesState(State):
     multiplier : float
         Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine; else 0.
     miss : float
-        See :func:`bregmat.quadratic.updates.violation`; dimensionless.
+        See :meth:`SplitProgram.violation`; dimensionless.
     """
 
     point: Point
@@ -172,12 +172,25 @@ class SplitProgram(Problem):
     def at(self, v: np.ndarray) -> Point:
         """One pass over the matrix."""
         p, q = self.split.positive_negative(v)
-        return Point(v, p, q, objective(v, self.b, positive=p, negative=q))
+        # F(v) = 1/2 v'(A+ v - A- v) + b'v (eq. 1)
+        return Point(v, p, q, float(v @ (0.5 * (p - q) + self.b)))
 
     def slope(self, point: Point, multiplier: float) -> np.ndarray:
-        """Gradient, with the multiplier's part."""
-        g = gradient(self.b, positive=point.p, negative=point.q)
+        """Gradient ``A+ v - A- v + b`` (eq. 4), with the multiplier's part."""
+        g = point.p - point.q + self.b
         return g if self.signs is None else g + multiplier * self.signs
+
+    def violation(self, v: np.ndarray, g: np.ndarray, scale: np.ndarray) -> float:
+        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: zero exactly where the optimality conditions hold.
+
+        ``g`` is the gradient with the multiplier's part, judged itself where ``A_ii = 0``, and ``scale`` the size of the terms that
+        it is a sum of; all shapes (n,).
+        """
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            moved = self.diagonal * (v - np.clip(v - g / self.diagonal, 0.0, self.upper))
+            edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < self.upper, np.maximum(-g, 0.0), 0.0)
+            size = np.abs(np.where(self.diagonal > 0, moved, edge))
+            return float(np.where(size == 0, 0.0, size / scale).max(initial=0.0))
 
     def vanishing(self, v: np.ndarray, clamp: float) -> np.ndarray:
         """How large a variable is that waits instead of vanishing, shape (n,)."""

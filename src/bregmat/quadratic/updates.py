@@ -13,22 +13,6 @@ import numpy as np
 _EPS = float(np.finfo(float).eps)
 
 
-def objective(v: np.ndarray, b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> float:
-    """``F(v) = 1/2 v'(A+ v - A- v) + b'v`` (eq. 1).
-
-    Parameters
-    ----------
-    v, b, positive, negative : ndarray, shape (n,)
-        Point, linear term, ``A+ v`` and ``A- v``.
-    """
-    return float(v @ (0.5 * (positive - negative) + b))
-
-
-def gradient(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """``dF/dv = A+ v - A- v + b`` (eq. 4), shape (n,)."""
-    return positive - negative + b
-
-
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
     """What every variable is multiplied by: ``(-b + sqrt(b^2 + 4 (A+ v)(A- v))) / (2 A+ v)`` (eq. 5).
 
@@ -232,25 +216,3 @@ def waiting_place(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarra
         At most ``v``; 0 where a variable may shrink freely.
     """
     return np.where(slope_at_zero >= 0, np.minimum(v, threshold), 0.0)
-
-
-def violation(
-    v: np.ndarray, g: np.ndarray, *, diagonal: np.ndarray, upper: np.ndarray | float, scale: np.ndarray
-) -> float:
-    """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: zero exactly where the optimality conditions hold.
-
-    Parameters
-    ----------
-    v, g : ndarray, shape (n,)
-        Point and gradient (with the multiplier of a sum constraint).
-    diagonal : ndarray, shape (n,)
-        ``A_ii``; where it is 0 the gradient itself is judged.
-    upper : float or ndarray, shape (n,)
-    scale : ndarray, shape (n,)
-        Size of the terms that the gradient is a sum of.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        moved = diagonal * (v - np.clip(v - g / diagonal, 0.0, upper))
-        edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < upper, np.maximum(-g, 0.0), 0.0)
-        size = np.abs(np.where(diagonal > 0, moved, edge))
-        return float(np.where(size == 0, 0.0, size / scale).max(initial=0.0))
