@@ -117,6 +117,14 @@ def test_constraints(build, error, message):
         build()
 
 
+def test_rows_without_samples_join_those_with_names():
+    named = Constraints.sq_distance(["a", "b"], ["c", "d"], 1.0, "<=")
+    trace = (named + Constraints.trace(1.0)).select([2])  # it still holds the names
+    joined = trace + Constraints.sq_distance(["x"], ["y"], 2.0, ">=") + named
+    said = [joined.describe(row) for row in range(4)]
+    assert said == ["tr K == 1", "sq_dist(x, y) >= 2", "sq_dist(a, c) <= 1", "sq_dist(b, d) <= 1"]
+
+
 def test_joining_with_something_else():
     with raises(TypeError, "unsupported operand"):
         PAIR + 1

@@ -7,16 +7,16 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, p
 
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import check_given
-from bregmat.kernels.functions import PARAMETERS, gamma_of
+from bregmat.kernels.functions import NAMED, gamma_of
 
 
 def test_names_and_parameters_are_scikit_learns():
-    assert set(PARAMETERS) == set(PAIRWISE_KERNEL_FUNCTIONS)
-    assert {name: set(KERNEL_PARAMS[name]) for name in PARAMETERS} == {name: set(p) for name, p in PARAMETERS.items()}
+    assert set(NAMED) == set(PAIRWISE_KERNEL_FUNCTIONS)
+    assert {name: set(KERNEL_PARAMS[name]) for name in NAMED} == {name: set(k.parameters) for name, k in NAMED.items()}
 
 
 @pytest.mark.parametrize("gamma", [None, 0.3])
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", NAMED)
 def test_values_are_scikit_learns_to_the_last_bit(rng, name, gamma):
     X, Y = np.abs(rng.standard_normal((2, 30, 5)))
     given = {"gamma": gamma, "degree": 3, "coef0": 0.5}

@@ -112,9 +112,12 @@ def constraints_from_labels(
             "y gives different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
-    i, j = np.concatenate([same, different], axis=1)
-    near = np.arange(len(i)) < len(same[0])
-    return Constraints.sq_distance(i, j, np.where(near, near_bound, far_bound), np.where(near, "<=", ">="))
+    parts = [
+        Constraints.sq_distance(*pairs, bound, sense)
+        for pairs, bound, sense in ((same, near_bound, "<="), (different, far_bound, ">="))
+        if len(pairs[0])
+    ]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 # ---------------------------------------------------------------------- labels

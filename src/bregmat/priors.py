@@ -12,9 +12,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
 
-INSIDE_TOL = (
-    1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range itself
-)
+INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
 
 
 def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
@@ -63,7 +61,8 @@ def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
 
     Time O(n^2 (n - r)) for None, O(n k (r + min(n, k))) for directions; a memory-mapped factor is read into memory.
     """
-    eps = _checked_eps(eps)
+    check_positive("eps", eps, finite=True)
+    eps = float(eps)
     W, top = _range_of(prior)
     n, r = W.shape
     if eps <= RANK_TOL * top:
@@ -80,11 +79,6 @@ def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
     if isinstance(prior, Factor):
         return Factor(np.hstack([np.asarray(prior.G0, dtype=float), np.sqrt(eps) * N]))
     return np.asarray(prior, dtype=float) + eps * (N @ N.T)
-
-
-def _checked_eps(eps: Any) -> float:
-    check_positive("eps", eps, finite=True)
-    return float(eps)
 
 
 def _range_of(prior: Any) -> tuple[np.ndarray, float]:
@@ -113,9 +107,8 @@ def _vectors(directions: Any, n: int) -> np.ndarray | None:
 
 def _added(W: np.ndarray, V: np.ndarray) -> np.ndarray:
     """Orthonormal basis of what the columns of V, made unit vectors, add to the columns of W."""
-    V = V / np.maximum(
-        np.abs(V).max(axis=0, initial=0.0), 1e-300
-    )  # lengths of tiny and huge columns would under- or overflow
+    # lengths of tiny and huge columns would under- or overflow
+    V = V / np.maximum(np.abs(V).max(axis=0, initial=0.0), 1e-300)
     length = np.linalg.norm(V, axis=0)
     V = V / np.where(length > 0, length, 1.0)
     U, sigma, _ = np.linalg.svd(V - W @ (W.T @ V), full_matrices=False)

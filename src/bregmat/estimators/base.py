@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 from bregmat.checks import check_limits
 from bregmat.kernels import KernelFunction
 from bregmat.sampling import check_random_state
+from bregmat.solve import SOLVERS
 
 
 class AllOrNothing:
     """Fitted attributes that are all there or not at all; their names end in ``_`` or begin with ``_fit_``."""
 
-    _kept_arrays: ClassVar[tuple[str, ...]] = ()  # those that files hold under their own names
+    _kept: ClassVar[tuple[str, ...]] = ()  # fitted numbers and arrays that files hold, those that are there
+    _solvers: ClassVar[Mapping[str, type]] = SOLVERS  # whose settings files hold
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -52,8 +54,8 @@ class KernelEstimator:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         kernel = KernelFunction(vars(self)["kernel"])
         tags.input_tags.pairwise = kernel.is_precomputed
-        tags.input_tags.positive_only = kernel.is_positive_only
-        tags.input_tags.sparse = kernel.takes_sparse
+        tags.input_tags.positive_only = kernel.facts.is_positive_only
+        tags.input_tags.sparse = bool(kernel.accept_sparse)
         return tags
 
     def _kernel_function(self) -> KernelFunction:

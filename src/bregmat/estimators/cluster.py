@@ -26,7 +26,7 @@ from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
 
-_KINDS = [np.float64, np.float32]
+_DTYPES = [np.float64, np.float32]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -98,7 +98,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     tol: float = 1e-4
     random_state: Any = None
 
-    _kept_arrays = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_")
+    _kept = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_", "inertia_", "n_iter_", "captured_trace_")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
         """Find the clusters.
@@ -135,7 +135,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes; the number of different clusters."""
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_KINDS, order="C")
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
             if (getattr(self, name) or 0) > n:
@@ -207,7 +207,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         base = self._fit_base
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_KINDS, order="C", reset=False)
+        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
         if self._fit_pivots is not None:
             X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
         if hasattr(self, "cluster_centers_"):
@@ -234,15 +234,12 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         arrays |= points_state("points", self._fit_points)
         if self._fit_pivots is not None:
             arrays |= self._fit_pivots.to_state()
-        numbers = {"inertia": self.inertia_, "n_iter": int(self.n_iter_), "captured_trace": self.captured_trace_}
-        return meta | {"base": self._fit_base.to_state()} | numbers, arrays
+        return meta | {"base": self._fit_base.to_state()}, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelKMeans:
         """The fitted estimator."""
         model = estimator_restored(cls, meta, arrays)
-        model.inertia_, model.n_iter_ = float(meta["inertia"]), int(meta["n_iter"])
-        model.captured_trace_ = float(meta["captured_trace"])
         model._fit_base = KernelFunction.from_state(meta["base"])
         model._fit_points = points_restored("points", arrays)
         model._fit_pivots = Pivots.from_state(arrays, model.captured_trace_)

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregmat.checks import check_integer
 from bregmat.constraints import Constraints
+from bregmat.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator
-from bregmat.estimators.learned_kernel import SpanMap, learn, map_restored, unwrapped_factor
+from bregmat.estimators.learned_kernel import SpanMap, learn, map_restored
 from bregmat.estimators.learner import ConstraintLearner, Task
 from bregmat.estimators.state import points_state, store
 from bregmat.kernels import KernelFunction
@@ -127,6 +128,8 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
 
     rank: int | None = None
 
+    _kept = ("n_dropped_constraints_", "captured_trace_")
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the constructor; ``kernel`` among them, which as an attribute is a method."""
         params = super().get_params(deep=deep)
@@ -139,8 +142,16 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     def _checked_points(self, X: Any) -> Any:
         """The training points; a memory-mapped factor is not read here."""
         self._fit_base = base = self._kernel_function().given(X)
-        X, is_mapped = unwrapped_factor(X, base, self.rank)
-        if is_mapped:
+        if isinstance(X, Factor):
+            if base.kernel != "linear":
+                raise ValueError(f"X is a Factor, which is a kernel itself: use kernel='linear'; got {base.kernel!r}.")
+            X = X.G0
+        if base.kernel == "linear" and self.rank is None and isinstance(X, np.memmap):
+            if X.ndim != 2 or X.dtype.kind != "f" or len(X) < 2:
+                raise ValueError(
+                    "a memory-mapped X must be a 2-dimensional array of floats with at least 2 rows; got shape "
+                    f"{X.shape} and dtype {X.dtype}."
+                )
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
@@ -232,12 +243,10 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         meta, arrays = super().to_state()
         store(meta, arrays, "map", self._fit_map)
-        meta["captured_trace"] = self.captured_trace_
         return meta, arrays | points_state("X_fit", self.X_fit_)
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         learner = super().from_state(meta, arrays)
         learner._fit_map = map_restored(meta["map"], arrays, learner.result_)
-        learner.captured_trace_ = float(meta["captured_trace"])
         return learner

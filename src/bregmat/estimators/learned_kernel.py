@@ -185,22 +185,6 @@ def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Ma
 
 
 # ---------------------------------------------------------------------- forms of learning
-def unwrapped_factor(X: Any, base: KernelFunction, rank: int | None) -> tuple[Any, bool]:
-    """X without the :class:`Factor` around it, and whether it is a memory-mapped factor, which is not read before solving."""
-    if isinstance(X, Factor):
-        if base.kernel != "linear":
-            raise ValueError(f"X is a Factor, which is a kernel itself: use kernel='linear'; got {base.kernel!r}.")
-        X = X.G0
-    if base.kernel != "linear" or rank is not None or not isinstance(X, np.memmap):
-        return X, False
-    if X.ndim != 2 or X.dtype.kind != "f" or len(X) < 2:
-        raise ValueError(
-            f"a memory-mapped X must be a 2-dimensional array of floats with at least 2 rows; got shape {X.shape} "
-            f"and dtype {X.dtype}."
-        )
-    return X, True
-
-
 def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
     """The learned kernel on any points, in the form that data and parameters ask for, and the rows used in row numbers of X."""
     (n, d), rank, divergence = X.shape, task.learner.rank, as_divergence(task.learner.divergence)

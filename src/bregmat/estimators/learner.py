@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -84,6 +84,8 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
     callback: Callable[[Any], Any] | None = None
     random_state: Any = None
 
+    _kept: ClassVar[tuple[str, ...]] = ("n_dropped_constraints_",)
+
     # Whole by default when metadata routing is enabled: no set_fit_request is needed.
     __metadata_request__fit = {"constraints": True, "sample_id": True}
 
@@ -141,25 +143,21 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             names = row_names(X, constraints, sample_id)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
-            y = self._checked_labels(X, y, constraints)
-            result, rows = self._learn(X, Task(self, given, y, previous))
+            if y is None and constraints is None:
+                raise ValueError(
+                    f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
+                    "and so is constraints."
+                )
+            if y is not None:
+                y = column_or_1d(y, warn=True) if len(getattr(y, "shape", ())) == 2 else y
+                check_consistent_length(X, y)
+            labels = None if self.n_constraints == 0 else y
+            result, rows = self._learn(X, Task(self, given, labels, previous))
             check(result)
             self._keep(X, result)
             self.constraints_ = _named_constraints(rows, names)
             self.n_iter_, self.result_ = result.n_iter, result
         return self
-
-    def _checked_labels(self, X: Any, y: Any, constraints: Any) -> Any:
-        """Labels as one column, None without any."""
-        if y is None and constraints is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                "and so is constraints."
-            )
-        if y is not None:
-            y = column_or_1d(y, warn=True) if len(getattr(y, "shape", ())) == 2 else y
-            check_consistent_length(X, y)
-        return None if self.n_constraints == 0 else y
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
@@ -177,7 +175,6 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         check_is_fitted(self)
         meta, arrays = estimator_state(self, self.get_params(deep=False))
         store(meta, arrays, "result", self.result_)
-        meta["n_dropped_constraints"] = self.n_dropped_constraints_
         arrays |= constraints_state(self.constraints_) or {}
         return meta, arrays
 
@@ -187,7 +184,6 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         learner = estimator_restored(cls, meta, arrays)
         learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
         learner.n_iter_ = learner.result_.n_iter
-        learner.n_dropped_constraints_ = int(meta["n_dropped_constraints"])
         constraints = constraints_restored(arrays)
         if constraints is not None:
             learner.constraints_ = constraints

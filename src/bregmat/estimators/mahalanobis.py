@@ -43,21 +43,6 @@ class MahalanobisDistance:
         return sq_distance if squared else float(np.sqrt(sq_distance))
 
 
-def pair_distances(pairs: Any, components: np.ndarray) -> np.ndarray:
-    """Distances of pairs (m, 2, d), block by block; not squared."""
-    pairs, d = np.asarray(pairs), components.shape[1]
-    if pairs.ndim != 3 or pairs.shape[1:] != (2, d):
-        raise ValueError(f"pairs must have shape (m, 2, {d}); got {pairs.shape}.")
-    out = np.empty(len(pairs))
-    for part in blocks(len(pairs), d, CHUNK):
-        some = np.asarray(pairs[part], dtype=float)
-        bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
-        if len(bad):
-            raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-        out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
-    return out
-
-
 class MahalanobisMetric:
     """What a learner with ``components_`` (r, d) says of its metric."""
 
@@ -89,7 +74,18 @@ class MahalanobisMetric:
         -------
         ndarray, shape (m,)
         """
-        return pair_distances(pairs, self.components_)
+        pairs, components = np.asarray(pairs), self.components_
+        d = components.shape[1]
+        if pairs.ndim != 3 or pairs.shape[1:] != (2, d):
+            raise ValueError(f"pairs must have shape (m, 2, {d}); got {pairs.shape}.")
+        out = np.empty(len(pairs))
+        for part in blocks(len(pairs), d, CHUNK):
+            some = np.asarray(pairs[part], dtype=float)
+            bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
+            if len(bad):
+                raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
+            out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
+        return out
 
     def pair_score(self, pairs: Any) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -108,6 +108,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components: int | None = None
     prior: Any = "identity"
 
+    _kept = ("n_dropped_constraints_", "_fit_components")
+    _fit_components = None
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -175,16 +178,3 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self._fit_components is None:
             return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
         return self._fit_components.shape[0]
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        meta, arrays = super().to_state()
-        if self._fit_components is not None:
-            arrays["components"] = self._fit_components
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        learner = super().from_state(meta, arrays)
-        learner._fit_components = arrays.get("components")
-        return learner

@@ -20,36 +20,49 @@ _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 
 
 # ---------------------------------------------------------------------- what every fitted estimator keeps
-def estimator_state(
-    estimator: Any, params: dict[str, Any], *, solvers: Mapping[str, type] = SOLVERS
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Hyper-parameters, columns and ``_kept_arrays`` of a fitted estimator; callers add what else was learned."""
+def estimator_state(estimator: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Hyper-parameters, columns and what is ``_kept`` of a fitted estimator; callers add what else was learned."""
     if callable(params.get("kernel")):
         raise TypeError(f"a {type(estimator).__name__} whose kernel is a function cannot be saved: files hold no code.")
-    plain, arrays = parameters_state(params, solvers=solvers)
+    plain, arrays = parameters_state(params, solvers=estimator._solvers)
     names = getattr(estimator, "feature_names_in_", None)
     meta = {
         "params": plain,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
     }
-    return meta, arrays | {
-        name: getattr(estimator, name) for name in estimator._kept_arrays if hasattr(estimator, name)
-    }
+    for name in estimator._kept:
+        value = getattr(estimator, name, None)
+        if isinstance(value, np.ndarray):
+            arrays[_key(name)] = value
+        elif value is not None:
+            meta[_key(name).rstrip("_")] = value
+    return meta, arrays
 
 
-def estimator_restored(
-    cls: type,
-    meta: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    *,
-    solvers: Mapping[str, type] = SOLVERS,
-    **params: Any,
-) -> Any:
-    """An estimator with the hyper-parameters and columns of a file; ``params`` are those that it does not hold as they are."""
-    estimator: Any = cls(**parameters_restored(meta["params"], arrays, solvers=solvers), **params)
+def _key(name: str) -> str:
+    """What files call a fitted attribute; numbers without the underscore at the end."""
+    return name.removeprefix("_fit_")
+
+
+def estimator_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], **params: Any) -> Any:
+    """An estimator with the hyper-parameters, columns and what was ``_kept`` in a file.
+
+    Parameters
+    ----------
+    cls : type
+        Its class.
+    meta, arrays : dict
+        What :func:`estimator_state` gave.
+    **params
+        Hyper-parameters that the file does not hold as they are.
+    """
+    estimator = cls(**parameters_restored(meta["params"], arrays, solvers=cls._solvers), **params)
     estimator._check_parameters()
-    vars(estimator).update({name: arrays[name] for name in estimator._kept_arrays if name in arrays})
+    for name in cls._kept:
+        value = arrays.get(_key(name), meta.get(_key(name).rstrip("_")))
+        if value is not None:
+            setattr(estimator, name, value)
     estimator.n_features_in_ = int(meta["n_features_in"])
     if meta["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +33,6 @@ from bregmat.margin import ActiveSet, MarginResult
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
 
-SOLVERS: dict[str, type] = {cls.name: cls for cls in (ActiveSet, MultiplicativeUpdates)}
 BLOCK = 10_000_000  # kernel values at a time
 
 
@@ -173,7 +172,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
 
-    _kept_arrays = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
+    _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
+    _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginSVC:
@@ -217,10 +217,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
         X, y = validate_data(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
-        if base.is_precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"X must be square with kernel='precomputed': training points x training points; got {X.shape}."
-            )
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -284,8 +280,10 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             raise ValueError(f"tol is a relative duality gap and must be below 1; got {self.tol!r}.")
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
-        if not isinstance(self.solver, tuple(SOLVERS.values())) and self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or settings of one; got {self.solver!r}.")
+        if not isinstance(self.solver, tuple(self._solvers.values())) and self.solver not in self._solvers:
+            raise ValueError(
+                f"solver must be one of {', '.join(self._solvers)} or settings of one; got {self.solver!r}."
+            )
         as_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
         self._kernel_function()
 
@@ -383,7 +381,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         learner = _learner_of(base.kernel)
         if learner is not None and kernel == learner.kernel:
             params["kernel"] = None
-        meta, arrays = estimator_state(self, params, solvers=SOLVERS)
+        meta, arrays = estimator_state(self, params)
         del meta["params"]["kernel"]
         if learner is None:
             meta["base"] = base.to_state()
@@ -418,7 +416,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             fit_base = KernelFunction.from_state(base)
         kernel = fit_base.kernel if meta["kernel"] is None else meta["kernel"]
         weights = dict(map(tuple, weights)) if isinstance(weights, list) else weights
-        machine = estimator_restored(cls, meta, arrays, solvers=SOLVERS, kernel=kernel, class_weight=weights)
+        machine = estimator_restored(cls, meta, arrays, kernel=kernel, class_weight=weights)
         if meta.get("labels") is not None:
             machine.classes_ = np.array(meta["labels"], dtype=object)
         vectors = points_restored("support_vectors", arrays)

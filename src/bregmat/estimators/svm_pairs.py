@@ -1,4 +1,4 @@
-"""One machine for every pair of classes, and their joint layout. See :class:`MarginSVC`."""
+"""One machine for every pair of classes. See :class:`MarginSVC`."""
 
 from __future__ import annotations
 

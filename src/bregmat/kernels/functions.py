@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
@@ -12,21 +12,28 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.checks import check_number, check_positive, rows_text
 from bregmat.linalg import blocks, sq_norms
 
-# Names of scikit-learn's pairwise kernels, and which of gamma, degree and coef0 each takes.
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "additive_chi2": (),
-    "chi2": ("gamma",),
-    "cosine": (),
-    "laplacian": ("gamma",),
-    "linear": (),
-    "poly": ("gamma", "degree", "coef0"),
-    "polynomial": ("gamma", "degree", "coef0"),
-    "rbf": ("gamma",),
-    "sigmoid": ("gamma", "coef0"),
+
+class KernelFacts(NamedTuple):
+    """What is known of a kernel by its name."""
+
+    parameters: tuple[str, ...] = ()  # which of gamma, degree and coef0 it takes
+    is_definite: bool = False  # whatever its parameters are
+    is_positive_only: bool = False  # a kernel of histograms
+    takes_sparse: bool = True
+
+
+NAMED = {  # scikit-learn's pairwise kernels
+    "additive_chi2": KernelFacts(is_positive_only=True, takes_sparse=False),
+    "chi2": KernelFacts(("gamma",), is_definite=True, is_positive_only=True, takes_sparse=False),
+    "cosine": KernelFacts(is_definite=True),
+    "laplacian": KernelFacts(("gamma",), is_definite=True, takes_sparse=False),
+    "linear": KernelFacts(is_definite=True),
+    "poly": KernelFacts(("gamma", "degree", "coef0")),
+    "polynomial": KernelFacts(("gamma", "degree", "coef0")),
+    "rbf": KernelFacts(("gamma",), is_definite=True),
+    "sigmoid": KernelFacts(("gamma", "coef0")),
 }
-POSITIVE_ONLY = ("additive_chi2", "chi2")  # kernels of histograms
-DENSE_ONLY = ("additive_chi2", "chi2", "laplacian")
-DEFINITE = ("chi2", "cosine", "laplacian", "linear", "rbf")  # whatever their parameters are
+OTHER = KernelFacts()  # a function, or given values
 BLOCK = 64  # points per block where only the diagonal of a block is wanted
 CACHED = 100_000  # numbers at a time, where a second pass over them shall not go to memory
 SINGLE = 1e-6  # relative rounding of a kernel in single precision
@@ -73,10 +80,10 @@ class KernelFunction:
         TypeError, ValueError
             For unknown names and parameters out of range.
         """
-        known = f'"precomputed", a function of (X, Y), or one of {", ".join(PARAMETERS)}'
+        known = f'"precomputed", a function of (X, Y), or one of {", ".join(NAMED)}'
         if not callable(kernel) and not isinstance(kernel, str):
             raise TypeError(f"kernel must be {known}; got {kernel!r}.")
-        if isinstance(kernel, str) and kernel != "precomputed" and kernel not in PARAMETERS:
+        if isinstance(kernel, str) and kernel != "precomputed" and kernel not in NAMED:
             raise ValueError(f"kernel must be {known}; got {kernel!r}.")
         if kernel_params is not None and not isinstance(kernel_params, dict):
             raise TypeError(f"kernel_params must be a dict or None; got {kernel_params!r}.")
@@ -105,32 +112,27 @@ class KernelFunction:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @property
-    def is_positive_only(self) -> bool:
-        """Whether points must not have negative entries."""
-        return isinstance(self.kernel, str) and self.kernel in POSITIVE_ONLY
+    def facts(self) -> KernelFacts:
+        """What is known of it without looking at its values."""
+        return NAMED.get(self.kernel, OTHER) if isinstance(self.kernel, str) else OTHER
 
     @property
     def is_definite(self) -> bool:
-        """Whether the kernel is known to be positive semidefinite without looking at its values."""
+        """Whether the kernel is known to be positive semidefinite, with its parameters."""
         if self.kernel in ("poly", "polynomial"):
             degree, coef0 = self.params["degree"], self.params["coef0"]
             return bool(coef0 >= 0 and degree >= 0 and float(degree).is_integer())
-        return self.kernel in DEFINITE
+        return self.facts.is_definite
 
     @property
     def takes_gamma(self) -> bool:
         """Whether the kernel has a coefficient gamma."""
-        return isinstance(self.kernel, str) and "gamma" in PARAMETERS.get(self.kernel, ())
-
-    @property
-    def takes_sparse(self) -> bool:
-        """Whether X may be a scipy.sparse matrix."""
-        return callable(self.kernel) or (not self.is_precomputed and self.kernel not in DENSE_ONLY)
+        return "gamma" in self.facts.parameters
 
     @property
     def accept_sparse(self) -> str | bool:
-        """The same in scikit-learn's words."""
-        return "csr" if self.takes_sparse else False
+        """Whether X may be a scipy.sparse matrix, in scikit-learn's words."""
+        return "csr" if self.facts.takes_sparse and not self.is_precomputed else False
 
     def given(self, X: Any) -> KernelFunction:
         """The same for data handed over as X: a precomputed kernel in single precision is rounded."""
@@ -204,7 +206,7 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
     The three that are one product of matrices are computed here for arrays, in scikit-learn's order and so to the last bit
     the same: checks of its arguments take scikit-learn 0.2 ms a call, 10 times as long as a block of 10 x 500 values.
     """
-    given = {key: params[key] for key in PARAMETERS[name] if params.get(key) is not None}
+    given = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
     plain = all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y))
     if plain and name in ("linear", "poly", "polynomial", "sigmoid"):
         K = X @ Y.T

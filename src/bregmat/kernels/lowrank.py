@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from bregmat.checks import is_exactly_symmetric
 from bregmat.kernels.functions import check_values
@@ -39,14 +41,10 @@ class Pivots:
 
     def coordinates(self, columns: np.ndarray) -> np.ndarray:
         """``g(x)`` as rows (n, r), from the kernel between points and pivots (n, r)."""
-        from scipy.linalg import solve_triangular
-
         return solve_triangular(self.L, columns.T, lower=True, check_finite=False).T
 
     def dual(self, vectors: np.ndarray) -> np.ndarray:
         """Rows ``L^-T v``: ``v . g(x)`` is ``dual(v) . k(pivots, x)``."""
-        from scipy.linalg import solve_triangular
-
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
 
     def to_state(self) -> dict[str, np.ndarray]:
@@ -78,8 +76,6 @@ def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None
     ValueError
         For NaN, asymmetric and indefinite matrices.
     """
-    from scipy.linalg.lapack import dpstrf
-
     K = np.asarray(K, dtype=float)
     check_values(K, name)
     diagonal = np.diag(K)
@@ -136,9 +132,6 @@ def incomplete_cholesky(
     -----
     O(n r^2) time and 8 n (r + 64) bytes. Deterministic.
     """
-    from scipy.linalg import solve_triangular
-    from scipy.linalg.lapack import dpstrf
-
     n = len(diagonal)
     check_values(diagonal, "kernel", "k(x, x) ")
     _check_positive(diagonal, "kernel")
@@ -177,9 +170,8 @@ def incomplete_cholesky(
 
 def _check_positive(diagonal: np.ndarray, name: str) -> None:
     if not diagonal.max() > 0.0:
-        raise ValueError(
-            f"{name} must have a positive value k(x, x) for some point; the largest is {diagonal.max():.3g}."
-        )
+        top = f"{diagonal.max():.3g}"
+        raise ValueError(f"{name} must have a positive value k(x, x) for some point; the largest is {top}.")
 
 
 def _check_left(excess: float, top: float, name: str, tol: float) -> None:

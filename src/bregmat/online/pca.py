@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal components from a stream, with expected loss close to that of the best subspace in hindsight.
 
@@ -87,22 +89,12 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     (500, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        eta: float | None = None,
-        n_rounds: int | None = None,
-        max_norm: float | None = None,
-        center: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.eta = eta
-        self.n_rounds = n_rounds
-        self.max_norm = max_norm
-        self.center = center
-        self.random_state = random_state
+    n_components: int | None = field(default=None, kw_only=False)
+    eta: float | None = None
+    n_rounds: int | None = None
+    max_norm: float | None = None
+    center: bool = False
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
