@@ -217,7 +217,7 @@ def test_constraints_cannot_be_changed_afterwards():
         ),
         (lambda: DualNewton(rounds=0), ValueError, "rounds must be at least 1; got 0"),
         (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X must be finite; got NaN or infinity in row 0"),
-        (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"same shape; got \(4, 4\) and \(3, 3\)"),
+        (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"Y must have shape \(4, 4\); got \(3, 3\)"),
         (lambda: LogDet()(EYE, -EYE), ValueError, "logdet: Y must be positive semi.*is -1"),
     ],
 )
