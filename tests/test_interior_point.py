@@ -150,7 +150,7 @@ def test_congruence_frame_is_an_exact_chord():
     L = rng.normal(size=(4, 4))
     A = rng.normal(size=(4, 4))
     t, V = np.linalg.eigh(-(A @ A.T) - np.eye(4))
-    frame = CongruenceScaling.at(as_divergence("logdet"), L, t, V, 0.0)
+    frame = CongruenceScaling(as_divergence("logdet"), L, t, V, 0.0)
     assert np.allclose((frame.F * frame.sigma) @ frame.F.T, L @ L.T)
     assert np.allclose(frame.F @ frame.defect(0.0) @ frame.F.T, (V / -t) @ V.T - L @ L.T)
 
@@ -161,5 +161,5 @@ def test_spectral_frame_is_an_exact_chord_when_psi_and_m_agree():
     A = rng.normal(size=(4, 4))
     t, V = np.linalg.eigh(A + A.T)
     L = V * np.sqrt(D.barrier_inverse(t, 0.1))
-    frame = SpectralScaling.at(D, L, t, V, 0.1)
+    frame = SpectralScaling(D, L, t, V, 0.1)
     assert np.allclose(frame.defect(0.1), 0.0, atol=1e-9)

@@ -139,15 +139,9 @@ class DualNewton:
         norm = projected_norm(q, model.diagonal, lower, upper)
         if norm == 0.0:
             return self._forward(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
+        goal = self._reduction(state, norm)
         d, Hd, reached = minimize_in_box(
-            model,
-            q,
-            lower,
-            upper,
-            parallel.intervals,
-            reduction=self._reduction(state, norm),
-            rounds=self.rounds,
-            cg_steps=self.cg_steps,
+            model, q, lower, upper, parallel.intervals, reduction=goal, rounds=self.rounds, cg_steps=self.cg_steps
         )
         if not reached and (state.missed or self._is_cheap(model, d, lower, upper)):
             exact = minimize_exactly(model, q, lower, upper, d)
@@ -208,9 +202,8 @@ class DualNewton:
             diagonal = diagonal + 1e-6 * problem.operator.squared_norms(None)
         share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
         proximal = min(self.proximal, 10.0 * self.proximal * share) + 1e-9
-        if (
-            state.missed
-        ):  # degenerate rows: weak terms let far moves through, strong ones keep the active set from cycling
+        if state.missed:
+            # degenerate rows: weak terms let far moves through, strong ones keep the active set from cycling
             proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
         diagonal = diagonal + slope
         slope = slope + np.where(problem.losses.hard, proximal, 1e-12) * diagonal
@@ -275,15 +268,10 @@ def _first_share(problem: NearestMatrix) -> float:
     pull = np.zeros(problem.c)
     pull[rows] = L.restrict(rows).derivatives(p[rows])[0]
     x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), 1e-300))
-    S = _prior_metric(problem)
+    S = problem.divergence.divided(problem.t0)
     force = float(np.abs(eigvalsh(S * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())
     share = MODERATE / max(force, 1e-300)
     return share if share < 0.1 else 1.0
-
-
-def _prior_metric(problem: NearestMatrix) -> np.ndarray:
-    """Divided differences of the inverse link at the prior."""
-    return problem.divergence.divided(problem.t0)
 
 
 def _search(
@@ -298,15 +286,8 @@ def _search(
         iterate = _iterate_at(problem, mu)
         return None if iterate is None else ((iterate, mu), _cost(problem, iterate, mu))
 
-    found = armijo(
-        trial,
-        state.cost,
-        slope,
-        rounding=2e-15 * max(1.0, abs(state.cost)),
-        first=first,
-        outside=0.25,
-        is_parabolic=True,
-    )
+    rounding = 2e-15 * max(1.0, abs(state.cost))
+    found = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
     return None if found is None else (*found[0], found[1])
 
 

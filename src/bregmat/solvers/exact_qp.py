@@ -13,6 +13,10 @@ from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.numerics import Exchanges, pivot_in_box
 from bregmat.solvers.box_qp import Model
 
+NOISE = (
+    1e-9,
+    1e-13,
+)  # gradients below these multiples of the largest entries of the linear term and of H d are rounding
 FLOPS = 3e9  # limit of one factorisation: about a tenth of a second
 
 
@@ -50,18 +54,9 @@ def minimize_exactly(
         if new < value:
             best, value = inside, new
 
+    exchanges, unit = Exchanges(patience=4), 1.0 / np.sqrt(model.diagonal)
     pivot_in_box(
-        solve,
-        model.product,
-        gradient,
-        lower,
-        upper,
-        side,
-        Exchanges(patience=4),
-        unit=1.0 / np.sqrt(model.diagonal),
-        noise=(1e-9, 1e-13),
-        most=most,
-        watch=watch,
+        solve, model.product, gradient, lower, upper, side, exchanges, unit=unit, noise=NOISE, most=most, watch=watch
     )
     return best
 

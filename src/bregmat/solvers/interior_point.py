@@ -29,15 +29,9 @@ from bregmat.solvers.newton_system import row_system
 
 
 @dataclass(frozen=True, eq=False)
-class InteriorPointState(MatrixState):
-    """One iterate: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
+class _PathPoint:
+    """Where the path-following is: primal (factor, relaxed, slack), dual (weights, their mirror point) and the barrier parameter."""
 
-    iterate: Iterate
-    dual: np.ndarray
-    values: np.ndarray
-    objective: float
-    signal: float
-    stalled: bool
     bounds: RelaxedBounds
     factor: np.ndarray  # L with M = L L'
     relaxed: np.ndarray  # xi, units of the rows
@@ -46,8 +40,21 @@ class InteriorPointState(MatrixState):
     t: np.ndarray  # eigenvalues of T0 - A*(mu)
     V: np.ndarray
     tau: float
-    residual_price: float  # how much barrier a unit of primal residual is worth
+    residual_price: float = 0.0  # how much barrier a unit of primal residual is worth; 0: not known yet
     effort: int = 0  # conjugate gradient steps of the last system that was solved by them
+
+
+@dataclass(frozen=True, eq=False)
+class InteriorPointState(MatrixState):
+    """One iterate with its point near the path."""
+
+    iterate: Iterate
+    dual: np.ndarray
+    values: np.ndarray
+    objective: float
+    signal: float
+    at: _PathPoint
+    stalled: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,11 +117,11 @@ class InteriorPoint:
         t, V = eigh(_mirror_point(problem, m / u))
         factor = V * np.sqrt(D.barrier_inverse(t, tau))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
-        return _state(problem, bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, 0.0, 0)
+        return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau))
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
         """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
-        if not state.tau > 0:  # below the smallest number: nothing left to follow
+        if not state.at.tau > 0:  # below the smallest number: nothing left to follow
             return replace(state, stalled=True)
         try:
             return self._step(problem, state)
@@ -125,19 +132,19 @@ class InteriorPoint:
         L, u = problem.losses, problem.unit
         s = L.sense.astype(float)
         free = s == 0
-        bounds, xi, w, m, tau = state.bounds, state.relaxed, state.slack, state.weights, state.tau
+        at = state.at
+        bounds, xi, w, m, tau = at.bounds, at.relaxed, at.slack, at.weights, at.tau
         lam = np.where(free, 1.0, s * m)
         p = state.values / u
         sign = np.where(free, 1.0, s)
         rho = sign * (xi - p) - np.where(free, 0.0, w)
-        kind: type[CongruenceScaling] | type[SpectralScaling] = (
-            CongruenceScaling if problem.divergence.is_congruence_invariant else SpectralScaling
-        )
-        scaling: Scaling = kind.at(problem.divergence, state.factor, state.t, state.V, tau)
+        D = problem.divergence
+        kind = CongruenceScaling if D.is_congruence_invariant else SpectralScaling
+        scaling: Scaling = kind(D, at.factor, at.t, at.V, tau)
         X = problem.operator.congruence(scaling.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
-        solve = row_system(X, chord + ratio, u, scaling.S, self.linear_tol, state.effort)
+        solve = row_system(X, chord + ratio, u, scaling.S, self.linear_tol, at.effort)
         steps = 0
 
         def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
@@ -163,7 +170,7 @@ class InteriorPoint:
             )
             most = self.fraction - 0.09 + 0.09 * min(ap, ad, 1.0)
             ap, ad = min(1.0, most * ap), min(1.0, most * ad)
-            return self._inside(scaling, bounds, state, d, goal, ap, ad)
+            return self._inside(scaling, at, d, goal, ap, ad)
 
         n = max(1, int((~free).sum()))
         d = direction(0.0 if scaling.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
@@ -171,7 +178,7 @@ class InteriorPoint:
         ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
         goal = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         worst = float(np.abs(rho).max(initial=0.0))
-        price = state.residual_price or tau / max(worst, 1e-300)
+        price = at.residual_price or tau / max(worst, 1e-300)
         goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
         share = ap * ad if min(ap, ad) > 0.1 else 0.0
         bent = bounds.bilinear
@@ -188,42 +195,34 @@ class InteriorPoint:
         t, V = eigh(_mirror_point(problem, m / u))
         lam = s * m
         tau = float((w * lam)[~free].sum()) / n if (~free).any() else max(goal, 1e-3 * tau)
-        new = _state(problem, bounds, factor, xi, w, m, t, V, tau, price, steps or state.effort)
+        new = _state(problem, _PathPoint(bounds, factor, xi, w, m, t, V, tau, price, steps or at.effort))
         # what is left of the path is less than rounding of the objective: then a step that brings nothing is the last one
         ended = tau * (problem.c + problem.r) <= np.finfo(float).eps * max(1.0, abs(new.objective))
         return replace(new, stalled=bool(ended and new.signal >= state.signal))
 
     def _inside(
-        self,
-        scaling: Scaling,
-        bounds: RelaxedBounds,
-        state: InteriorPointState,
-        d: tuple,
-        goal: float,
-        ap: float,
-        ad: float,
+        self, scaling: Scaling, at: _PathPoint, d: tuple, goal: float, ap: float, ad: float
     ) -> tuple[float, float]:
         """Shorten the steps until ``psi(T) <= M / neighbourhood`` and the same for the relaxed bounds."""
-        if scaling.S is None:
+        if isinstance(scaling, CongruenceScaling):
             return ap, ad
         kappa = 1.0 / self.neighbourhood
         room: Any = None
-        if bounds.guarded is not None:
-            k, guarded = bounds.guarded
-            xi, m, dm = state.relaxed[k], state.weights[k], d[4][k]
-            room = np.maximum(kappa, 1.05 * guarded.at(m, state.tau) / xi)
+        if at.bounds.guarded is not None:
+            k, guarded = at.bounds.guarded
+            xi, m, dm = at.relaxed[k], at.weights[k], d[4][k]
+            room = np.maximum(kappa, 1.05 * guarded.at(m, at.tau) / xi)
 
         def limit(ap: float) -> float:
-            low = scaling.order_limit(d[0], d[1], ap, goal, kappa)
+            low = scaling.order_limit(scaling.moved(d[0], ap), d[1], (goal, kappa))
             if room is not None:
                 x = room * (xi + ap * d[2][k])
                 low = min(low, largest_step(guarded.price(x, goal) - m, -dm))
             return 0.95 * low
 
         now = limit(ap)
-        while (
-            now < 0.2 * ad and ap > 1e-3
-        ):  # a shorter primal step leaves more room to the dual one, if it shrinks M there
+        # a shorter primal step leaves more room to the dual one, if it shrinks M there
+        while now < 0.2 * ad and ap > 1e-3:
             shorter = limit(0.6 * ap)
             if shorter < 1.2 * now:
                 break
@@ -255,33 +254,20 @@ def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) 
     return m
 
 
-def _state(
-    problem: NearestMatrix,
-    bounds: RelaxedBounds,
-    factor: np.ndarray,
-    xi: np.ndarray,
-    w: np.ndarray,
-    m: np.ndarray,
-    t: np.ndarray,
-    V: np.ndarray,
-    tau: float,
-    price: float,
-    effort: int,
-) -> InteriorPointState:
-    D, L, t0 = problem.divergence, problem.losses, problem.t0
+def _state(problem: NearestMatrix, at: _PathPoint) -> InteriorPointState:
+    D, L, t0, m, strength = problem.divergence, problem.losses, problem.t0, at.weights, at.bounds.strength
     iterate: Iterate
     if isinstance(iterate_at_prior(D, t0), Factored):
-        iterate = Factored(factor, 2.0 * float(np.linalg.slogdet(factor)[1]))
-        p = problem.operator.congruence(factor).values_diagonal(None)
+        iterate = Factored(at.factor, 2.0 * float(np.linalg.slogdet(at.factor)[1]))
+        p = problem.operator.congruence(at.factor).values_diagonal(None)
     else:
-        U, sigma, _ = np.linalg.svd(factor)
+        U, sigma, _ = np.linalg.svd(at.factor)
         iterate = Spectral(D, t0, D.link(sigma**2), U)
         p = problem.operator.congruence(U).values_diagonal(sigma**2)
     # a hard row with slack is reported without its multiplier (of the size of tau): restoration moves rows that have one
-    idle = L.hard & (w * bounds.strength > np.abs(m))
+    idle = L.hard & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
     F = objective_value(problem, iterate, p, soft_only=True)
-    bound = D.constant(t0) - D.conjugate(t) - float(L.conjugate(mu).sum()) if D.in_domain(t) else -np.inf
-    unmet = np.where(L.hard, (np.abs(m) + bounds.strength) * problem.violation(p), 0.0).sum()
-    signal = abs(F - bound) + float(unmet)
-    return InteriorPointState(iterate, mu, p, F, signal, False, bounds, factor, xi, w, m, t, V, tau, price, effort)
+    bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf
+    unmet = np.where(L.hard, (np.abs(m) + strength) * problem.violation(p), 0.0).sum()
+    return InteriorPointState(iterate, mu, p, F, abs(F - bound) + float(unmet), at)

@@ -19,6 +19,8 @@ from bregmat.solve import MatrixState
 from bregmat.solvers.needs import check_needs
 from bregmat.solvers.newton_system import solve_newton_system
 
+_Point = tuple[Iterate, Operator, np.ndarray]  # with the rows in its frame, and their values
+
 
 @dataclass(frozen=True, eq=False)
 class MirrorNewtonState(MatrixState):
@@ -73,28 +75,7 @@ class MirrorNewton:
         iterate = None if start is None else _from_dual(problem, start)
         if iterate is None:
             iterate = _shrunk_prior(problem)
-        framed = problem.operator.congruence(iterate.F)
-        return self._state(problem, iterate, framed, framed.values_diagonal(iterate.x), tol)
-
-    def _state(
-        self,
-        problem: NearestMatrix,
-        iterate: Iterate,
-        framed: Operator,
-        p: np.ndarray,
-        tol: float,
-        linear_steps: int = 0,
-    ) -> MirrorNewtonState:
-        g, h = problem.losses.derivatives(p)
-        F = iterate.value() + problem.losses.value(p)
-        on = np.flatnonzero(h > 0)
-        active = framed.restrict(on)
-        R = iterate.residual(active.adjoint(g[on]))
-        S = iterate.metric()
-        size = np.linalg.norm(R if S is None else S * R)
-        return MirrorNewtonState(
-            iterate, active, h[on], p, g, F, R, S, 0.5 * float(size) ** 2, tol, linear_steps=linear_steps
-        )
+        return _measured(problem, _framed(problem, iterate), tol)
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         """One inexact Newton step with Armijo's rule."""
@@ -111,19 +92,35 @@ class MirrorNewton:
         slope = float(np.vdot(R, E if S is None else S * E))
         floor = 1e-15 * abs(F) * problem.r
 
-        def trial(alpha: float) -> tuple[tuple[Iterate, Operator, np.ndarray], float] | None:
+        def trial(alpha: float) -> tuple[_Point, float] | None:
             iterate = state.iterate.moved(E, dT, alpha)
             if iterate is None:
                 return None
-            framed = problem.operator.congruence(iterate.F)
-            p = framed.values_diagonal(iterate.x)
-            return (iterate, framed, p), iterate.value() + problem.losses.value(p)
+            point = _framed(problem, iterate)
+            return point, iterate.value() + problem.losses.value(point[2])
 
         found = armijo(trial, F, slope, rounding=floor, sufficient=self.sufficient)
         if found is None:
             return replace(state, stalled=True)
-        new = self._state(problem, *found[0], state.tol, state.linear_steps + solution.steps)
+        new = _measured(problem, found[0], state.tol, state.linear_steps + solution.steps)
         return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
+
+
+def _framed(problem: NearestMatrix, iterate: Iterate) -> _Point:
+    framed = problem.operator.congruence(iterate.F)
+    return iterate, framed, framed.values_diagonal(iterate.x)
+
+
+def _measured(problem: NearestMatrix, point: _Point, tol: float, linear_steps: int = 0) -> MirrorNewtonState:
+    iterate, framed, p = point
+    g, h = problem.losses.derivatives(p)
+    F = iterate.value() + problem.losses.value(p)
+    on = np.flatnonzero(h > 0)
+    active = framed.restrict(on)
+    R = iterate.residual(active.adjoint(g[on]))
+    S = iterate.metric()
+    signal = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
+    return MirrorNewtonState(iterate, active, h[on], p, g, F, R, S, signal, tol, linear_steps=linear_steps)
 
 
 def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, h: np.ndarray) -> np.ndarray:
@@ -154,8 +151,7 @@ def _shrunk_prior(problem: NearestMatrix) -> Iterate:
     """
     D, L = problem.divergence, problem.losses
     iterate = iterate_at_prior(D, problem.t0)
-    framed = problem.operator.congruence(iterate.F)
-    best = iterate.value() + L.value(framed.values_diagonal(iterate.x))
+    best = iterate.value() + L.value(_framed(problem, iterate)[2])
     if not D.keeps_range or not best > problem.c:
         return iterate
     A = problem.operator.adjoint(1.0 / problem.unit) / problem.c
@@ -167,7 +163,7 @@ def _shrunk_prior(problem: NearestMatrix) -> Iterate:
         moved = iterate.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
         if moved is None:
             continue
-        value = moved.value() + L.value(problem.operator.congruence(moved.F).values_diagonal(moved.x))
+        value = moved.value() + L.value(_framed(problem, moved)[2])
         if value < best:
             best, found = value, moved
         elif found is not iterate:

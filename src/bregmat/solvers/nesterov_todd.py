@@ -27,17 +27,9 @@ class CongruenceScaling:
 
     S = None
 
-    def __init__(self, B: np.ndarray, sigma: np.ndarray) -> None:
-        self.F, self.sigma = B, sigma
-        self.root = np.sqrt(np.multiply.outer(sigma, sigma))
-
-    @classmethod
-    def at(
-        cls, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float
-    ) -> CongruenceScaling:
-        """The scaling of ``M = L L'`` and ``T = V diag(t) V'``."""
-        B, _, sigma = _geometric_mean(L, -1.0 / t, V)
-        return cls(B, sigma)
+    def __init__(self, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> None:
+        self.F, _, self.sigma = _geometric_mean(L, -1.0 / t, V)
+        self.root = np.sqrt(np.multiply.outer(self.sigma, self.sigma))
 
     def defect(self, tau: float) -> np.ndarray:
         """The move of M that reaches the chord of the path at tau while T stays."""
@@ -60,10 +52,6 @@ class CongruenceScaling:
         """Largest step that keeps T in the domain."""
         return self.primal_limit(-dT)
 
-    def order_limit(self, dM: np.ndarray, dT: np.ndarray, ap: float, tau: float, kappa: float) -> float:
-        """No further limit."""
-        return np.inf
-
     def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
         """A factor of ``M + alpha dM``, or None outside the cone."""
         C, ok = cholesky(np.diag(self.sigma) + alpha * symmetrize(dM))
@@ -73,33 +61,16 @@ class CongruenceScaling:
 class SpectralScaling:
     """Eigenbasis of the geometric mean of M and ``psi(T)``; the chord is the derivative of psi there, ``S o S``."""
 
-    def __init__(
-        self,
-        divergence: SpectralDivergence,
-        L: np.ndarray,
-        inner: np.ndarray,
-        F: np.ndarray,
-        S: np.ndarray,
-        t: np.ndarray,
-        V: np.ndarray,
-    ) -> None:
-        self.divergence, self.L, self.inner, self.F, self.S, self.t, self.V = divergence, L, inner, F, S, t, V
-        self.chord = S * S
-        self.U, sigma, _ = np.linalg.svd(L)
-        self.x = sigma**2
-
-    @classmethod
-    def at(
-        cls, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float
-    ) -> SpectralScaling:
-        """The scaling of ``M = L L'`` and ``T = V diag(t) V'`` on the path at tau."""
+    def __init__(self, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> None:
+        self.divergence, self.L, self.t, self.V = divergence, L, t, V
         B, inner, sigma = _geometric_mean(L, divergence.barrier_inverse(t, tau), V)
-        F, root, Wt = np.linalg.svd(B)
-        scaling = cls(divergence, L, inner @ (Wt.T / root), F, np.sqrt(barrier_divided(divergence, root**2, tau)), t, V)
-        scaling.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
-        return scaling
-
-    ahead: float = 1.0
+        self.F, root, Wt = np.linalg.svd(B)
+        self.inner = inner @ (Wt.T / root)
+        self.S = np.sqrt(barrier_divided(divergence, root**2, tau))
+        self.chord = self.S * self.S
+        self.U, size, _ = np.linalg.svd(L)
+        self.x = size**2
+        self.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
 
     def defect(self, tau: float) -> np.ndarray:
         """The move of M that reaches the chord of the path at tau while T stays."""
@@ -126,11 +97,14 @@ class SpectralScaling:
         """T may be anything; ``order_limit`` is what matters."""
         return np.inf
 
-    def order_limit(self, dM: np.ndarray, dT: np.ndarray, ap: float, tau: float, kappa: float) -> float:
-        """Largest step of T with ``psi(T) <= kappa (M + ap dM)``, by the operator monotone link: ``T <= link(kappa M)``."""
-        moved = self.moved(dM, ap)
+    def order_limit(self, moved: np.ndarray | None, dT: np.ndarray, barrier: tuple[float, float]) -> float:
+        """Largest step of T with ``psi(T) <= kappa M`` for a factor of M, by the operator monotone link: ``T <= link(kappa M)``.
+
+        ``barrier``: tau of the link and kappa. No step without a factor.
+        """
         if moved is None:
             return 0.0
+        tau, kappa = barrier
         U, sigma, _ = np.linalg.svd(moved)
         top = barrier_link(self.divergence, max(kappa, 1.05 * self.ahead) * sigma**2, tau)
         C, ok = cholesky(symmetrize((U * top) @ U.T - (self.V * self.t) @ self.V.T))
