@@ -50,7 +50,7 @@ class TestIterate:
         x0 = np.ones(self.r) if kind is Factored else rng.uniform(0.5, 2.0, self.r)
         W = positive(rng, self.r) / self.r + 0.1 * np.eye(self.r)
         values, V = np.linalg.eigh(W)
-        iterate = kind.at_prior(D, D.link(x0)).at((V * D.link(values)) @ V.T)
+        iterate = iterate_at_prior(D, D.link(x0)).at((V * D.link(values)) @ V.T)
         return iterate, W, x0
 
     def test_point(self, D, kind, rng):
@@ -60,7 +60,8 @@ class TestIterate:
         values, V = np.linalg.eigh(W)
         assert np.allclose(iterate.mirror(), (V * D.link(values)) @ V.T, rtol=1e-9, atol=1e-9)
         assert iterate.value() == pytest.approx(D(W, np.diag(x0)), rel=1e-10)
-        prior = kind.at_prior(D, D.link(x0))
+        prior = iterate_at_prior(D, D.link(x0))
+        assert type(prior) is kind
         assert prior.value() == pytest.approx(0.0, abs=1e-12)
         assert np.allclose(prior.matrix(), np.diag(x0), **EXACT)
 

@@ -49,24 +49,20 @@ def _squeezed(C: Any, Z: np.ndarray) -> np.ndarray:
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array) -> SignedSums:
     """Signed sums of terms; those that cancel up to rounding, such as a similarity with the origin, are exactly 0."""
     P.sum_duplicates()
-    natural = abs(P) @ base.norms()
-    square = np.zeros(P.shape[0])
-    count = np.diff(P.indptr)
-    for k in np.unique(count[count > 0]):
-        rows = np.flatnonzero(count == k)
-        for part in np.array_split(rows, 1 + len(rows) * k * base.r // 2**22):
-            place = P.indptr[part][:, None] + np.arange(k)
-            V, coef = base.vectors(P.indices[place]), P.data[place]
-            G = V @ V.transpose(0, 2, 1)
-            square[part] = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
+    sums = SignedSums(base, P)
+    natural, square = sums.norms(), np.zeros(sums.c)
+    for part, place in sums.blocks():
+        V, coef = base.vectors(P.indices[place]), P.data[place]
+        G = V @ V.transpose(0, 2, 1)
+        square[part] = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
     small = np.flatnonzero(square <= 1e-12 * natural * natural)
     if len(small):
         exact = SignedSums(base, P[small]).sizes(np.ones(base.r))
-        gone = np.zeros(P.shape[0], dtype=bool)
+        gone = np.zeros(sums.c, dtype=bool)
         gone[small[exact <= VANISHING * natural[small]]] = True
-        P.data[np.repeat(gone, count)] = 0.0
+        P.data[np.repeat(gone, np.diff(P.indptr))] = 0.0
         P.eliminate_zeros()
-    return SignedSums(base, P)
+    return sums
 
 
 def bind(
@@ -129,6 +125,4 @@ def bind(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )
         parts.append((np.array(owners), _signed_sums(RankOneRows(np.concatenate(factors)), P)))
-    if len(parts) == 1:
-        return parts[0][1]
-    return Stacked(parts)
+    return parts[0][1] if len(parts) == 1 else Stacked(parts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
@@ -25,11 +28,9 @@ class SignedSums(Operator):
         return self.base.adjoint(self.P.T @ w)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
         return self.P @ self.base.values_diagonal(x)
 
     def congruence(self, F: np.ndarray) -> SignedSums:
-        """The operator of ``X -> F X F'``."""
         return SignedSums(self.base.congruence(F), self.P)
 
     def restrict(self, rows: np.ndarray) -> SignedSums:
@@ -39,27 +40,29 @@ class SignedSums(Operator):
         return SignedSums(self.base.restrict(used), P[:, used])
 
     def astype(self, dtype: type) -> SignedSums:
-        """The same in another precision."""
         return SignedSums(self.base.astype(dtype), self.P.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``."""
         return self.P @ self.base.features(S)
 
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))`` from the few vectors of each row: a QR and an eigenproblem of their number."""
-        out = np.zeros(self.c)
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows with equally many terms, some at a time, and where their k terms are in P: (rows,) and (rows, k)."""
         count = np.diff(self.P.indptr)
         for k in np.unique(count[count > 0]):
             rows = np.flatnonzero(count == k)
             for part in np.array_split(rows, 1 + len(rows) * k * self.r // 2**22):
-                place = self.P.indptr[part][:, None] + np.arange(k)
-                terms, slot = np.unique(self.P.indices[place], return_inverse=True)
-                V = self.base.vectors(terms)[slot.reshape(place.shape)]  # (rows, k, r)
-                Q, T = np.linalg.qr(V.transpose(0, 2, 1))
-                values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
-                W = Q @ U
-                out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
+                yield part, self.P.indptr[part][:, None] + np.arange(k)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """From the few vectors of each row: a QR and an eigenproblem of their number."""
+        out = np.zeros(self.c)
+        for part, place in self.blocks():
+            terms, slot = np.unique(self.P.indices[place], return_inverse=True)
+            V = self.base.vectors(terms)[slot.reshape(place.shape)]  # (rows, k, r)
+            Q, T = np.linalg.qr(V.transpose(0, 2, 1))
+            values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
+            W = Q @ U
+            out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
         return out
 
     def norms(self) -> np.ndarray:
@@ -71,7 +74,6 @@ class SignedSums(Operator):
         return (abs(self.P) @ np.sqrt(self.base.squared_norms(Psi))) ** 2
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c)."""
         return self.P @ (self.P @ self.base.gram()).T if S is None else super().gram(S)
 
     def outer(self) -> OuterRows:
@@ -108,20 +110,20 @@ class Stacked(Operator):
             out[rows] = block
         return out
 
+    def _each(self, method: str, *given: Any) -> np.ndarray:
+        return self._gather([getattr(op, method)(*given) for _, op in self.parts])
+
     def values(self, X: np.ndarray) -> np.ndarray:
-        """Values of all rows in order."""
-        return self._gather([op.values(X) for _, op in self.parts])
+        return self._each("values", X)
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """Sum of the parts' adjoints."""
         return np.sum([op.adjoint(w[rows]) for rows, op in self.parts], axis=0)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
-        return self._gather([op.values_diagonal(x) for _, op in self.parts])
+        return self._each("values_diagonal", x)
 
     def congruence(self, F: np.ndarray) -> Stacked:
-        """The operator of ``X -> F X F'``."""
         return Stacked([(rows, op.congruence(F)) for rows, op in self.parts])
 
     def restrict(self, rows: np.ndarray) -> Stacked:
@@ -137,24 +139,19 @@ class Stacked(Operator):
         return Stacked(parts or [(chosen, self.parts[0][1].restrict(chosen))])
 
     def astype(self, dtype: type) -> Stacked:
-        """The same in another precision."""
         return Stacked([(rows, op.astype(dtype)) for rows, op in self.parts])
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``."""
-        return self._gather([op.features(S) for _, op in self.parts])
+        return self._each("features", S)
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``."""
-        return self._gather([op.sizes(prior) for _, op in self.parts])
+        return self._each("sizes", prior)
 
     def norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i, or upper bounds of them."""
-        return self._gather([op.norms() for _, op in self.parts])
+        return self._each("norms")
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row, or bounds of them."""
-        return self._gather([op.squared_norms(Psi) for _, op in self.parts])
+        return self._each("squared_norms", Psi)
 
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""
@@ -171,16 +168,16 @@ class Stacked(Operator):
         def joined(columns: list[np.ndarray]) -> np.ndarray:
             return np.concatenate(columns)[order]
 
+        def moved(name: str) -> np.ndarray:
+            ends = zip(found, starts[:-1], strict=True)
+            return joined([(getattr(f, name)[: len(f.coef)] + start).astype(np.int32) for f, start in ends])
+
         return OuterRows(
             ptr,
             joined([f.coef for f in found]),
             np.concatenate([f.Z for f in found]),
-            joined(
-                [(f.a[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
-            ),
-            joined(
-                [(f.b[: len(f.coef)] + start).astype(np.int32) for f, start in zip(found, starts[:-1], strict=True)]
-            ),
+            moved("a"),
+            moved("b"),
             joined([f.sign[: len(f.coef)] for f in found]),
             self._gather([f.shift for f in found]),
         )

@@ -25,11 +25,6 @@ class Spectral:
         self.divergence, self.t0, self.t, self.F = divergence, t0, t, U
         self.x = divergence.inverse_link(t)
 
-    @classmethod
-    def at_prior(cls, divergence: SpectralDivergence, t0: np.ndarray) -> Spectral:
-        """The iterate at the prior."""
-        return cls(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))
-
     def at(self, T: np.ndarray) -> Spectral | None:
         """The iterate at mirror coordinates T, or None outside the domain."""
         if not np.isfinite(T).all():
@@ -90,11 +85,6 @@ class Factored:
     def __init__(self, L: np.ndarray, logdet: float) -> None:
         self.F, self.logdet = L, logdet
 
-    @classmethod
-    def at_prior(cls, divergence: SpectralDivergence, t0: np.ndarray) -> Factored:
-        """The iterate at the identity."""
-        return cls(np.eye(len(t0)), 0.0)
-
     def at(self, T: np.ndarray) -> Factored | None:
         """The iterate at mirror coordinates ``T = -M^-1``, or None outside the domain."""
         C, ok = cholesky(-T)
@@ -152,5 +142,6 @@ def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, n
 
 def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:
     """The iterate that suits the divergence, at the prior."""
-    kind = Factored if divergence.is_congruence_invariant and (t0 == -1.0).all() else Spectral
-    return kind.at_prior(divergence, t0)
+    if divergence.is_congruence_invariant and (t0 == -1.0).all():
+        return Factored(np.eye(len(t0)), 0.0)
+    return Spectral(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))

@@ -79,14 +79,7 @@ def triangular_inverse(C: np.ndarray) -> np.ndarray:
     return _lapack()[0](C, lower=1)[0]
 
 
-def eigh(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending eigenvalues and eigenvectors of a symmetric matrix."""
-    return np.linalg.eigh(A)
-
-
-def eigvalsh(A: np.ndarray) -> np.ndarray:
-    """Ascending eigenvalues of a symmetric matrix."""
-    return np.linalg.eigvalsh(A)
+eigh, eigvalsh = np.linalg.eigh, np.linalg.eigvalsh  # ascending eigenvalues of a symmetric matrix
 
 
 @cache

@@ -29,17 +29,38 @@ class Operator(Protocol):
     r: int
     is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
 
-    def values(self, X: np.ndarray) -> np.ndarray: ...
-    def adjoint(self, w: np.ndarray) -> np.ndarray: ...
-    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray: ...
-    def congruence(self, F: np.ndarray) -> Operator: ...
-    def restrict(self, rows: np.ndarray) -> Operator: ...
-    def astype(self, dtype: type) -> Operator: ...
-    def features(self, S: np.ndarray | None) -> np.ndarray: ...
-    def sizes(self, prior: np.ndarray) -> np.ndarray: ...
-    def norms(self) -> np.ndarray: ...
-    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray: ...
-    def outer(self) -> OuterRows: ...
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``<A_i, X>`` for every row."""
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """``sum_i w_i A_i``."""
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        """``values(diag(x))``; None stands for the identity."""
+
+    def congruence(self, F: np.ndarray) -> Operator:
+        """The operator of ``X -> F X F'``."""
+
+    def restrict(self, rows: np.ndarray) -> Operator:
+        """Some of the rows."""
+
+    def astype(self, dtype: type) -> Operator:
+        """The same in another precision."""
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
+
+    def norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i, or upper bounds of them."""
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        """``<A_i, Psi o A_i>`` of every row, or bounds of them; None stands for 1."""
+
+    def outer(self) -> OuterRows:
+        """The rows as sums of outer products and multiples of the identity."""
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
         """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c); None stands for 1."""
@@ -68,10 +89,20 @@ def smat(x: np.ndarray, r: int) -> np.ndarray:
     return X
 
 
-class RankOneRows(Operator):
-    """One vector per row: ``p_i = v_i' X v_i``."""
+class _OuterProducts(Operator):
+    """``A_i = v_i v_i'``: trace and Frobenius norm are both ``|v_i|^2``."""
 
     is_rank_one = True
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        return self.values_diagonal(prior)
+
+    def norms(self) -> np.ndarray:
+        return self.values_diagonal(None)
+
+
+class RankOneRows(_OuterProducts):
+    """One vector per row: ``p_i = v_i' X v_i``."""
 
     def __init__(self, V: np.ndarray) -> None:
         self.V = V
@@ -86,23 +117,18 @@ class RankOneRows(Operator):
         return (self.V.T * w) @ self.V
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
         return np.einsum("ij,ij->i", self.V, self.V) if x is None else (self.V * self.V) @ x
 
     def congruence(self, F: np.ndarray) -> RankOneRows:
-        """The operator of ``X -> F X F'``."""
         return RankOneRows(self.V @ F)
 
     def restrict(self, rows: np.ndarray) -> RankOneRows:
-        """Some of the rows."""
         return RankOneRows(self.V[rows])
 
     def astype(self, dtype: type) -> RankOneRows:
-        """The same in another precision."""
         return RankOneRows(self.V.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
         k, l, weight = _svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
         columns = np.ascontiguousarray(self.V.T)  # gathering whole rows of it is quicker than picking columns
@@ -115,23 +141,13 @@ class RankOneRows(Operator):
         """The vectors of some rows, of any shape: (..., r)."""
         return self.V[rows]
 
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
-        return self.values_diagonal(prior)
-
-    def norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i, or upper bounds of them."""
-        return self.values_diagonal(None)
-
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; None stands for 1."""
         squares = self.V * self.V
         if Psi is None:
             return squares.sum(axis=1) ** 2
         return np.einsum("ij,ij->i", squares @ Psi, squares)
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c)."""
         return (self.V @ self.V.T) ** 2 if S is None else super().gram(S)
 
     def outer(self) -> OuterRows:
@@ -139,10 +155,8 @@ class RankOneRows(Operator):
         return plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
-class PairGraph(Operator):
+class PairGraph(_OuterProducts):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
-
-    is_rank_one = True
 
     def __init__(
         self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, graph: tuple | None = None
@@ -172,14 +186,12 @@ class PairGraph(Operator):
         return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
         out = np.empty(self.c)
         Z = self.Z if x is None else self.Z * np.sqrt(x)
         kernels.sq_norms_inplace(out, Z, self.a, self.b, self.sign)
         return out
 
     def congruence(self, F: np.ndarray) -> PairGraph:
-        """The operator of ``X -> F X F'``."""
         return PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)
 
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
@@ -190,7 +202,6 @@ class PairGraph(Operator):
         return PairGraph(self.Z, a, b, sign)
 
     def astype(self, dtype: type) -> PairGraph:
-        """The same in another precision."""
         return PairGraph(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph)
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
@@ -200,14 +211,6 @@ class PairGraph(Operator):
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of some rows, of any shape: (..., r)."""
         return self.Z[self.a[rows]] + self.Z[self.b[rows]] * self.sign[rows][..., None]
-
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``."""
-        return self.values_diagonal(prior)
-
-    def norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i."""
-        return self.values_diagonal(None)
 
     def squared_norms(self, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
         """``<A_i, Psi o A_i>`` of every row; ``block`` vectors are built at a time."""
@@ -220,7 +223,6 @@ class PairGraph(Operator):
         return out
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c)."""
         return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
 
     def outer(self) -> OuterRows:
@@ -240,41 +242,32 @@ class MatrixRows(Operator):
         return self.A.reshape(self.c, self.r**2) @ X.ravel()
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """``sum_i w_i A_i``."""
         return (w @ self.A.reshape(self.c, self.r**2)).reshape(self.r, self.r)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        """``values(diag(x))``; None stands for the identity."""
         d = np.einsum("ikk->ik", self.A)
         return d.sum(axis=1) if x is None else d @ x
 
     def congruence(self, F: np.ndarray) -> MatrixRows:
-        """The operator of ``X -> F X F'``."""
         return MatrixRows(F.T @ self.A @ F)
 
     def restrict(self, rows: np.ndarray) -> MatrixRows:
-        """Some of the rows."""
         return MatrixRows(self.A[rows])
 
     def astype(self, dtype: type) -> MatrixRows:
-        """The same in another precision."""
         return MatrixRows(self.A.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``."""
         return svec(self.A if S is None else self.A * S)
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``."""
         values, U = np.linalg.eigh(self.A)
         return np.einsum("ik,ijk,j->i", np.abs(values), U * U, prior)
 
     def norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i."""
         return np.linalg.norm(self.A, axis=(1, 2))
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; None stands for 1."""
         squares = self.A * self.A if Psi is None else self.A * self.A * Psi
         return squares.sum(axis=(1, 2))
 
