@@ -24,6 +24,7 @@ from numba import njit
 
 from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metric
 from bregmat._kernels import eigen_update
+from bregmat._kernels.secular import eigen_work, solve_secular_inplace
 from bregmat.coordinates import kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem
@@ -183,7 +184,7 @@ class Walk:
         self.J = (self.I + rng.integers(1, n, count)) % n
         self.G = H[self.I, self.I] + H[self.J, self.J] - 2 * H[self.I, self.J]
         self.noise = 0.1 * rng.normal(size=count)
-        self.work = eigen_update.eigen_work(n)
+        self.work = eigen_work(n)
 
     def go(self, start: int, stop: int, follow: bool = False) -> tuple[float, float]:
         """CPU seconds of an update, poles that moved."""
@@ -264,7 +265,7 @@ def our_roots(repeats, work, lam, w, rho):
     """The same equation by `solve_secular_inplace`, which returns the weights of the derivative, too."""
     K = 0
     for _ in range(repeats):
-        K = eigen_update.solve_secular_inplace(work, lam, w, rho)
+        K = solve_secular_inplace(work, lam, w, rho)
     return K
 
 
@@ -297,7 +298,7 @@ def secular(rounds: int) -> None:
             walk.go(500 * k, 500 * k + 500)
             i, j = walk.I[k], walk.J[k]
             w, rho = walk.Vt[:, i] - walk.Vt[:, j], float(0.05 + abs(walk.noise[k]))
-            lam, work, repeats = walk.lam.copy(), eigen_update.eigen_work(n), 20
+            lam, work, repeats = walk.lam.copy(), eigen_work(n), 20
             K = our_roots(1, work, lam, w, rho)
             d, z = work.d[:K].copy(), work.z[:K].copy()
             size = float(np.linalg.norm(z))

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import online as kernels
-from bregmat._kernels.eigen_update import eigen_work
+from bregmat._kernels.secular import eigen_work
 from bregmat.online.capped_simplex import cap, mixture_of_corners
 from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks

@@ -36,7 +36,7 @@ def all_terms(rows):
 
 @njit(cache=True, error_model="numpy")
 def approximate_step(r, low, high):
-    """The minimiser of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
+    """The minimiser (scalars) of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
     if r == 0.0:
         return 0.0
     if not low < 0.0:  # no matrix but a singular one meets the row
@@ -60,7 +60,7 @@ def log_step_bound(r, low, high, alpha):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def values_inplace(p, V, Vt, lam, rows):
-    """``tr(W A_j)`` of all rows but multiples of the identity, which get their constant."""
+    """``tr(W A_j)`` of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,)."""
     e = np.exp(lam)
     e /= e.sum()
     Y = np.dot(V, Vt.T)
@@ -76,7 +76,7 @@ def values_inplace(p, V, Vt, lam, rows):
 
 @njit(cache=True, error_model="numpy")
 def _signed(sense, gap, low, high):
-    """Violation and the interval of the eigenvalues of C for a row ``A - b I``; an equality takes the side that it violates."""
+    """Violation and the interval of the eigenvalues of C for a row ``A - b I`` (scalars); an equality takes the side that it violates."""
     if sense < 0 or (sense == 0 and gap < 0.0):
         return -1.0, -gap, -high, -low
     return 1.0, gap, low, high
@@ -117,9 +117,8 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
     V, usable, low, high, total = cone.V, cone.usable, cone.low, cone.high, cone.total
     p, v, w, X = np.empty(c), np.empty(n), np.empty(n), np.empty((n, n))
     steps, worst = 0, 0.0
-    rest = (
-        level[1] - math.log(np.exp(lam).sum()) - level[0]
-    )  # log dual = log tr exp H + rest, rest = sum mu b / total + constant
+    # log dual = log tr exp H + rest, rest = sum mu b / total + constant
+    rest = level[1] - math.log(np.exp(lam).sum()) - level[0]
     tried = 0
     while steps < len(series):
         if greedy:
@@ -171,10 +170,7 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
         level[0] += shift
         level[1] = math.log(np.exp(lam).sum()) + level[0] + rest
         level[2] += log_step_bound(r, bottom, top, s * model)
-        series[steps, 0] = i
-        series[steps, 1] = delta
-        series[steps, 2] = level[1]
-        series[steps, 3] = level[2]
-        series[steps, 4] = evaluations
+        record = series[steps]
+        record[0], record[1], record[2], record[3], record[4] = i, delta, level[1], level[2], evaluations
         steps += 1
     return steps, worst

@@ -12,7 +12,7 @@ from numba import njit
 
 @njit(cache=True)
 def swap_gains(x, indptr, indices, data):
-    """By how much the cut falls when vertex i alone changes sides: ``sum_j w_ij`` over the other side minus over its own."""
+    """By how much the cut falls when vertex i alone changes sides: ``sum_j w_ij`` over the other side minus over its own; (n,)."""
     gain = np.zeros(len(x))
     for i in range(len(x)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -22,7 +22,7 @@ def swap_gains(x, indptr, indices, data):
 
 @njit(cache=True)
 def _best(heap, gain, free):
-    """The free vertex of largest gain; entries whose gain has changed since are thrown away. -1 if there is none."""
+    """The free vertex of largest gain (n,); entries whose gain has changed since are thrown away. -1 if there is none."""
     while len(heap) > 0:
         key, i = heap[0]
         if free[i] and -gain[i] == key:
@@ -78,7 +78,7 @@ def refine_inplace(x, indptr, indices, data, least, patience, max_passes):
 
 @njit(cache=True)
 def _move_inplace(x, gain, v, indptr, indices, data):
-    """Vertex v changes sides; gains of v and its neighbours follow."""
+    """Vertex v changes sides; gains of v and its neighbours follow; x, gain (n,)."""
     x[v] = -x[v]
     gain[v] = -gain[v]
     for k in range(indptr[v], indptr[v + 1]):

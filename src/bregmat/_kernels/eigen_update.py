@@ -10,24 +10,14 @@ import math
 import numpy as np
 from numba import njit
 
-from bregmat._kernels.secular import DEFLATION, EigenWork, eigen_work, solve_secular_inplace
+from bregmat._kernels.secular import DEFLATION, solve_secular_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # one sum of squares only
-
-__all__ = [
-    "EigenWork",
-    "apply_secular_inplace",
-    "eigen_work",
-    "exp_along_inplace",
-    "rank_one_update_inplace",
-    "rotate_ties_inplace",
-    "solve_secular_inplace",
-]
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def rotate_ties_inplace(lam, Vt, w):
-    """Rotate rows of equal eigenvalue so that w vanishes on all but one of them; returns the number of rotations.
+    """Rotate rows of equal eigenvalue so that w (n,) vanishes on all but one of them; returns the number of rotations.
 
     Two eigenvalues are equal if the off-diagonal entry the rotation leaves behind is below ``DEFLATION * max |lam|`` (LAPACK, dlaed2), so
     neighbours of which one has a tiny w count as well. That entry and the change of the diagonal, no larger, are dropped: lam stays.
@@ -70,7 +60,7 @@ def rotate_ties_inplace(lam, Vt, w):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _normalise_inplace(row):
-    """Scale to unit length. row (n,)."""
+    """Scale a row (n,) to unit length."""
     total = 0.0
     for i in range(row.size):
         total += row[i] * row[i]
@@ -81,7 +71,7 @@ def _normalise_inplace(row):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _vectors_inplace(work, K):
-    """Rows of U: unit eigenvectors ``zhat_i / (d_i - theta_j)`` (Gu and Eisenstat 1994).
+    """Rows of U, of shape (K, K): unit eigenvectors ``zhat_i / (d_i - theta_j)`` (Gu and Eisenstat 1994).
 
     ``zhat_i^2 = prod_j (d_i - theta_j) / prod_{j != i} (d_i - d_j)`` up to a common factor, four roots to a division.
 
@@ -123,7 +113,7 @@ def _vectors_inplace(work, K):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _sort_inplace(lam, Vt, work):
-    """Ascending lam; rows of Vt follow. lam (n,), Vt (n, n)."""
+    """Ascending lam (n,); rows of Vt (n, n) follow."""
     n = lam.size
     ok = True
     for i in range(1, n):
@@ -144,10 +134,7 @@ def _sort_inplace(lam, Vt, work):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def apply_secular_inplace(lam, Vt, work, K):
-    """``lam`` and ``Vt`` of ``H + rho z z'`` from the last solve: ``Vt <- U Vt`` on the K rows kept, then sorted.
-
-    lam (n,), Vt (n, n).
-    """
+    """``lam`` (n,) and ``Vt`` (n, n) of ``H + rho z z'`` from the last solve: ``Vt <- U Vt`` on the K rows kept, then sorted."""
     if K == 0:
         return
     n = lam.size
@@ -212,13 +199,8 @@ def exp_along_inplace(work, lam, w, K):
     lam, w (n,).
     """
     n = lam.size
-    value, weight, power, half, pair = (
-        work.scratch[0],
-        work.scratch[1],
-        work.scratch[2],
-        work.scratch[3],
-        work.scratch[4],
-    )
+    x = work.scratch
+    value, weight, power, half, pair = x[0], x[1], x[2], x[3], x[4]
     p, trace, slope = 0.0, 0.0, 0.0
     m, j = 0, 0
     for i in range(n):

@@ -100,7 +100,7 @@ def move_inplace(x, d, t, free, upper):
 def centre_inplace(place, work, free, problem):
     """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank.
 
-    Shapes as in :class:`Place`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
+    Arrays of the shapes in :class:`Place`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
     """
     x, g, multiplier, target = place
     W, S, d = work

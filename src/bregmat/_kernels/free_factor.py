@@ -48,7 +48,7 @@ def gather_upper_inplace(M, A, E, rho, rows):
 
 @njit(cache=True)
 def entry_column_inplace(column, problem, order, k, j):
-    """``(A + rho E'E)_{F j}`` into column (>= k,), order (>= k,); returns the diagonal entry of j."""
+    """``(A + rho E'E)_{F j}`` into column; shapes column, order (>= k,); returns the diagonal entry of j."""
     source = problem.A[j]
     diagonal = source[j]
     for i in range(k):
@@ -63,7 +63,7 @@ def entry_column_inplace(column, problem, order, k, j):
 
 @njit(cache=True)
 def forward_inplace(b, U, k):
-    """``U'^-1 b``; b (>= k,), U (>= k, >= k)."""
+    """``U'^-1 b``; shapes b (>= k,), U (>= k, >= k)."""
     for i in range(k):
         b[i] /= U[i, i]
         add_multiple_inplace(b[i + 1 : k], U[i, i + 1 : k], -b[i])
@@ -71,21 +71,21 @@ def forward_inplace(b, U, k):
 
 @njit(cache=True)
 def backward_inplace(b, U, k):
-    """``U^-1 b``; b (>= k,), U (>= k, >= k)."""
+    """``U^-1 b``; shapes b (>= k,), U (>= k, >= k)."""
     for i in range(k - 1, -1, -1):
         b[i] = (b[i] - dot(U[i, i + 1 : k], b[i + 1 : k])) / U[i, i]
 
 
 @njit(cache=True)
 def solve_inplace(b, U, k):
-    """``(U'U)^-1 b``; b (>= k,), U (>= k, >= k)."""
+    """``(U'U)^-1 b``; shapes b (>= k,), U (>= k, >= k)."""
     forward_inplace(b, U, k)
     backward_inplace(b, U, k)
 
 
 @njit(cache=True)
 def squared_length(U, k, d):
-    """``|U d|^2``, the curvature along d (>= k,); U (>= k, >= k)."""
+    """``|U d|^2``, the curvature along d; shapes d (>= k,), U (>= k, >= k)."""
     total = 0.0
     for i in range(k):
         part = dot(U[i, i:k], d[i:k])
@@ -97,7 +97,7 @@ def squared_length(U, k, d):
 def join_inplace(free, problem, j, least):
     """Variable j joins the free set; False, with nothing changed, where its pivot is below ``least`` of its diagonal.
 
-    Shapes as in :class:`FreeSet` and :class:`Quadratic`.
+    Arrays of the shapes in :class:`FreeSet` and :class:`Quadratic`.
     """
     U, k = free.U, free.size[0]
     column = np.empty(k)

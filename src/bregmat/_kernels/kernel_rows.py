@@ -51,7 +51,7 @@ _bits_of_float: Any = _to_bits
 
 @njit(inline="always", fastmath=EXP)
 def exp_f32(x):
-    """exp of a float32 x <= 0, relative error below 2e-7 down to x = -87, where it stays (Cephes expf)."""
+    """exp of a float32 x <= 0 (a scalar), relative error below 2e-7 down to x = -87, where it stays (Cephes expf)."""
     x = max(x, np.float32(-87.0))
     k = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     r = x - k * np.float32(0.693359375)
@@ -69,7 +69,7 @@ def exp_f32(x):
 
 @njit(inline="always", fastmath=EXP)
 def exp_f64(x):
-    """exp of a float64 x <= 0, relative error below 4e-16 down to x = -708, where it stays (Taylor, degree 13)."""
+    """exp of a float64 x <= 0 (a scalar), relative error below 4e-16 down to x = -708, where it stays (Taylor, degree 13)."""
     x = max(x, -708.0)
     shifted = x * 1.4426950408889634 + 6755399441055744.0
     k = shifted - 6755399441055744.0
@@ -94,14 +94,14 @@ def exp_f64(x):
 
 @njit(cache=True, fastmath=EXP)
 def _exp_row_inplace(target, source, own, h):
-    """``target = exp(min(source - own - h, 0))`` in float32."""
+    """``target = exp(min(source - own - h, 0))`` in float32; (n,)."""
     for j in range(len(target)):
         target[j] = exp_f32(min(source[j] - own - h[j], np.float32(0.0)))
 
 
 @njit(cache=True)
 def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
-    """Columns start..stop of :func:`gaussian_rows_inplace`."""
+    """Columns start..stop of :func:`gaussian_rows_inplace`, out (m, n)."""
     T, hT, S = Z[start:stop].T, h[start:stop], np.empty((min(STRIP, len(ZI)), stop - start), np.float32)
     for top in range(0, len(ZI), STRIP):
         bottom = min(top + STRIP, len(ZI))
@@ -112,14 +112,17 @@ def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
 
 @njit(cache=True)
 def gaussian_rows_inplace(out, first, ZI, hI, Z, h):
-    """``out[first + i, j] = exp(ZI_i . Z_j - hI_i - h_j)`` in float32; with ``h = |z|^2 / 2`` that is ``exp(-|ZI_i - Z_j|^2 / 2)``."""
+    """``out[first + i, j] = exp(ZI_i . Z_j - hI_i - h_j)`` in float32; with ``h = |z|^2 / 2`` that is ``exp(-|ZI_i - Z_j|^2 / 2)``.
+
+    ZI (k, d), hI (k,), Z (n, d), h (n,).
+    """
     for start in range(0, len(Z), CHUNK):
         _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
 
 
 @njit(cache=True, parallel=True)
 def gaussian_rows_parallel_inplace(out, first, ZI, hI, Z, h):
-    """:func:`gaussian_rows_inplace` with Numba's threads."""
+    """:func:`gaussian_rows_inplace`, out (m, n), with Numba's threads."""
     for chunk in prange((len(Z) + CHUNK - 1) // CHUNK):
         start = chunk * CHUNK
         _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
@@ -127,7 +130,7 @@ def gaussian_rows_parallel_inplace(out, first, ZI, hI, Z, h):
 
 @njit(cache=True, fastmath=EXP)
 def _square_difference_inplace(target, column, own):
-    """``target = (column - own)^2``."""
+    """``target = (column - own)^2``; (n,)."""
     for j in range(len(target)):
         d = column[j] - own
         target[j] = d * d
@@ -135,7 +138,7 @@ def _square_difference_inplace(target, column, own):
 
 @njit(cache=True, fastmath=EXP)
 def _add_square_difference_inplace(target, column, own):
-    """``target += (column - own)^2``."""
+    """``target += (column - own)^2``; (n,)."""
     for j in range(len(target)):
         d = column[j] - own
         target[j] += d * d
@@ -143,14 +146,14 @@ def _add_square_difference_inplace(target, column, own):
 
 @njit(cache=True, fastmath=EXP)
 def _exp_half_inplace(target):
-    """``target = exp(-target / 2)`` in float32."""
+    """``target = exp(-target / 2)`` in float32; (n,)."""
     for j in range(len(target)):
         target[j] = exp_f32(np.float32(-0.5) * target[j])
 
 
 @njit(cache=True)
 def _near_chunk_inplace(out, first, ZI, ZT, start, stop):
-    """Columns start..stop of :func:`gaussian_near_rows_inplace`."""
+    """Columns start..stop of :func:`gaussian_near_rows_inplace`, out (m, n)."""
     for i in range(len(ZI)):
         target = out[first + i, start:stop]
         _square_difference_inplace(target, ZT[0, start:stop], ZI[i, 0])
@@ -168,7 +171,7 @@ def gaussian_near_rows_inplace(out, first, ZI, ZT):
 
 @njit(cache=True, parallel=True)
 def gaussian_near_rows_parallel_inplace(out, first, ZI, ZT):
-    """:func:`gaussian_near_rows_inplace` with Numba's threads."""
+    """:func:`gaussian_near_rows_inplace`, out (m, n), with Numba's threads."""
     for chunk in prange((ZT.shape[1] + 4 * CHUNK - 1) // (4 * CHUNK)):
         start = chunk * 4 * CHUNK
         _near_chunk_inplace(out, first, ZI, ZT, start, min(start + 4 * CHUNK, ZT.shape[1]))
@@ -176,21 +179,21 @@ def gaussian_near_rows_parallel_inplace(out, first, ZI, ZT):
 
 @njit(cache=True, fastmath=EXP)
 def _exp_row64_inplace(target, source, scale, own, h):
-    """``target = exp(min(scale source - own - h, 0))`` in float64."""
+    """``target = exp(min(scale source - own - h, 0))`` in float64; (n,)."""
     for j in range(len(target)):
         target[j] = exp_f64(min(scale * source[j] - own - h[j], 0.0))
 
 
 @njit(cache=True, fastmath=SUM)
 def _sign_row_inplace(row, own, signs):
-    """``row *= own signs``."""
+    """``row *= own signs``; (n,)."""
     for j in range(len(row)):
         row[j] *= own * signs[j]
 
 
 @njit(cache=True)
 def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, symmetric):
-    """Columns start..stop of :func:`gaussian_block_inplace`; of a symmetric block the rows from ``start`` on only."""
+    """Columns start..stop of :func:`gaussian_block_inplace`, out (m, n); of a symmetric block the rows from ``start`` on only."""
     T, S, hT, sT = B[start:stop].T, np.empty((STRIP // 2, stop - start)), hB[start:stop], sB[start:stop]
     for top in range(start if symmetric else 0, len(A), STRIP // 2):
         bottom = min(top + STRIP // 2, len(A))
@@ -210,7 +213,10 @@ def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, sym
 
 @njit(cache=True)
 def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
-    """``out_ij = sA_i sB_j exp(scale A_i . B_j - hA_i - hB_j)`` in float64; ``symmetric`` where A is B: half the work."""
+    """``out_ij = sA_i sB_j exp(scale A_i . B_j - hA_i - hB_j)`` in float64; ``symmetric`` where A is B: half the work.
+
+    A (m, d), hA, sA (m,), B (n, d), hB, sB (n,).
+    """
     width = CHUNK // 2
     for start in range(0, len(B), width):
         _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
@@ -218,7 +224,7 @@ def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
 
 @njit(cache=True, parallel=True)
 def gaussian_block_parallel_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
-    """:func:`gaussian_block_inplace` with Numba's threads."""
+    """:func:`gaussian_block_inplace`, out (m, n), with Numba's threads."""
     width = CHUNK // 2
     chunks = (len(B) + width - 1) // width
     for turn in prange(chunks):
@@ -230,7 +236,7 @@ def gaussian_block_parallel_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric)
 
 @njit(cache=True)
 def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, symmetric):
-    """What rows start..stop of A contribute to :func:`gaussian_sums_inplace`."""
+    """What rows start..stop of A (m, d) contribute to :func:`gaussian_sums_inplace`."""
     width = CHUNK // 2
     row = np.empty(width)
     for left in range(0, stop if symmetric else len(B), width):
@@ -251,14 +257,17 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
 
 @njit(cache=True)
 def gaussian_sums_inplace(f, A, hA, B, hB, weight, scale, symmetric):
-    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric``: A is B."""
+    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric``: A is B.
+
+    A (m, d), f, hA (m,), B (n, d), hB, weight (n,).
+    """
     for start in range(0, len(A), STRIP // 2):
         _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, min(start + STRIP // 2, len(A)), symmetric)
 
 
 @njit(cache=True, parallel=True)
 def gaussian_sums_parallel_inplace(f, A, hA, B, hB, weight, scale, symmetric):
-    """:func:`gaussian_sums_inplace` with Numba's threads; every chunk of a symmetric sum adds to a vector of its own."""
+    """:func:`gaussian_sums_inplace`, f (m,), with Numba's threads; every chunk of a symmetric sum adds to a vector of its own."""
     step = STRIP // 2
     chunks = (len(A) + step - 1) // step
     if not symmetric:

@@ -22,17 +22,8 @@ SAFE = 300.0  # exponents above it are left to the next refresh
 
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
-def real_dot(u, v):
-    """``Re u* v``. u, v (n,)."""
-    s = 0.0
-    for i in range(len(u)):
-        s += u[i].real * v[i].real + u[i].imag * v[i].imag
-    return s
-
-
-@njit(cache=True, fastmath=FAST, error_model="numpy")
-def _inner(u, v):
-    """``u* v``. u, v (n,)."""
+def inner(u, v):
+    """``u* v``; u, v (n,)."""
     s = u[0].conjugate() * v[0]
     for i in range(1, len(u)):
         s += u[i].conjugate() * v[i]
@@ -41,10 +32,7 @@ def _inner(u, v):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def hermitian_product_inplace(out, H, q):
-    """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product.
-
-    out, q (n,), H (n, n).
-    """
+    """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product; H (n, n), q, out (n,)."""
     n, zero = len(q), 0.0 * H[0, 0]
     out[:] = 0.0
     i = 0
@@ -133,7 +121,7 @@ def tridiagonal_inplace(d, e, z, w, m, small):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _quadrature(T, m, rho, small):
-    """For the leading m x m part of ``T + rho e1 e1'``: first entry of its exponential, trace, what the last step gave.
+    """For the leading (m, m) part of ``T + rho e1 e1'``: first entry of its exponential, trace, what the last step gave.
 
     The first entry is the squared length of ``exp(T / 2) e1``; what step m added is about the square of its last component,
     here relative to the first entry. NaN, inf if too large.
@@ -164,7 +152,7 @@ def _quadrature(T, m, rho, small):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _lengthen_inplace(Q, T, H, m, target):
-    """Lanczos from m to ``target`` steps; returns the steps done and whether the Krylov space ended.
+    """Lanczos from m to ``target`` steps on H (n, n); returns the steps done and whether the Krylov space ended.
 
     ``Q[m]`` holds the raw product of H with the last vector. Every new vector is made orthogonal to all others once:
     a tenth of the time at order 52, nothing at 2000, and H with any spectrum is done after n steps.
@@ -174,8 +162,8 @@ def _lengthen_inplace(Q, T, H, m, target):
     for j in range(m, target):
         u = Q[j]
         for k in range(j - 1, -1, -1):
-            add_multiple_inplace(u, Q[k], -_inner(Q[k], u))
-        beta = math.sqrt(real_dot(u, u))
+            add_multiple_inplace(u, Q[k], -inner(Q[k], u))
+        beta = math.sqrt(inner(u, u).real)
         if not beta > BREAKDOWN:
             return j, True
         T[1, j - 1] = beta
@@ -183,26 +171,18 @@ def _lengthen_inplace(Q, T, H, m, target):
         for i in range(len(u)):
             u[i] *= beta
         hermitian_product_inplace(Q[j + 1], H, u)
-        T[0, j] = real_dot(u, Q[j + 1])
+        T[0, j] = inner(u, Q[j + 1]).real
     return target, target >= H.shape[0]
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def start_inplace(Q, T):
-    """The first Lanczos step: ``Q[0]`` is the unit vector and ``Q[1]`` its product with H.
-
-    Q (room + 1, n), T (6, room + 1).
-    """
-    T[0, 0] = real_dot(Q[0], Q[1])
-
-
-@njit(cache=True, fastmath=False, error_model="numpy")
 def first_entry(Q, T, H, guess, tol):
-    """``q* exp(H) q`` to a relative ``tol``: steps (0 if there is no room), whether exact, value, trace, what the last step gave.
+    """``q* exp(H) q`` to a relative ``tol``, from ``Q[0] = q`` and ``Q[1] = H q``.
 
-    Q (room + 1, n), T (6, room + 1), H (n, n).
+    Steps (0 if there is no room), whether exact, value, trace, what the last step gave.
     """
     n, room = H.shape[0], T.shape[1] - 1
+    T[0, 0] = inner(Q[0], Q[1]).real
     m, target = 1, min(max(guess, SHORTEST), n)
     while True:
         if target > room:

@@ -11,15 +11,7 @@ import numpy as np
 from numba import njit
 
 from bregmat._kernels.eigen_update import rank_one_update_inplace
-from bregmat._kernels.krylov import (
-    FAST,
-    SHORTEST,
-    first_entry,
-    hermitian_product_inplace,
-    real_dot,
-    start_inplace,
-    trace_change,
-)
+from bregmat._kernels.krylov import FAST, SHORTEST, first_entry, hermitian_product_inplace, inner, trace_change
 
 # positions in ``state`` (float64): numbers that change with every trial
 Z, PEAK, SHIFT, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS, SPARE = range(10)
@@ -33,7 +25,7 @@ DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED = range(4)
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def loss_value(code, parameter, p, y):
-    """Value and derivative of a built-in loss at prediction p and label y. Scalars only."""
+    """Value and derivative of a built-in loss at prediction p and label y (scalars)."""
     if code == SQUARED:
         return (p - y) * (p - y), 2.0 * (p - y)
     if code == ABSOLUTE:
@@ -55,17 +47,14 @@ def loss_value(code, parameter, p, y):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def losses_inplace(values, slopes, p, y, code, parameter):
-    """Values and derivatives of a built-in loss for many predictions. All arrays (t,)."""
+    """Values and derivatives of a built-in loss for predictions p and labels y, all (n,)."""
     for t in range(len(p)):
         values[t], slopes[t] = loss_value(code, parameter, p[t], y[t])
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def account_inplace(state, value, slope):
-    """Add one trial to the totals; the loss with Kahan's carry, so that a billion small ones do not get lost.
-
-    state (10,).
-    """
+    """Add one trial to the totals in state (10,); the loss with Kahan's carry, so that a billion small ones do not get lost."""
     part = value - state[CARRY]
     total = state[LOSS] + part
     state[CARRY] = (total - state[LOSS]) - part
@@ -76,23 +65,20 @@ def account_inplace(state, value, slope):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def is_due(state, settings):
-    """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered.
-
-    state (10,), settings (7,).
-    """
+    """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered; (10,), (7,)."""
     size = state[Z]
     return not (state[SINCE] < settings[REFRESH] and size > 1e-2 * state[PEAK] and size < 1e10)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _scale(state, settings):
-    """What turns ``z* exp(H) z`` into ``z* W z``. state (10,), settings (7,)."""
+    """What turns ``z* exp(H) z`` into ``z* W z``; state (10,), settings (7,)."""
     return settings[TRACE] / state[Z] if settings[NORMALIZED] > 0.0 else math.exp(state[SHIFT])
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _settle_inplace(state, change, guess):
-    """The normaliser after a rank-one change of H, and how many steps to start with next time. state (10,)."""
+    """The normaliser in state (10,) after a rank-one change of H, and how many steps to start with next time."""
     state[GUESS] = guess
     state[Z] += change
     state[PEAK] = max(state[PEAK], state[Z])
@@ -100,16 +86,13 @@ def _settle_inplace(state, change, guess):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _next_guess(m, last, tol):
-    """Lanczos steps to start with next time: one fewer where these were plenty. Scalars only."""
+    """Lanczos steps to start with next time (scalars): one fewer where these were plenty."""
     return float(m - 1 if last <= 1e-4 * tol and m > SHORTEST else m)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _trial_inplace(state, Q, T, H, size, y, settings):
-    """All of a trial but the change of H, for ``X = size q q*``; why it came back, the prediction, the weight of X in H.
-
-    state (10,), Q (room + 1, n), T (6, room + 1), H (n, n), settings (7,); q is Q[0].
-    """
+    """All of a trial but the change of H, for ``X = size q q*``, q = ``Q[0]`` (n,); why it came back, prediction, weight of X in H."""
     tol = settings[TOL]
     m, exact, first, trace, last = 1, True, 0.0, 0.0, 0.0
     if size > 0.0:
@@ -152,7 +135,6 @@ def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
         q[i], q[j] = half, -half
         for k in range(len(u)):
             u[k] = half * (hi[k] - hj[k]).conjugate()
-        start_inplace(Q, T)
         why, predictions[t], rho = _trial_inplace(state, Q, T, H, 1.0, y[t], settings)
         if why != DONE:
             return t, why
@@ -166,7 +148,7 @@ def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _add_outer_inplace(H, v, c):
-    """``H += c v v*``. H (n, n), v (n,)."""
+    """``H += c v v*``; H (n, n), v (n,)."""
     for i in range(len(v)):
         h, f = H[i], c * v[i]
         for k in range(len(v)):
@@ -174,18 +156,14 @@ def _add_outer_inplace(H, v, c):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def _begin(Q, T, H, v):
-    """Start a run from v; returns its squared length (0: nothing to do).
-
-    Q (room + 1, n), T (6, room + 1), H (n, n), v (n,).
-    """
-    size = real_dot(v, v)
+def _begin(Q, H, v):
+    """Start a run from v (n,): the first two rows of Q (room + 1, n); returns the squared length of v (0: nothing to do)."""
+    size = inner(v, v).real
     if size > 0.0:
         q, inverse = Q[0], 1.0 / math.sqrt(size)
         for i in range(len(v)):
             q[i] = v[i] * inverse
         hermitian_product_inplace(Q[1], H, q)
-        start_inplace(Q, T)
     return size
 
 
@@ -198,7 +176,7 @@ def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
     for t in range(len(y)):
         if is_due(state, settings):
             return t, NEEDS_REFRESH
-        size = _begin(Q, T, H, V[t])
+        size = _begin(Q, H, V[t])
         why, predictions[t], rho = _trial_inplace(state, Q, T, H, size, y[t], settings)
         if why != DONE:
             return t, why
@@ -214,7 +192,7 @@ def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
     """
     tol = settings[TOL]
     for t in range(len(predictions)):
-        size = _begin(Q, T, H, V[t])
+        size = _begin(Q, H, V[t])
         predictions[t] = 0.0
         if size > 0.0:
             m, _, first, _, _ = first_entry(Q, T, H, int(state[GUESS]), tol)
@@ -236,7 +214,7 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     for t in range(len(rho)):
         if not (state[Z] > 1e-2 * state[PEAK] and state[Z] < 1e10):
             return t, NEEDS_REFRESH
-        size = _begin(Q, T, H, V[t])
+        size = _begin(Q, H, V[t])
         if size > 0.0 and rho[t] != 0.0:
             m, exact, _, trace, last = first_entry(Q, T, H, int(state[GUESS]), tol)
             if m == 0:

@@ -19,7 +19,7 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence
 
 @njit(cache=True, fastmath=FAST)
 def transposed_product_inplace(w, Bt, v):
-    """``w = B' v``: r^2 operations. The length of v is a multiple of 4."""
+    """``w = B' v``, w, v (r,), Bt (r, r): r^2 operations. The length of v is a multiple of 4."""
     for q in range(len(v) // 4):  # four columns at a time share the loads of v
         j = 4 * q
         k = (j // 8) * 8
@@ -143,7 +143,7 @@ def spectral_step(d, k, loss, b, gamma, scale, mu, tol):
 
 @njit(cache=True, error_model="numpy")
 def spectrum_of_row(W, coef, first, k):
-    """Eigenvalues of ``sum_t coef_t w_t w_t'`` other than 0, from the k rows of W."""
+    """Eigenvalues of ``sum_t coef_t w_t w_t'`` other than 0, from the k rows of W (>= k, r), coef (m,)."""
     H = W[:k] @ W[:k].T
     if k == 2:  # those of diag(coef) H
         c0, c1 = coef[first], coef[first + 1]

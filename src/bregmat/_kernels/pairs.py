@@ -11,7 +11,7 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence
 
 @njit(parallel=True, fastmath=FAST, cache=True)
 def sq_norms_inplace(out, Z, a, b, sign):
-    """``out_i = |z_a + s z_b|^2``."""
+    """``out_i = |z_a + s z_b|^2``; out, a, b, sign (c,), Z (n, r)."""
     for i in prange(len(a)):
         za, zb, s = Z[a[i]], Z[b[i]], Z.dtype.type(sign[i])
         total = 0.0
@@ -49,7 +49,7 @@ def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z):
 
 @njit(cache=True)
 def adjacency(a, b, sign, n):
-    """Compressed rows of the pair graph: for each point its edges and the point at the other end.
+    """Compressed rows of the pair graph: for each point (n,) its edges and the point at the other end.
 
     A term with sign 0 is the point alone and is listed once.
     """

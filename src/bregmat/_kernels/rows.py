@@ -37,7 +37,7 @@ class RowBounds(NamedTuple):
 
 @njit(cache=True)
 def load_inplace(v, rows, t):
-    """The vector of term t; v may be longer."""
+    """The vector of term t into v, of shape (>= r,)."""
     za, zb, s = rows.Z[rows.a[t]], rows.Z[rows.b[t]], float(rows.sign[t])
     for k in range(len(za)):
         v[k] = za[k] + s * zb[k]
@@ -60,7 +60,7 @@ def relaxed(loss, b, gamma, scale, mu):
 
 @njit(cache=True, error_model="numpy")
 def null_step(loss, sense, b, gamma, scale, mu, unit):
-    """The step for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
+    """The step (scalars) for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
 
     A hard row that 0 does not meet grows without limit, which is the proof that nothing meets it.
     """
@@ -73,7 +73,7 @@ def null_step(loss, sense, b, gamma, scale, mu, unit):
 
 @njit(cache=True)
 def corrected_step(delta, mu, sense):
-    """The step cut so that the multiplier keeps its sign (Kulis 2009, eq. 8)."""
+    """The step cut (scalars) so that the multiplier keeps its sign (Kulis 2009, eq. 8)."""
     if sense > 0:
         return max(delta, -mu)
     if sense < 0:

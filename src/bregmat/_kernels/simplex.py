@@ -6,7 +6,7 @@ from numba import njit
 
 @njit(cache=True)
 def log_side(u, a, w, constant, t):
-    """``log(constant + sum_k w_k exp(u_k - t a_k))`` over ``w_k > 0`` and its derivative in t; (-inf, 0) if that is empty."""
+    """``log(constant + sum_k w_k exp(u_k - t a_k))`` over ``w_k > 0`` and its derivative in t; (-inf, 0) if that is empty; u, a, w (n,)."""
     shift = 0.0 if constant > 0 else -np.inf
     for k in range(len(u)):
         if w[k] > 0:

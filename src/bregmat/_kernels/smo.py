@@ -50,51 +50,29 @@ lane_min: Any = _smaller
 
 @njit(cache=True, fastmath=FAST)
 def _position(v, w, value):
-    """First index with ``v + w == value``; where rounding hides it, the largest ``v + w``."""
+    """First index with ``v + w == value``, v and w (n,) or w None for 0; where rounding hides it, that of the largest sum."""
     n = len(v)
     for start in range(0, n - 63, 64):
-        a, b, hits = v[start : start + 64], w[start : start + 64], 0
-        for t in range(64):
-            hits += a[t] + b[t] == value
+        hits = 0
+        for t in range(start, start + 64):
+            hits += (v[t] if w is None else v[t] + w[t]) == value
         if hits > 0:
-            for t in range(64):
-                if a[t] + b[t] == value:
-                    return start + t
+            for t in range(start, start + 64):
+                if (v[t] if w is None else v[t] + w[t]) == value:
+                    return t
     best = n - 1
     for t in range(n - n % 64, n):
-        if v[t] + w[t] == value:
+        if (v[t] if w is None else v[t] + w[t]) == value:
             return t
     for t in range(n):
-        if v[t] + w[t] > v[best] + w[best]:
-            best = t
-    return best
-
-
-@njit(cache=True, fastmath=FAST)
-def _position_of(v, value):
-    """First index with ``v == value``; where rounding hides it, the largest ``v``."""
-    n = len(v)
-    for start in range(0, n - 63, 64):
-        a, hits = v[start : start + 64], 0
-        for t in range(64):
-            hits += a[t] == value
-        if hits > 0:
-            for t in range(64):
-                if a[t] == value:
-                    return start + t
-    best = n - 1
-    for t in range(n - n % 64, n):
-        if v[t] == value:
-            return t
-    for t in range(n):
-        if v[t] > v[best]:
+        if (v[t] if w is None else v[t] + w[t]) > (v[best] if w is None else v[best] + w[best]):
             best = t
     return best
 
 
 @njit(cache=True, fastmath=FAST)
 def _move_pair_inplace(e, Ki, Kj, step, may_rise, may_fall):
-    """``e -= step (Ki - Kj)``; returns max over those that may rise and min over those that may fall."""
+    """``e -= step (Ki - Kj)``, all (n,); returns max over those that may rise and min over those that may fall."""
     kind = e.dtype.type
     high, low = kind(-1e30), kind(1e30)
     for t in range(len(e)):
@@ -107,7 +85,7 @@ def _move_pair_inplace(e, Ki, Kj, step, may_rise, may_fall):
 
 @njit(cache=True, fastmath=FAST, error_model="numpy")
 def _pair_gain_inplace(gain, e, Ki, diagonal, may_fall, high, own, floor):
-    """Second-order gain of pairing i with every t that may fall: ``(e_i - e_t)^2 / (K_ii + K_tt - 2 K_it)``."""
+    """Second-order gain (n,) of pairing i with every t that may fall: ``(e_i - e_t)^2 / (K_ii + K_tt - 2 K_it)``."""
     kind = e.dtype.type
     best, zero, two = kind(-1.0), kind(0.0), kind(2.0)
     for t in range(len(e)):
@@ -120,7 +98,7 @@ def _pair_gain_inplace(gain, e, Ki, diagonal, may_fall, high, own, floor):
 
 @njit(cache=True)
 def _least_curvature(diagonal):
-    """What stands for a curvature that is zero, or negative, but for rounding: a few units of rounding of the largest entry."""
+    """What stands for a curvature that is zero, or negative, but for rounding: a few units of that of the largest entry of (n,)."""
     kind, largest = diagonal.dtype.type, diagonal.dtype.type(1e-20)
     for t in range(len(diagonal)):
         largest = max(largest, abs(diagonal[t]))
@@ -150,7 +128,7 @@ def smo_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
             break
         i = _position(e, may_rise, high)
         best = _pair_gain_inplace(gain, e, K[i], diagonal, may_fall, high, diagonal[i], floor)
-        j = _position_of(gain, best)
+        j = _position(gain, None, best)
         curvature = max(diagonal[i] + diagonal[j] - kind(2.0) * kind(K[i, j]), floor)
         step = np.float64(high - e[j]) / np.float64(curvature)
         room_i, room_j = upper[i] - x[i], x[j] - lower[j]
@@ -169,7 +147,7 @@ def smo_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
 
 @njit(cache=True, fastmath=FAST)
 def _move_one_inplace(gain, e, Ki, step, may_rise, may_fall, inverse):
-    """``e -= step Ki``, then the gain of every coordinate; returns the largest gain and the largest violation."""
+    """``e -= step Ki``, all (n,), then the gain of every coordinate; returns the largest gain and the largest violation."""
     kind = e.dtype.type
     best, worst, zero = kind(-1.0), kind(0.0), kind(0.0)
     for t in range(len(e)):
@@ -196,12 +174,8 @@ def greedy_descent_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
     """
     n = len(x)
     kind = e.dtype.type
-    may_rise, may_fall, gain, inverse = (
-        np.empty(n, e.dtype),
-        np.empty(n, e.dtype),
-        np.empty(n, e.dtype),
-        np.empty(n, e.dtype),
-    )
+    may_rise, may_fall = np.empty(n, e.dtype), np.empty(n, e.dtype)
+    gain, inverse = np.empty(n, e.dtype), np.empty(n, e.dtype)
     for t in range(n):
         may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
         may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(-1e30)
@@ -211,7 +185,7 @@ def greedy_descent_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
     best, worst = _move_one_inplace(gain, e, K[0], kind(0.0), may_rise, may_fall, inverse)
     steps = 0
     while steps < max_iter and not worst <= tol:
-        i = _position_of(gain, best)
+        i = _position(gain, None, best)
         target = x[i] + np.float64(e[i]) * np.float64(inverse[i])
         target = min(max(target, lower[i]), upper[i])
         step = target - x[i]

@@ -17,7 +17,7 @@ def n_threads() -> int:
 
 @njit(fastmath=FAST, inline="always")
 def _rows_and_columns_inplace(out_rows, out_columns, K, rows, columns):
-    """``out_rows += K columns`` and ``out_columns += K' rows`` for one tile, its numbers loaded once.
+    """``out_rows += K columns`` and ``out_columns += K' rows`` for one tile (s, s), its numbers loaded once.
 
     One row at a time: memory is read in a single stream, which is worth more than the registers that four rows would save.
     """
@@ -32,7 +32,7 @@ def _rows_and_columns_inplace(out_rows, out_columns, K, rows, columns):
 
 @njit(fastmath=FAST, inline="always")
 def _rows_inplace(out, K, x):
-    """``out += K x`` for one tile on the diagonal, stored whole."""
+    """``out += K x`` for one tile (s, s) on the diagonal, stored whole."""
     for i in range(K.shape[0]):
         k = K[i]
         s = x[0] * 0
@@ -43,7 +43,7 @@ def _rows_inplace(out, K, x):
 
 @njit(fastmath=FAST, inline="always")
 def _tiles_inplace(P, Q, tiles, row, column, same, v, first, last):
-    """Tiles ``first`` to ``last``, added to the accumulators of one thread."""
+    """Tiles ``first`` to ``last`` of (t, s, s), added to the accumulators (n,) of one thread."""
     size = tiles.shape[1]
     P[:] = 0
     Q[:] = 0
@@ -73,7 +73,7 @@ def tile_pass_serial_inplace(P, Q, tiles, row, column, same, v):
 
 @njit(fastmath=FAST, inline="always")
 def _signed_rows_inplace(p, q, A, v, i):
-    """Entries i to i + 3 of ``A+ v`` and ``A- v`` as halves of ``|A| v +- A v``: long rows bear four streams at a time."""
+    """Entries i to i + 3 of (n,) in ``A+ v`` and ``A- v`` as halves of ``|A| v +- A v``: long rows bear four streams at a time."""
     r0, r1, r2, r3 = A[i], A[i + 1], A[i + 2], A[i + 3]
     s0 = s1 = s2 = s3 = v[0] * 0
     t0 = t1 = t2 = t3 = v[0] * 0
@@ -96,7 +96,7 @@ def _signed_rows_inplace(p, q, A, v, i):
 
 @njit(fastmath=FAST, inline="always")
 def _last_rows_inplace(p, q, A, v, first):
-    """The rows that are left over after groups of four."""
+    """The rows that are left over after groups of four; A (n, n)."""
     for i in range(first, A.shape[0]):
         row = A[i]
         s = t = v[0] * 0
@@ -118,7 +118,7 @@ def signed_pass_inplace(p, q, A, v):
 
 @njit(fastmath=FAST, cache=True)
 def signed_pass_serial_inplace(p, q, A, v):
-    """The same on this thread alone."""
+    """The same on this thread alone; p, q, v (n,)."""
     groups = A.shape[0] // 4
     for g in range(groups):
         _signed_rows_inplace(p, q, A, v, 4 * g)

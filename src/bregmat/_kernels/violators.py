@@ -9,7 +9,7 @@ FAR = 1e300  # stands for infinity, which the flags of a reduction do not allow
 
 @njit(cache=True, fastmath=FAST)
 def slopes_inplace(slope, x, f, signs, ridge, lower, upper, inside):
-    """``slope = signs - f - ridge x``; the largest where x may rise and the smallest where it may fall, over all and inside."""
+    """``slope = signs - f - ridge x``; the largest where x may rise and the smallest where it may fall, over all and inside; all (n,)."""
     high, low, high_inside, low_inside = -FAR, FAR, -FAR, FAR
     for t in range(len(x)):
         e = signs[t] - f[t] - ridge[t] * x[t]
@@ -25,7 +25,7 @@ def slopes_inplace(slope, x, f, signs, ridge, lower, upper, inside):
 
 @njit(cache=True, fastmath=FAST)
 def violators_inplace(worse, slope, x, lower, upper, inside, shift, least):
-    """By how much each sample outside violates its condition, 0 inside; the number of those above ``least``."""
+    """By how much each sample outside violates its condition, 0 inside; the number of those above ``least``; all (n,)."""
     count = 0
     for t in range(len(x)):
         e = slope[t] - shift
@@ -40,7 +40,7 @@ def violators_inplace(worse, slope, x, lower, upper, inside, shift, least):
 
 @njit(cache=True, fastmath=FAST)
 def objectives(x, f, signs, upper, ridge, shift):
-    """``x'f``, ``sum |x|``, ``x' ridge x``, sum of C_i slack_i and of C_i slack_i^2 / 2 (``C_i = 1 / ridge_i``), smallest margin.
+    """``x'f``, ``sum |x|``, ``x' ridge x``, sum of C_i slack_i and of C_i slack_i^2 / 2 (``C_i = 1 / ridge_i``), smallest margin; all (n,).
 
     Infinite ``upper`` must come as zeros; samples with ``ridge`` 0 add nothing to the last sum.
     """

@@ -13,13 +13,9 @@ import math
 import numpy as np
 from numba import njit
 
-from bregmat._kernels.eigen_update import (
-    apply_secular_inplace,
-    exp_along_inplace,
-    rotate_ties_inplace,
-    solve_secular_inplace,
-)
+from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
+from bregmat._kernels.secular import solve_secular_inplace
 
 OUTER, DENSE, IDENTITY = 0, 1, 2  # forms of a row: w w', a symmetric matrix, a multiple of the identity
 LONGEST = 30.0  # largest change of the exponent in one Newton step
@@ -27,7 +23,7 @@ LONGEST = 30.0  # largest change of the exponent in one Newton step
 
 @njit(cache=True, error_model="numpy")
 def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
-    """f, its derivative in delta and its relative size, from the value p of the row, the trace S and ``-dp/ddelta``."""
+    """f, its derivative in delta and its relative size (scalars), from the value p of the row, the trace S and ``-dp/ddelta``."""
     xi, slope = relaxed(loss, b, gamma, scale, mu)
     change = -dp
     if total > 0.0:

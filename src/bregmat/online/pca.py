@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
-from bregmat._kernels.eigen_update import eigen_work
+from bregmat._kernels.secular import eigen_work
 from bregmat.checks import as_numbers, check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh, sq_norms

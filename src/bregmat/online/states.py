@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import eigen_update, lanczos
+from bregmat._kernels import eigen_update, lanczos, secular
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import Settings
@@ -265,7 +265,7 @@ class EigenState(_State):
             raise TypeError("mode='rank_one' takes real matrices; use mode='lanczos' or 'eigh' for a complex prior.")
         self.lam, U = eigh(log_W)
         self.Vt = np.ascontiguousarray(U.T)
-        self._work = eigen_update.eigen_work(len(self.lam))
+        self._work = secular.eigen_work(len(self.lam))
 
     @property
     def _written(self) -> tuple[Any, ...]:

@@ -174,21 +174,25 @@ def _projected_search(
     model: Model, q: np.ndarray, s: np.ndarray, lo: np.ndarray, hi: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Along the projected path of s to a clear decrease, so that rows reach their bounds; else the best point of a chord."""
-    e, H = np.zeros_like(q), np.zeros_like(q)
-    chord = (0.0, e, H)
+    best, most = (np.zeros_like(q), np.zeros_like(q)), 0.0
     for alpha in (1.0, 0.3, 0.1, 0.01):
         e = np.minimum(np.maximum(alpha * s, lo), hi)
-        H = model.product(e)
-        slope, curvature = float(q @ e), float(e @ H)
+        H, slope, curvature, t, gain = _along(model, q, e)
         if not slope < 0:
             continue
         if slope + 0.5 * curvature <= 0.1 * slope:
             return e, H
-        t = min(1.0, -slope / curvature)
-        gain = -(t * slope + 0.5 * t * t * curvature)
-        if gain > chord[0]:
-            chord = (gain, t * e, t * H)
-    return chord[1], chord[2]
+        if gain > most:
+            best, most = (t * e, t * H), gain
+    return best
+
+
+def _along(model: Model, q: np.ndarray, e: np.ndarray) -> tuple[np.ndarray, float, float, float, float]:
+    """``H e``, slope and curvature along e, and the best t in [0, 1] with the gain of ``t e`` where the slope is negative."""
+    H = model.product(e)
+    slope, curvature = float(q @ e), float(e @ H)
+    t = -slope / curvature if slope < 0 < slope + curvature else 1.0
+    return H, slope, curvature, t, -(t * slope + 0.5 * t * t * curvature)
 
 
 def _cauchy(
@@ -198,12 +202,9 @@ def _cauchy(
     length = 1.0
     for _ in range(8):
         e = np.minimum(np.maximum(-length * q / model.diagonal, lo), hi)
-        H = model.product(e)
-        slope, curvature = float(q @ e), float(e @ H)
+        H, slope, _, t, gain = _along(model, q, e)
         if not slope < 0:
             break
-        t = 1.0 if slope + curvature <= 0 else -slope / curvature
-        gain = -(t * slope + 0.5 * t * t * curvature)
         if gain > best[2]:
             best = (t * e, t * H, gain)
         if t < 1.0 or gain < best[2]:

@@ -147,7 +147,7 @@ def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | N
 
 def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int, single: bool) -> Inverse:
     """At most so many steps; products in float32 if ``single``."""
-    precondition = FourthMoment.of(op, h, S)
+    precondition = fourth_moment(op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
 
@@ -167,42 +167,33 @@ def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, m
     return solve
 
 
-class FourthMoment:
-    """Preconditioner: rows as if drawn from a Gaussian with their own second moment (Isserlis).
+def fourth_moment(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Preconditioner: rows as if drawn from a Gaussian with their own second moment (Isserlis); None where rows are few or not of rank one.
 
     With ``C = sum h v v' / N``, ``N = sum h``, the map ``A* h A`` becomes ``s N (2 C E C + tr(C E) C)``, s fitted to the
     trace: diagonal plus rank one in the eigenbasis of C, so its inverse costs four products of order r. A metric S other
     than 1 enters through its diagonal.
     """
+    if not op.is_rank_one or op.c < 10 * op.r:
+        return None
+    N = float(h.sum())
+    C = op.adjoint(h) / N
+    p = op.values_diagonal(None if S is None else np.diag(S))
+    if S is not None:
+        root = np.sqrt(np.diag(S))
+        root[root < 1e-5 * root.max()] = 0.0  # left alone: mixing them would spoil the relative accuracy of E / S
+        C = C * np.multiply.outer(root, root)
+    c, V = eigh(symmetrize(C))
+    c = np.maximum(c, 0.0)
+    s = float((h * p * p).sum()) / max(N * (c.sum() ** 2 + 2.0 * float(c @ c)), 1e-300)
+    D = 1.0 + 2.0 * s * N * np.multiply.outer(c, c)
+    u = c / np.diag(D)
+    bend = s * N / (1.0 + s * N * float((c * u).sum()))
 
-    def __init__(self, V: np.ndarray | None, D: np.ndarray | None, u: np.ndarray | None, bend: float) -> None:
-        self.V, self.D, self.u, self.bend = V, D, u, bend
+    def inverse(R: np.ndarray) -> np.ndarray:
+        X = V.T @ R @ V
+        Y = X / D
+        add_diagonal(Y, -bend * float(u @ np.diag(X)) * u)
+        return V @ Y @ V.T
 
-    @classmethod
-    def of(cls, op: Operator, h: np.ndarray, S: np.ndarray | None) -> FourthMoment:
-        """Fit to the rows; the identity where rows are few or not of rank one."""
-        if not op.is_rank_one or op.c < 10 * op.r:
-            return cls(None, None, None, 0.0)
-        N = float(h.sum())
-        C = op.adjoint(h) / N
-        p = op.values_diagonal(None if S is None else np.diag(S))
-        if S is not None:
-            root = np.sqrt(np.diag(S))
-            root[root < 1e-5 * root.max()] = 0.0  # left alone: mixing them would spoil the relative accuracy of E / S
-            C = C * np.multiply.outer(root, root)
-        c, V = eigh(symmetrize(C))
-        c = np.maximum(c, 0.0)
-        s = float((h * p * p).sum()) / max(N * (c.sum() ** 2 + 2.0 * float(c @ c)), 1e-300)
-        D = 1.0 + 2.0 * s * N * np.multiply.outer(c, c)
-        d = np.diag(D)
-        bend = s * N / (1.0 + s * N * float((c * c / d).sum()))
-        return cls(V, D, c / d, bend)
-
-    def __call__(self, R: np.ndarray) -> np.ndarray:
-        """Apply the inverse."""
-        if self.V is None or self.D is None or self.u is None:
-            return R
-        X = self.V.T @ R @ self.V
-        Y = X / self.D
-        add_diagonal(Y, -self.bend * float(self.u @ np.diag(X)) * self.u)
-        return self.V @ Y @ self.V.T
+    return inverse
