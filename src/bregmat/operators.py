@@ -152,7 +152,7 @@ class RankOneRows(_OuterProducts):
 
     def outer(self) -> OuterRows:
         """One term a row."""
-        return plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
+        return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
 class PairGraph(_OuterProducts):
@@ -227,7 +227,7 @@ class PairGraph(_OuterProducts):
 
     def outer(self) -> OuterRows:
         """One term a row, its vector still named by the pair."""
-        return plain_terms(self.Z, self.a, self.b, self.sign)
+        return _plain_terms(self.Z, self.a, self.b, self.sign)
 
 
 class MatrixRows(Operator):
@@ -285,12 +285,12 @@ class MatrixRows(Operator):
             vectors.append(U[:, keep].T)
             counts[i] = keep.sum()
         Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
-        rows = plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        rows = _plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
         ptr = np.concatenate([[0], np.cumsum(counts)])
         return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
-def plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
+def _plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
     """One term with coefficient 1 for each row."""
     c = len(a)
     index = np.arange(c + 1, dtype=np.int64)

@@ -23,11 +23,9 @@ TINY = 1e-200  # squared norms below it move nothing
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def implicit_step(p, y, eta):
-    """``ybar - y`` and ``p / ybar`` for the positive root of ``eta p ybar^2 + (1 - eta p y) ybar - p = 0``.
+    """``ybar - y`` and ``p / ybar`` (scalars) for the positive root of ``eta p ybar^2 + (1 - eta p y) ybar - p = 0``.
 
     Both without cancellation: the root itself, minus y, would lose all digits where eta is large.
-
-    Scalars only.
     """
     c = 1.0 - eta * p * y
     root = math.hypot(c, 2.0 * math.sqrt(eta) * p)

@@ -46,7 +46,7 @@ class EigenWork(NamedTuple):
 
 @njit(cache=True)
 def eigen_work(n):
-    """Work arrays for matrices of order n. Shapes as above."""
+    """Work arrays for matrices (n, n)."""
     return EigenWork(
         np.zeros(n, np.int64),
         np.zeros(n + PAD),
@@ -187,7 +187,7 @@ def _pad_inplace(scratch, m):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _roots_inplace(work, rho, K):
-    """Solve the secular equation for all K roots; returns the number of evaluations of f.
+    """Solve the secular equation for all K roots into ``work``, shape (K,); returns the number of evaluations of f.
 
     Gragg's iteration (Borges and Gragg 1993), with the nearest pole exact: of third order, every iterate inside its interval. Beyond
     the outermost pole the interval ends at a made-up pole of weight 0, twice as far as the root can be.

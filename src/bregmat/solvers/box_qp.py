@@ -53,11 +53,10 @@ class Model:
             self, operator=self.operator.restrict(rows), slope=self.slope[rows], diagonal=self.diagonal[rows]
         )
 
-
-def projected_norm(q: np.ndarray, diagonal: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
-    """Length of the projected scaled gradient step from 0, in the norm of the diagonal."""
-    move = np.minimum(np.maximum(-q / diagonal, lower), upper)
-    return float(np.sqrt(move @ (diagonal * move)))
+    def projected_norm(self, q: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
+        """Length of the projected scaled gradient step from 0, in the norm of the diagonal."""
+        move = np.minimum(np.maximum(-q / self.diagonal, lower), upper)
+        return float(np.sqrt(move @ (self.diagonal * move)))
 
 
 def minimize_in_box(
@@ -87,8 +86,7 @@ def minimize_in_box(
         Stops when the projected gradient has fallen by this factor; dimensionless.
     """
     d, q = np.zeros_like(gradient), gradient.copy()
-    D = model.diagonal
-    first = projected_norm(q, D, lower, upper)
+    first = model.projected_norm(q, lower, upper)
     reached = False
     for _ in range(rounds):
         lo, hi = _intervals_blocked(lower - d, upper - d, partner)
@@ -103,12 +101,12 @@ def minimize_in_box(
         s[part] = _solve_on_free(inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps)
         e, He = _projected_search(model, q, s, lo, hi)
         gain = -(q @ e + 0.5 * (e @ He))
-        if gain < 1e-3 * projected_norm(q, D, lo, hi) ** 2:
+        if gain < 1e-3 * model.projected_norm(q, lo, hi) ** 2:
             e, He, gain = _cauchy(model, q, lo, hi, (e, He, gain))
         if not gain > 0:
             break
         d, q = d + e, q + He
-        reached = projected_norm(q, D, lower - d, upper - d) <= reduction * first
+        reached = model.projected_norm(q, lower - d, upper - d) <= reduction * first
         if reached:
             break
     return d, q - gradient, reached

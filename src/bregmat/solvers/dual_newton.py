@@ -18,7 +18,7 @@ from bregmat.linalg import eigvalsh
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.box_qp import Model, minimize_in_box, projected_norm
+from bregmat.solvers.box_qp import Model, minimize_in_box
 from bregmat.solvers.exact_qp import flops, minimize_exactly
 from bregmat.solvers.needs import check_needs
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
@@ -136,7 +136,7 @@ class DualNewton:
         stage, mu, q, parallel = state.stage, state.dual, state.gradient, state.parallel
         model = self._model(state)
         lower, upper = _room(stage.problem, mu, parallel)
-        norm = projected_norm(q, model.diagonal, lower, upper)
+        norm = model.projected_norm(q, lower, upper)
         if norm == 0.0:
             return self._forward(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         goal = self._reduction(state, norm)
@@ -156,7 +156,7 @@ class DualNewton:
             return self._forward(problem, new) if state.precise else new
         iterate, mu, length = found
         new = _measured(problem, replace(stage, steps=stage.steps + 1), iterate, mu, parallel)
-        after = projected_norm(new.gradient, model.diagonal, *_room(stage.problem, mu, parallel))
+        after = model.projected_norm(new.gradient, *_room(stage.problem, mu, parallel))
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
