@@ -12,9 +12,8 @@ from bregmat.operators import RankOneRows
 from bregmat.problems import build_problem
 from bregmat.result import ExitReason, Status
 from bregmat.solve import solve
-from bregmat.solvers.box_qp import Model, minimize_in_box
+from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.exact_qp import minimize_exactly
 from bregmat.solvers.parallel_rows import find_parallel_rows
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())

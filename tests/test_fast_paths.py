@@ -13,8 +13,7 @@ from bregmat.binding import bind
 from bregmat.compound_operators import SignedSums
 from bregmat.operators import MatrixRows, PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton, newton_system
-from bregmat.solvers.box_qp import Model, minimize_in_box
-from bregmat.solvers.exact_qp import minimize_exactly
+from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.newton_system import fourth_moment, solve_newton_system
 from cases import OPERATORS, random_pairs
 

@@ -18,8 +18,7 @@ from bregmat.linalg import eigvalsh
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.box_qp import Model, minimize_in_box
-from bregmat.solvers.exact_qp import flops, minimize_exactly
+from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.needs import check_needs
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
