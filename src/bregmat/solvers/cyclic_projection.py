@@ -6,14 +6,13 @@ A projection onto row i moves its multiplier alone: it maximises the dual bound 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
 from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.nearness import Nearness
 from bregmat.problems import NearestMatrix
-from bregmat.solvers.needs import check_needs
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
 
@@ -34,7 +33,7 @@ class CyclicState(ProjectionState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CyclicProjection:
+class CyclicProjection(SolverWithNeeds):
     """The papers' algorithm: exact Bregman projections onto one row after the other.
 
     The reference that other solvers are checked against; prefer it to them for a few constraints at a moderate accuracy, or to
@@ -71,11 +70,11 @@ class CyclicProjection:
     symmetric ``A_i`` is taken, as a sum of outer products.
     """
 
-    name: ClassVar[str] = "cyclic_projection"
-    works_on: ClassVar[str] = "dual_bound"
-    max_iter: ClassVar[int] = 10_000
-    needs_divergence: ClassVar[tuple[str, ...]] = ("row_projections",)
-    needs_loss: ClassVar[tuple[str, ...]] = ("projection_code",)
+    name = "cyclic_projection"
+    works_on = "dual_bound"
+    max_iter = 10_000
+    needs_divergence = ("row_projections",)
+    needs_loss = ("projection_code",)
     corrected: bool = True
     movement_tol: float | None = None
     violation_tol: float = 1e-6
@@ -88,10 +87,6 @@ class CyclicProjection:
             if name != "movement_tol" or self.movement_tol is not None:
                 check_positive(f"CyclicProjection: {name}", getattr(self, name), finite=True)
         check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
-
-    def check(self, problem: NearestMatrix) -> None:
-        """Projections onto one row are compiled, for the papers' divergences and losses."""
-        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bregmat.checks import check_flag, check_integer, check_positive, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
 from bregmat.problems import NearestMatrix
-from bregmat.solvers.needs import check_needs
+from bregmat.solvers.needs import SolverWithNeeds, check_needs
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -48,7 +48,7 @@ class BoostState(ProjectionState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefiniteBoost:
+class DefiniteBoost(SolverWithNeeds):
     """Tsuda's algorithm: choose the row that is violated most, project, keep the trace.
 
     For the von Neumann divergence with a trace constraint and hard rows. Prefer it where few of very many rows will matter, or to
@@ -90,11 +90,11 @@ class DefiniteBoost:
     terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
     """
 
-    name: ClassVar[str] = "definite_boost"
-    works_on: ClassVar[str] = "dual_bound"
-    max_iter: ClassVar[int] = 10_000
-    needs_divergence: ClassVar[tuple[str, ...]] = ("keeps_trace",)
-    needs_loss: ClassVar[tuple[str, ...]] = ("is_hard",)
+    name = "definite_boost"
+    works_on = "dual_bound"
+    max_iter = 10_000
+    needs_divergence = ("keeps_trace",)
+    needs_loss = ("is_hard",)
     projection: Literal["exact", "approximate"] = "exact"
     corrected: bool = True
     order: Literal["greedy", "cyclic"] = "greedy"

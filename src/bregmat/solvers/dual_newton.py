@@ -8,7 +8,6 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
-from bregmat.solvers.needs import check_needs
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
@@ -72,7 +71,7 @@ class _Stage:
 
 
 @dataclass(frozen=True)
-class DualNewton:
+class DualNewton(SolverWithNeeds):
     """Bound-constrained truncated Newton on the dual; for hard rows, equalities, and any mixture with soft rows.
 
     Prefer it wherever rows are hard; for soft rows only, mirror Newton needs no quadratic program in c variables.
@@ -95,11 +94,11 @@ class DualNewton:
     ``rounds * cg_steps`` products with the Hessian, 2 c r^2 operations each.
     """
 
-    name: ClassVar[str] = "dual_newton"
-    works_on: ClassVar[str] = "dual_bound"
-    max_iter: ClassVar[int] = 200
-    needs_divergence: ClassVar[tuple[str, ...]] = ("conjugate", "divided")
-    needs_loss: ClassVar[tuple[str, ...]] = ("conjugate", "relaxed")
+    name = "dual_newton"
+    works_on = "dual_bound"
+    max_iter = 200
+    needs_divergence = ("conjugate", "divided")
+    needs_loss = ("conjugate", "relaxed")
     rounds: int = 6
     cg_steps: int = 60
     proximal: float = 1e-3
@@ -111,10 +110,6 @@ class DualNewton:
                 raise ValueError(f"DualNewton: {field} must be at least 1; got {getattr(self, field)}.")
         if not self.proximal >= 0:
             raise ValueError(f"DualNewton: proximal must not be negative; got {self.proximal}.")
-
-    def check(self, problem: NearestMatrix) -> None:
-        """Every divergence and loss has a dual."""
-        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _State:
         """The prior, or a warm start shrunk into the domain."""

@@ -13,7 +13,7 @@ divergences the derivative of psi at that geometric mean stands for the chord.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
-from bregmat.solvers.needs import check_needs
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.newton_system import row_system
 
@@ -58,7 +58,7 @@ class InteriorPointState(MatrixState):
 
 
 @dataclass(frozen=True)
-class InteriorPoint:
+class InteriorPoint(SolverWithNeeds):
     """Primal-dual interior point for heavy slack weights, any loss, any divergence; also hard inequalities.
 
     Prefer it where mirror Newton stalls: slack weights that make the loss nearly piecewise linear. For light weights mirror
@@ -79,18 +79,18 @@ class InteriorPoint:
     factorised where c or r (r + 1) / 2 is small enough, otherwise conjugate gradients, preconditioned.
     """
 
-    name: ClassVar[str] = "interior_point"
-    works_on: ClassVar[str] = "objective"
-    max_iter: ClassVar[int] = 200
-    needs_divergence: ClassVar[tuple[str, ...]] = ("barrier_inverse", "divided")
-    needs_loss: ClassVar[tuple[str, ...]] = ("on_path", "chord")
+    name = "interior_point"
+    works_on = "objective"
+    max_iter = 200
+    needs_divergence = ("barrier_inverse", "divided")
+    needs_loss = ("on_path", "chord")
     fraction: float = 0.98
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8
 
     def check(self, problem: NearestMatrix) -> None:
         """No hard equalities, which have no interior, and at least one inequality."""
-        check_needs(self, problem)
+        super().check(problem)
         L = problem.losses
         if not L.sense.any():
             raise TypeError(

@@ -6,7 +6,6 @@ Stationarity ``R = T - T0 + A*(loss'(p)) = 0`` with ``M = psi(T)``; the iterate 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.needs import check_needs
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.newton_system import solve_newton_system
 
 _Point = tuple[Iterate, Operator, np.ndarray]  # with the rows in its frame, and their values
@@ -41,7 +40,7 @@ class MirrorNewtonState(MatrixState):
 
 
 @dataclass(frozen=True)
-class MirrorNewton:
+class MirrorNewton(SolverWithNeeds):
     """Newton's method in mirror coordinates; the default for losses and slack.
 
     Parameters
@@ -58,17 +57,13 @@ class MirrorNewton:
     nearly piecewise linear; then ``interior_point`` is the robust choice.
     """
 
-    name: ClassVar[str] = "mirror_newton"
-    works_on: ClassVar[str] = "objective"
-    max_iter: ClassVar[int] = 200
-    needs_divergence: ClassVar[tuple[str, ...]] = ("from_diagonal", "divided")
-    needs_loss: ClassVar[tuple[str, ...]] = ("is_smooth",)
+    name = "mirror_newton"
+    works_on = "objective"
+    max_iter = 200
+    needs_divergence = ("from_diagonal", "divided")
+    needs_loss = ("is_smooth",)
     max_linear_steps: int = 500
     sufficient: float = 1e-4
-
-    def check(self, problem: NearestMatrix) -> None:
-        """Every row needs a finite loss."""
-        check_needs(self, problem)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> MirrorNewtonState:
         """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""

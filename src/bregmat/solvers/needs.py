@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from bregmat.divergences import DIVERGENCES
 from bregmat.problems import NearestMatrix
@@ -18,16 +18,22 @@ WORDS = {
 }
 
 
-class NamesNeeds(Protocol):
+class SolverWithNeeds:
     """A solver that says what it needs: names of methods, or of attributes that are neither None nor False."""
 
     name: ClassVar[str]
+    works_on: ClassVar[str]
+    max_iter: ClassVar[int]
     needs_divergence: ClassVar[tuple[str, ...]]
     needs_loss: ClassVar[tuple[str, ...]]
 
+    def check(self, problem: NearestMatrix) -> None:
+        """Raise ``TypeError`` naming what the problem lacks for this solver."""
+        check_needs(self, problem)
+
 
 def check_needs(
-    solver: NamesNeeds, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton"
+    solver: SolverWithNeeds, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton"
 ) -> None:
     """Raise ``TypeError`` naming what the problem's divergence or the losses of its rows lack for a solver.
 
