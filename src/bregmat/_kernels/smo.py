@@ -53,13 +53,14 @@ def _position(v, w, value):
     """First index with ``v + w == value``, v and w (n,) or w None for 0; where rounding hides it, that of the largest sum."""
     n = len(v)
     for start in range(0, n - 63, 64):
-        hits = 0
-        for t in range(start, start + 64):
-            hits += (v[t] if w is None else v[t] + w[t]) == value
+        a, hits = v[start : start + 64], 0
+        b = a if w is None else w[start : start + 64]
+        for t in range(64):
+            hits += (a[t] if w is None else a[t] + b[t]) == value
         if hits > 0:
-            for t in range(start, start + 64):
-                if (v[t] if w is None else v[t] + w[t]) == value:
-                    return t
+            for t in range(64):
+                if (a[t] if w is None else a[t] + b[t]) == value:
+                    return start + t
     best = n - 1
     for t in range(n - n % 64, n):
         if (v[t] if w is None else v[t] + w[t]) == value:
