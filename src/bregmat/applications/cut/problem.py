@@ -82,10 +82,6 @@ class BalancedCut(Problem):
         """At every step; proofs and roundings, which cost, are left to those that are worth them."""
         return True
 
-    def retry_below(self, certificate: Certificate, state: CutState) -> float:
-        """Whatever the signal, which says nothing here."""
-        return np.inf
-
     def certify(self, state: CutState) -> CutCertificate:
         """Prove what the method's multipliers prove, and round its matrix to cuts."""
         method = state.method
