@@ -128,14 +128,8 @@ class _Search:
     def end(self) -> Minimum:
         """What was found."""
         violation = float(self.program.violations(self.x, self.reduced()).max())
-        return Minimum(
-            x=self.x,
-            multiplier=self.multiplier,
-            n_iter=self.n_iter,
-            n_factor=self.factor.n_factor,
-            violation=violation,
-            falling=self.falling,
-        )
+        n_iter, n_factor, falling = self.n_iter, self.factor.n_factor, self.falling
+        return Minimum(self.x, self.multiplier, n_iter=n_iter, n_factor=n_factor, violation=violation, falling=falling)
 
     def minimize(self, max_iter: int, single: bool) -> Minimum:
         """Bulk steps, then single exchanges."""
@@ -144,7 +138,7 @@ class _Search:
         fresh = True
         single = single or self.factor.size <= SMALL
         for _ in range(max_iter):
-            if single or not self.ranked():
+            if single or not self.factor.constrain():
                 break
             if self.stopped(self.n_iter):
                 return self.end()
@@ -181,10 +175,6 @@ class _Search:
             self.factor.change(join=bad)
         self.exchange(EXCHANGES * max_iter)
         return self.end()
-
-    def ranked(self) -> bool:
-        """Whether E has full row rank on the free set."""
-        return len(self.E) == 0 or self.factor.constrain()
 
     def step(self) -> bool:
         """To the minimum on the free set; True where the whole step was possible."""
@@ -234,7 +224,7 @@ class _Search:
     def change_along(self, d: np.ndarray) -> float:
         """Change of the objective along a step of the free variables."""
         F = self.factor.free
-        curved = squared_length(self.factor.U, len(F), d)
+        curved = squared_length(self.factor.state.U, len(F), d)
         if len(self.E):
             curved -= self.fixed.rho * float(np.square(self.E[:, F] @ d).sum())
         return float(self.g[F] @ d) + 0.5 * curved
@@ -244,9 +234,9 @@ class _Search:
         counts, direction = np.zeros(1, np.int64), np.zeros(len(self.b))
         before = np.inf
         while counts[0] < most and not self.stopped(self.n_iter + int(counts[0])):
-            if not self.ranked():
+            if not self.factor.constrain():
                 self.factor.change(join=self.supplement())
-                if not self.ranked():
+                if not self.factor.constrain():
                     break
             self.factor.grow()
             place = Place(self.x, self.g, self.multiplier, self.e)

@@ -32,19 +32,8 @@ class FreeFactor:
         self.problem, self.n = problem, n
         self.n_factor = 0
         self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
-        self._allocate(0)
+        self.rebuild(np.zeros(0, np.int64))
         self._W = self._S = np.empty((0, 0))
-
-    def _allocate(self, room: int) -> None:
-        """An empty set with room."""
-        self.state = FreeSet(
-            np.empty((room, room)), np.empty(room, np.int64), np.full(self.n, -1, np.int64), np.zeros(1, np.int64)
-        )
-
-    @property
-    def U(self) -> np.ndarray:
-        """The array with the factor in its leading block."""
-        return self.state.U
 
     @property
     def size(self) -> int:
@@ -59,17 +48,15 @@ class FreeFactor:
     def rebuild(self, F: np.ndarray) -> None:
         """Factor from scratch; variables that depend on the others stay outside."""
         k = len(F)
-        if k == 0:
-            self._allocate(0)
-            return
-        self.n_factor += 1
-        M = np.empty((k, k))
-        gather_upper_inplace(M, self.problem.A, self.problem.E, self.problem.rho, F)
-        d = M.diagonal().copy()
-        U, info = self._potrf(M.T, lower=1, overwrite_a=1, clean=0)
-        U = U.T
-        if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
-            U, F = self._pivoted(F)
+        U = np.empty((k, k))
+        if k > 0:
+            self.n_factor += 1
+            gather_upper_inplace(U, self.problem.A, self.problem.E, self.problem.rho, F)
+            d = U.diagonal().copy()
+            L, info = self._potrf(U.T, lower=1, overwrite_a=1, clean=0)
+            U = L.T
+            if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
+                U, F = self._pivoted(F)
         k = len(F)
         self.state = FreeSet(U, np.array(F, np.int64), np.full(self.n, -1, np.int64), np.array([k], np.int64))
         self.state.position[F] = np.arange(k)
@@ -92,11 +79,11 @@ class FreeFactor:
     def grow(self) -> None:
         """Room for more variables."""
         k = self.size
-        if len(self.U) > k + 8 or len(self.U) == self.n:
+        if len(self.state.U) > k + 8 or len(self.state.U) == self.n:
             return
         room = min(self.n, k + max(32, k // 4))
         U, order = np.empty((room, room)), np.empty(room, np.int64)
-        U[:k, :k] = self.U[:k, :k]
+        U[:k, :k] = self.state.U[:k, :k]
         order[:k] = self.free
         self.state = FreeSet(U, order, self.state.position, self.state.size)
 
@@ -114,8 +101,10 @@ class FreeFactor:
             join_inplace(self.state, self.problem, int(j), SINGULAR)
 
     def constrain(self) -> bool:
-        """Prepare the equality rows; False where they lack full row rank on F."""
+        """Prepare the equality rows, if there are any; False where they lack full row rank on F."""
         m = len(self.problem.E)
+        if m == 0:
+            return True
         self._W, self._S = np.empty((m, self.size)), np.empty((m, m))
         return bool(constrain_inplace(self._W, self._S, self.state, self.problem))
 

@@ -194,9 +194,8 @@ class _Corrections:
             accurate = data.gradient(v)
             if outcome.status is Status.INFEASIBLE:
                 return replace(outcome, certificate=data.judged(replace(proof, dual=accurate)))
-            if (
-                outcome.status is Status.UNBOUNDED
-            ):  # rounding's, or the range of the numbers': a sum of squares has a bound
+            if outcome.status is Status.UNBOUNDED:
+                # rounding's, or the range of the numbers': a sum of squares has a bound
                 outcome = replace(outcome, status=Status.FEASIBLE, exit_reason=ExitReason.STALLED)
                 proof = replace(proof, falling=None)
             h = problem.reduced(accurate, proof.equality_dual)
@@ -271,21 +270,15 @@ class _Corrections:
 
     def at_least_zero(self, found: Outcome) -> Outcome:
         """A sum of squares is not below 0, which says more than the dual bound where y is met."""
-        proof, tol = found.certificate, self.request.tol
+        proof, reason, tol = found.certificate, found.exit_reason, self.request.tol
         if found.status in (Status.INFEASIBLE, Status.UNKNOWN) or not proof.dual_bound < 0.0:
             return found
         gap = min(proof.gap, proof.objective / self.data.size(proof.x, proof.objective))
-        found = replace(
-            found,
-            certificate=replace(
-                proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap, size=1.0, upper=proof.objective
-            ),
-        )
-        if found.status is not Status.OPTIMAL and gap <= tol:
-            is_stalled = found.exit_reason is ExitReason.STALLED
-            reason = ExitReason.TOLERANCE if is_stalled else found.exit_reason
-            found = replace(found, status=Status.OPTIMAL, exit_reason=reason)
-        return found
+        proof = replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap, size=1.0, upper=proof.objective)
+        if found.status is Status.OPTIMAL or not gap <= tol:
+            return replace(found, certificate=proof)
+        reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
+        return replace(found, certificate=proof, status=Status.OPTIMAL, exit_reason=reason)
 
     def interrupted(self, start: np.ndarray) -> Outcome:
         """The last point and what the data say of it."""

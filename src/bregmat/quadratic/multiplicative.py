@@ -101,15 +101,27 @@ class MultiplicativeUpdates:
     def _state(
         self, problem: SplitProgram, point: Point, multiplier: float, *, total: float = 0.0, tol: float, **more: Any
     ) -> UpdatesState:
-        """The state at a point; ``multiplier`` is that of the last one."""
-        following, multiplier = self._following(problem, point, multiplier, total)
-        v, upper = point.v, problem.upper
+        """The state at a point, with the plain update of it and that update's multiplier; ``multiplier`` is that of the last one."""
+        v, signs, diagonal, upper = point.v, problem.signs, problem.diagonal, problem.upper
+        positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
+        if signs is not None and not diagonal.all():
+            # A + D - D is a split too: without it, a row of zeros would jump to zero or infinity and stay there
+            extra = np.where(diagonal == 0, (problem.unit + abs(multiplier)) * v / (v.max() or 1.0), 0.0)
+            positive, negative = positive + extra, negative + extra
+        slope_at_zero = problem.slope(point, multiplier) - diagonal * v
+        lower = waiting_place(v, slope_at_zero, problem.vanishing(v, self.clamp))
+        parts = {"positive": positive, "negative": negative, "lower": lower, "upper": upper}
+        if signs is None:
+            following = step(v, problem.b, **parts)
+        else:
+            following, multiplier = balanced_step(
+                v, problem.b, signs=signs, total=total, multiplier=multiplier, **parts
+            )
         # what waits at zero counts as zero, and what rounding keeps below its bound as on it
         settled = np.where(v >= upper * (1.0 - 1e-12), upper, v)
         settled = np.where(v <= 2.0 * problem.vanishing(v, self.clamp), 0.0, settled)
-        scale = point.p + point.q + np.abs(problem.b) + (0.0 if problem.signs is None else abs(multiplier))
-        slope = problem.slope(point, multiplier)
-        miss = problem.violation(settled, slope, scale)
+        scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else abs(multiplier))
+        miss = problem.violation(settled, problem.slope(point, multiplier), scale)
         return UpdatesState(
             point=point,
             following=following,
@@ -122,23 +134,6 @@ class MultiplicativeUpdates:
             tol=tol,
             **more,
         )
-
-    def _following(
-        self, problem: SplitProgram, point: Point, multiplier: float, total: float
-    ) -> tuple[np.ndarray, float]:
-        """The plain update, and its multiplier."""
-        v, signs, diagonal = point.v, problem.signs, problem.diagonal
-        positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
-        if signs is not None and not diagonal.all():
-            # A + D - D is a split too: without it, a row of zeros would jump to zero or infinity and stay there
-            extra = np.where(diagonal == 0, (problem.unit + abs(multiplier)) * v / (v.max() or 1.0), 0.0)
-            positive, negative = positive + extra, negative + extra
-        slope_at_zero = problem.slope(point, multiplier) - diagonal * v
-        lower = waiting_place(v, slope_at_zero, problem.vanishing(v, self.clamp))
-        parts = {"positive": positive, "negative": negative, "lower": lower, "upper": problem.upper}
-        if signs is None:
-            return step(v, problem.b, **parts), multiplier
-        return balanced_step(v, problem.b, signs=signs, total=total, multiplier=multiplier, **parts)
 
     def _extrapolated(self, problem: SplitProgram, state: UpdatesState) -> np.ndarray | None:
         """Anderson's point inside the bounds and on the constraint."""

@@ -200,7 +200,7 @@ class QuadraticProgram:
         return QuadraticProgram.of(self.A + weight * (E.T @ E), self.b - weight * (e @ E), self.upper)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Minimum:
     """Where an exact method ended.
 
