@@ -39,7 +39,7 @@ def test_dense_split(rng, n, dtype):
     size = np.abs(wide) @ v
     assert (np.abs(p - twin(wide, v)[0]) <= tolerance * size).all()
     assert (np.abs(q - twin(wide, v)[1]) <= tolerance * size).all() and (q >= 0).all()
-    assert np.array_equal(split.diagonal(), wide.diagonal()) and split.n == n
+    assert np.array_equal(split.diagonal, wide.diagonal()) and split.n == n
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -63,7 +63,7 @@ def test_class_blocks(rng, n, dtype):
         p, q = split.positive_negative(v)
         np.testing.assert_allclose(p, twin(wide, v)[0], rtol=tolerance)
         np.testing.assert_allclose(q, twin(wide, v)[1], rtol=tolerance)
-        np.testing.assert_allclose(split.diagonal(), wide.diagonal(), rtol=tolerance)
+        np.testing.assert_allclose(split.diagonal, wide.diagonal(), rtol=tolerance)
         assert split.n == n
 
 
@@ -152,7 +152,7 @@ def test_low_rank_split(rng):
     np.testing.assert_allclose(p - q, A @ v, atol=1e-13 * p.max())
     np.testing.assert_allclose(p + q, np.abs(F) @ (np.abs(F).T @ v) + ridge * v, rtol=1e-13)
     assert (p >= twin(A, v)[0] - 1e-13 * p.max()).all() and (q >= 0).all()
-    np.testing.assert_allclose(split.diagonal(), A.diagonal())
+    np.testing.assert_allclose(split.diagonal, A.diagonal())
     quick = MultiplicativeUpdates(anderson=10)
     ends = [updated(s, -np.ones(30), settings=quick, tol=1e-8) for s in (split, DenseSplit(A))]
     assert ends[0].objective == pytest.approx(ends[1].objective, rel=1e-6)

@@ -101,7 +101,7 @@ def decay_bounds(K: np.ndarray, y: np.ndarray, alpha: np.ndarray, *, threshold: 
     if not sq_norm > 0:
         raise ValueError(f"alpha must describe a hyperplane; its normal vector has squared length {sq_norm}.")
     distance, margin = np.abs(values) / np.sqrt(sq_norm), 1.0 / np.sqrt(sq_norm)
-    length = np.sqrt(signed.diagonal())
+    length = np.sqrt(signed.diagonal)
     rate = factors(np.full(len(values), -1.0), positive=positive, negative=negative)
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = 1.0 / (1.0 + 0.5 * (distance - margin) * margin / (length * length.max()))

@@ -57,15 +57,14 @@ class EqualityRows:
         rows = np.flatnonzero(~empty)
         length = length[rows]
         unit, goal = E[rows] / length[:, None], e[rows] / length
-        point = nearest_feasible(unit, goal, program.upper, x)
-        missing = goal - unit @ point
+        scaled = QuadraticProgram(program.A, program.b, program.upper, unit, goal)
+        point = nearest_feasible(scaled, x)
         size = np.abs(unit) @ point + np.abs(goal)
-        if (np.abs(missing) > CLOSE * size).any():
-            proof = _conflict(unit, goal, program.upper, _levelled(unit, point, program.upper, missing))
-            if proof is not None:
-                y = np.zeros(m)
-                y[rows] = proof / length
-                return cls(*none, point, y)
+        is_missed = (np.abs(goal - unit @ point) > CLOSE * size).any()
+        if is_missed and (proof := _conflict(scaled, point)) is not None:
+            y = np.zeros(m)
+            y[rows] = proof / length
+            return cls(*none, point, y)
         if len(rows) == 0:
             return cls(*none, point)
         _, R, order = qr(unit.T, mode="economic", pivoting=True)
@@ -80,17 +79,10 @@ class EqualityRows:
         return out
 
 
-def nearest_feasible(E: np.ndarray, e: np.ndarray, upper: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """From x to a point of the box with the least ``|E x - e|``, by changing few variables.
-
-    Parameters
-    ----------
-    E, e : ndarray, shapes (m, n) and (m,)
-    upper, x : ndarray, shape (n,)
-    """
-    if len(e) == 0:
-        return x
-    return NEAREST.minimize(QuadraticProgram.of(E.T @ E, -(E.T @ e), upper), x).x
+def nearest_feasible(program: QuadraticProgram, x: np.ndarray) -> np.ndarray:
+    """From x to a point of the box with the least ``|E x - e|``, shape (n,), by changing few variables."""
+    E, e = program.E, program.e
+    return NEAREST.minimize(QuadraticProgram.of(E.T @ E, -(E.T @ e), program.upper), x).x if len(e) else x
 
 
 def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarray:
@@ -102,23 +94,21 @@ def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarr
     # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
     if not np.isfinite(x).all():
         x[:] = 0.0
-    return nearest_feasible(program.E, program.e, program.upper, x)
+    return nearest_feasible(program, x)
 
 
-def _levelled(E: np.ndarray, x: np.ndarray, upper: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """y without the part that variables between their bounds see: it is rounding of y, and large beside a small y."""
+def _conflict(program: QuadraticProgram, x: np.ndarray) -> np.ndarray | None:
+    """The y of what the rows miss at the nearest point x, if ``max_x y'E x < y'e`` over the box with rounding to spare."""
+    E, e, upper = program.E, program.e, program.upper
+    y = e - E @ x
     free = np.flatnonzero((x > 0.0) & (x < upper))
-    if not len(free):
-        return y
-    left, s, _ = np.linalg.svd(E[:, free], full_matrices=False)
-    Q = left[:, s > CLOSE * s[0]]
-    level = y - Q @ (Q.T @ y)
-    level = level - Q @ (Q.T @ level)
-    return level if float(np.abs(level).max()) > 0.5 * float(np.abs(y).max()) else y
-
-
-def _conflict(E: np.ndarray, e: np.ndarray, upper: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """y, if ``max_x y'E x < y'e`` over the box with rounding to spare."""
+    if len(free):
+        # the part that variables between their bounds see is rounding of y, and large beside a small y
+        left, s, _ = np.linalg.svd(E[:, free], full_matrices=False)
+        Q = left[:, s > CLOSE * s[0]]
+        level = y - Q @ (Q.T @ y)
+        level = level - Q @ (Q.T @ level)
+        y = level if float(np.abs(level).max()) > 0.5 * float(np.abs(y).max()) else y
     gain = y @ E
     noise = 1e-12 * float(np.abs(y).max())
     gain = np.where(gain <= noise, 0.0, gain)

@@ -78,18 +78,21 @@ def nonnegative_least_squares(
     start = as_start(x0, bounds)
     request = Request(solver, tol, max_iter, max_seconds, callback, E)
     with single_thread_blas(0), np.errstate(all="ignore"):
-        columns, c = _exponents(X, y)
+        columns, c = _exponents(X), exponent(float(np.abs(y).max()))
         data = _Data(X, y, bounds, E, e)
         if columns.any() or c != 0:
             to = columns - c  # v = 2^-to v'
-            data = _Data(_scaled(X, -columns), np.ldexp(y, -c), np.ldexp(bounds, to), np.ldexp(E, -to), e)
+            is_sparse = sparse.issparse(X)
+            powers = sparse.diags_array(np.ldexp(1.0, -columns)) if is_sparse else -columns
+            X = sparse.csc_array(X @ powers) if is_sparse else np.ldexp(X, powers)
+            data = _Data(X, np.ldexp(y, -c), np.ldexp(bounds, to), np.ldexp(E, -to), e)
             start = None if start is None else np.ldexp(start, to)
         run = _Corrections(data, request, Units(c - columns, c + columns, 2 * c, 2 * c))
         return run.units.result(run.outcome(start), bounds)
 
 
-def _exponents(X: Any, y: np.ndarray) -> tuple[np.ndarray, int]:
-    """Powers of two of columns and of y whose squares would leave the range of the numbers; 0 elsewhere."""
+def _exponents(X: Any) -> np.ndarray:
+    """Powers of two of columns whose squares would leave the range of the numbers; 0 elsewhere."""
     if sparse.issparse(X):
         largest = abs(X).max(axis=0).toarray().ravel()
     else:
@@ -98,14 +101,7 @@ def _exponents(X: Any, y: np.ndarray) -> tuple[np.ndarray, int]:
             largest = np.ones(len(squares))  # one pass without a copy settles almost every X
         else:
             largest = np.abs(X).max(axis=0)
-    return np.array([exponent(float(size)) for size in largest]), exponent(float(np.abs(y).max()))
-
-
-def _scaled(X: Any, powers: np.ndarray) -> Any:
-    """X with its columns times powers of two."""
-    if sparse.issparse(X):
-        return sparse.csc_array(X @ sparse.diags_array(np.ldexp(1.0, powers)))
-    return np.ldexp(X, powers)
+    return np.array([exponent(float(size)) for size in largest])
 
 
 @dataclass(frozen=True, eq=False)

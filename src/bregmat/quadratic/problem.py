@@ -110,7 +110,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
             y = self.free_multiplier(x, self.gradient(x))
         missed = given.row_violation(x)
         if missed > FEASIBLE:  # a linear term that is large beside the rows leaves its rounding in them
-            met = nearest_feasible(self.E, self.e, self.upper, x)
+            met = nearest_feasible(self, x)
             there = given.row_violation(met)
             x, missed = (met, there) if there < missed else (x, missed)
         directions = () if state.is_rough else self.rising_directions(x, state)
@@ -380,8 +380,7 @@ class _Course:
     def cut_off(self, n_iter: int) -> Minimum:
         """The last point, or one that meets the rows."""
         x = np.minimum(np.maximum(self.point, 0.0), self.problem.upper)
-        x = nearest_feasible(self.problem.E, self.problem.e, self.problem.upper, x)
-        return Minimum(x=x, is_rough=True, n_iter=n_iter)
+        return Minimum(x=nearest_feasible(self.problem, x), is_rough=True, n_iter=n_iter)
 
     def interrupted(self) -> Outcome:
         """What is known when a KeyboardInterrupt came."""

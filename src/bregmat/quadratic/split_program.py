@@ -108,7 +108,7 @@ class SplitProgram(Problem):
         self.split, self.b = split, np.asarray(b, dtype=float)
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
-        self.diagonal = np.maximum(split.diagonal(), 0.0)
+        self.diagonal = np.maximum(split.diagonal, 0.0)
         self.length = np.sqrt(self.diagonal)
         self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
         # what counts as zero where everything vanishes: next to the minima along single variables, b_i / A_ii

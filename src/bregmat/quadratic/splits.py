@@ -22,13 +22,10 @@ class Split(Protocol):
     """``A = P - Q`` with nonnegative symmetric ``P`` and ``Q``, known by what they do to a nonnegative vector."""
 
     n: int
+    diagonal: np.ndarray  # A_ii, shape (n,) float64
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(P v, Q v)`` for ``v >= 0``, both (n,) float64 and nonnegative; NaN in ``v`` comes out as NaN."""
-        ...
-
-    def diagonal(self) -> np.ndarray:
-        """``A_ii``, shape (n,) float64."""
         ...
 
 
@@ -52,11 +49,7 @@ class DenseSplit:
         A = np.asarray(A)
         self._A, self._unit = _stored(_square("A", A), dtype)
         self.n = len(A)
-        self._diagonal = A.diagonal().astype(np.float64)
-
-    def diagonal(self) -> np.ndarray:
-        """``A_ii``."""
-        return self._diagonal
+        self.diagonal = A.diagonal().astype(np.float64)
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(A+ v, A- v)``."""
@@ -124,12 +117,8 @@ class ClassBlocks:
             tile[: len(groups[i]), : len(groups[j])] = values
             if i == j:
                 diagonal[groups[i]] = values.diagonal()
-        self._diagonal = diagonal + self._ridge
+        self.diagonal = diagonal + self._ridge
         self._parallel = self._tiles.size >= _PARALLEL
-
-    def diagonal(self) -> np.ndarray:
-        """``A_ii``: the kernel's diagonal and the ridge."""
-        return self._diagonal
 
     @property
     def nbytes(self) -> int:
@@ -170,10 +159,7 @@ class LowRankSplit:
         self._size = np.abs(self._F)
         self.n = len(self._F)
         self._ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (self.n,))
-
-    def diagonal(self) -> np.ndarray:
-        """``A_ii``."""
-        return np.einsum("ij,ij->i", self._F, self._F) + self._ridge
+        self.diagonal = np.einsum("ij,ij->i", self._F, self._F) + self._ridge
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(P v, Q v)``."""
