@@ -77,39 +77,38 @@ def _scale(state, settings):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def _settle_inplace(state, change, guess):
-    """The normaliser in state (10,) after a rank-one change of H, and how many steps to start with next time."""
-    state[GUESS] = guess
+def _settle_inplace(state, Q, T, H, run, rho, tol):
+    """The normaliser in state (10,) after ``H += rho q q*``, from what the run of :func:`first_entry` gave; False without room.
+
+    Next time it starts with as many steps, or one fewer where these were plenty. Q, T, H as in :mod:`bregmat._kernels.krylov`.
+    """
+    m, exact, _, trace, last = run
+    guess = m - 1 if last <= 1e-4 * tol and m > SHORTEST else m
+    m, change = trace_change(Q, T, H, m, exact, rho, trace, tol)
+    if m == 0:
+        return False
+    state[GUESS] = float(guess)
     state[Z] += change
     state[PEAK] = max(state[PEAK], state[Z])
-
-
-@njit(cache=True, fastmath=False, error_model="numpy")
-def _next_guess(m, last, tol):
-    """Lanczos steps to start with next time (scalars): one fewer where these were plenty."""
-    return float(m - 1 if last <= 1e-4 * tol and m > SHORTEST else m)
+    return True
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _trial_inplace(state, Q, T, H, size, y, settings):
     """All of a trial but the change of H, for ``X = size q q*``, q = ``Q[0]`` (n,); why it came back, prediction, weight of X in H."""
     tol = settings[TOL]
-    m, exact, first, trace, last = 1, True, 0.0, 0.0, 0.0
+    run = (1, True, 0.0, 0.0, 0.0)
     if size > 0.0:
-        m, exact, first, trace, last = first_entry(Q, T, H, int(state[GUESS]), tol)
-        if m == 0:
+        run = first_entry(Q, T, H, int(state[GUESS]), tol)
+        if run[0] == 0:
             return NEEDS_ROOM, 0.0, 0.0
-    p = first * size * _scale(state, settings)
+    p = run[2] * size * _scale(state, settings)
     value, slope = loss_value(int(settings[LOSS_CODE]), settings[LOSS_PARAMETER], p, y)
     rho = -settings[ETA] * slope
     if not (abs(rho * size) < np.inf and p < np.inf):
         return FAILED, p, rho
-    if size > 0.0:
-        guess = _next_guess(m, last, tol)
-        m, change = trace_change(Q, T, H, m, exact, rho * size, trace, tol)
-        if m == 0:
-            return NEEDS_ROOM, p, rho
-        _settle_inplace(state, change, guess)
+    if size > 0.0 and not _settle_inplace(state, Q, T, H, run, rho * size, tol):
+        return NEEDS_ROOM, p, rho
     state[SINCE] += 1.0
     account_inplace(state, value, slope)
     return DONE, p, rho
@@ -207,8 +206,6 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     """``H += sum_k rho_k v_k v_k*``, V (k, n) and rho (k,), one after the other, with the normaliser; as ``learn_pairs_inplace``.
 
     For losses and instances of other kinds.
-
-    V (k, n), rho (k,).
     """
     tol = settings[TOL]
     for t in range(len(rho)):
@@ -216,15 +213,10 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
             return t, NEEDS_REFRESH
         size = _begin(Q, H, V[t])
         if size > 0.0 and rho[t] != 0.0:
-            m, exact, _, trace, last = first_entry(Q, T, H, int(state[GUESS]), tol)
-            if m == 0:
-                return t, NEEDS_ROOM
-            guess = _next_guess(m, last, tol)
-            m, change = trace_change(Q, T, H, m, exact, rho[t] * size, trace, tol)
-            if m == 0:
+            run = first_entry(Q, T, H, int(state[GUESS]), tol)
+            if run[0] == 0 or not _settle_inplace(state, Q, T, H, run, rho[t] * size, tol):
                 return t, NEEDS_ROOM
             _add_outer_inplace(H, V[t], rho[t])
-            _settle_inplace(state, change, guess)
     return len(rho), DONE
 
 
