@@ -172,7 +172,9 @@ def _falling_root(
         x, rate = moved(t)
         miss, slope, scale = float(signs @ x) - total, float(rate.sum()), float(np.abs(x).sum()) + abs(total)
         if np.isinf(scale):
-            miss, slope = _side(x, signs), np.nan
+            # the sign of the infinite entries decides; 0 where both have some
+            miss = float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
+            slope = np.nan
         if np.isnan(scale) or abs(miss) <= 2.0 * _EPS * scale:
             return x, t
         ends[0 if miss > 0 else 1] = (t, miss, x)
@@ -191,11 +193,6 @@ def _falling_root(
             break
         t = float(following)
     return x, t
-
-
-def _side(x: np.ndarray, signs: np.ndarray) -> float:
-    """Which side has the infinite entries: 1 or -1, or 0 where both have."""
-    return float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
 
 
 def waiting_place(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarray) -> np.ndarray:
