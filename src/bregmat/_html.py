@@ -60,7 +60,18 @@ def seconds(value: float) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iterable[int] = (), name: str = "") -> str:
-    """A table of cells that are HTML already; columns in `numeric` are right-aligned."""
+    """A table.
+
+    Parameters
+    ----------
+    header : sequence of str, length k
+    rows : iterable of sequences of str, length k
+        Cells, HTML already.
+    numeric : iterable of int
+        Columns that are right-aligned.
+    name : str
+        Class of the table, for styles.
+    """
     numeric = set(numeric)
     kind = [' class="num"' if k in numeric else "" for k in range(len(header))]
     head = "".join(f'<th scope="col"{kind[k]}>{cell}</th>' for k, cell in enumerate(header))

@@ -55,7 +55,16 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
-    """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be."""
+    """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be.
+
+    Parameters
+    ----------
+    problem : Nearness
+    iterate : Iterate
+        The matrix.
+    p, mu : ndarray, shape (c,)
+        Values of the rows at it, and signed dual weights.
+    """
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
     objective, upper, worst = np.nan, np.inf, np.inf
@@ -81,7 +90,18 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
 
 
 def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:
-    """``D(M, M0) + sum loss``; hard rows within ``FEASIBLE`` cost nothing."""
+    """``D(M, M0) + sum loss``; hard rows within ``FEASIBLE`` cost nothing.
+
+    Parameters
+    ----------
+    problem : Nearness
+    iterate : Iterate
+        The matrix.
+    p : ndarray, shape (c,)
+        Values of the rows at it.
+    soft_only : bool
+        Whether hard rows cost nothing whatever their values.
+    """
     L = problem.losses
     if L.has_hard:
         met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
@@ -96,6 +116,16 @@ def restore(
 
     Stays in the cone by construction; returns None if it does not reach feasibility. Rows with a multiplier are brought onto
     their bounds; if that fails (without dual corrections, rows with a multiplier may hold with room), only violated rows.
+
+    Parameters
+    ----------
+    problem : Nearness
+    iterate : Iterate
+        The matrix.
+    p, mu : ndarray, shape (c,)
+        Values of the rows at it, and dual weights, which say which rows are active.
+    rounds : int
+        Most steps.
     """
     L = problem.losses
     equal = L.hard & (L.sense == 0)

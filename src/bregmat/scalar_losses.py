@@ -87,16 +87,34 @@ class ScalarLoss(Loss):
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
     def value(self, p, b, g, scale):
-        """Sum of the losses of violated rows."""
+        """Sum of the losses of violated rows.
+
+        Parameters
+        ----------
+        p, b, g, scale : ndarray, shape (k,)
+            Values, bounds, slack weights, scales of some rows.
+        """
         return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
 
     def derivatives(self, p, b, g, scale):
-        """First and second derivative."""
+        """First and second derivative.
+
+        Parameters
+        ----------
+        p, b, g, scale : ndarray, shape (k,)
+            Values, bounds, slack weights, scales of some rows.
+        """
         q, c = self._inside(p / scale), b / scale
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
 
     def conjugate(self, mu, b, g, scale):
-        """Conjugate per row, ``inf`` outside its domain."""
+        """Conjugate per row, ``inf`` outside its domain.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        """
         m, c = mu * scale / g, b / scale
         low, high = self.slopes(c)
         with np.errstate(all="ignore"):
@@ -105,7 +123,13 @@ class ScalarLoss(Loss):
         return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
 
     def relaxed(self, mu, b, g, scale):
-        """Relaxed bound xi(mu) and its derivative."""
+        """Relaxed bound xi(mu) and its derivative.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        """
         c = b / scale
         q = self.at_slope(mu * scale / g, c)
         return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
@@ -121,7 +145,15 @@ class ScalarLoss(Loss):
 
     # ------------------------------------------------------------------ along the central path, for the interior point
     def on_path(self, mu, b, g, scale, tau):
-        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier."""
+        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        tau : float
+            Weight of the barrier.
+        """
         if not self.is_positive:
             return self.relaxed(mu, b, g, scale)[0]
         c, m = b / scale, mu * scale / g
@@ -130,7 +162,15 @@ class ScalarLoss(Loss):
         return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
 
     def chord(self, xi, mu, b, g, scale, tau):
-        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds."""
+        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds.
+
+        Parameters
+        ----------
+        xi, mu, b, g, scale : ndarray, shape (k,)
+            Relaxed bounds, dual weights, bounds, slack weights, scales of some rows.
+        tau : float
+            Weight of the barrier.
+        """
         y = self.on_path(mu, b, g, scale, tau)
         first, _ = self.derivatives(xi, b, g, scale)
         if self.is_positive:
@@ -146,7 +186,19 @@ class ScalarLoss(Loss):
 def bound_rows(
     rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
 ) -> RowLosses:
-    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others."""
+    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others.
+
+    Parameters
+    ----------
+    rows : WeightedBounds
+        c rows.
+    sense : ndarray of int8, shape (c,)
+        +1, -1, or 0 where both sides count.
+    loss : ScalarLoss
+    able : ndarray of bool, shape (c,)
+    scale, gamma : ndarray, shape (c,)
+        Scales in units of the values, slack weights.
+    """
     hard = rows.hard
     other = 1 if isinstance(loss, SquaredHinge) else 2
     kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)

@@ -227,14 +227,32 @@ def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
 
 
 def check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarray) -> None:
-    """Raise unless every function gave one finite value for each of its arguments."""
+    """Raise unless every function gave one finite value for each of its arguments.
+
+    Parameters
+    ----------
+    kind, name : str
+        What it is and is called, for the message.
+    values : dict of str to ndarray
+        What each function gave.
+    x : ndarray
+        The arguments.
+    """
     for function, value in values.items():
         if np.shape(value) != x.shape or not np.isfinite(value).all():
             raise ValueError(f"{kind} {name!r}: {function} must give one finite value for each of {x}; got {value!r}.")
 
 
 def check_agreement(kind: str, name: str, claim: str, x: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
-    """Raise where two ways to compute the same differ clearly, by more than differences and rounding explain."""
+    """Raise where two ways to compute the same differ clearly, by more than differences and rounding explain.
+
+    Parameters
+    ----------
+    kind, name, claim : str
+        What it is and is called, and what should be so, for the message.
+    x, found, expected : ndarray, shape (k,)
+        Arguments, and the two results.
+    """
     bad = np.flatnonzero(~(np.abs(found - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(found).max())))
     if len(bad):
         k = bad[0]

@@ -106,7 +106,15 @@ class Settings:
         return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
 
     def bound(self, eta: float, divergence: float, loss_of_U: float, slopes: float) -> float:
-        """The bound on the total loss, for the squared loss that of Lemma 3.2."""
+        """The bound on the total loss, for the squared loss that of Lemma 3.2.
+
+        Parameters
+        ----------
+        eta, divergence, loss_of_U : float
+            Learning rate, divergence of a comparison matrix U from the prior, and the total loss of U.
+        slopes : float
+            Sum of the squared slopes of the losses, for other losses than the squared one.
+        """
         shared: dict[str, float] = {"loss_of_U": loss_of_U, "spread": self.spectral_spread, "trace": self.trace}
         if self.is_squared:
             c = bounds.balance_of_rate(eta, self.spectral_spread, trace=self.trace)

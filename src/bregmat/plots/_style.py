@@ -103,7 +103,17 @@ def centred_note(ax: Axes, text: str) -> None:
 
 
 def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, label: str, few: int) -> Line2D:
-    """A line; up to `few` points are marked, so that one is seen, too."""
+    """A line.
+
+    Parameters
+    ----------
+    ax : Axes
+    x, y : ndarray, shape (k,)
+    dash, color, label : str
+        As Matplotlib takes them.
+    few : int
+        Up to so many points are marked, so that one is seen, too.
+    """
     marker = "o" if len(x) <= few else None
     return ax.plot(x, y, dash, color=color, label=label, marker=marker, markersize=4, linewidth=1.6)[0]
 
@@ -119,6 +129,15 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
     """X as an array or frame, constraints in its row numbers (default: those the estimator was fitted on), names of the rows.
 
     Rows that name a sample which is not in X are left out, as in ``fit``.
+
+    Parameters
+    ----------
+    estimator : MetricLearner or KernelLearner
+        Fitted.
+    X : array-like, shape (n, d)
+    constraints : Constraints or None
+    sample_id : array-like, shape (n,), or None
+        As in ``fit``.
     """
     from bregmat.estimators.learner import given_constraints, row_names  # here: pictures of plain data load less
 

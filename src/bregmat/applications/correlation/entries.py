@@ -148,10 +148,17 @@ class FixedBlocks:
 
 
 def fixed_blocks(entries: Entries, B: np.ndarray, *, strict: bool = False, near: float = 0.0) -> FixedBlocks:
-    """Look at blocks of the matrix B, shape (n, n), which has the prescribed diagonal and fixed entries.
+    """Look at the blocks that are prescribed altogether.
 
-    ``strict``: X must be positive definite, so that a singular block is a contradiction too. ``near``: eigenvalues up to it count
-    as 0, which proves nothing but leads to a matrix that is allowed.
+    Parameters
+    ----------
+    entries : Entries
+    B : ndarray, shape (n, n)
+        The prescribed diagonal and fixed entries.
+    strict : bool
+        Whether X must be positive definite, so that a singular block is a contradiction too.
+    near : float
+        Eigenvalues up to it count as 0, which proves nothing but leads to a matrix that is allowed.
     """
     vectors, fold, part = [], np.zeros(entries.n + len(entries.i)), np.zeros((entries.n, entries.n))
     for block in _cliques(entries):

@@ -34,7 +34,15 @@ class Curvature:
 
     @classmethod
     def of(cls, divergence: Any, entries: Entries, t: np.ndarray, U: np.ndarray) -> Curvature:
-        """At the spectrum t, U of the mirror coordinates; t ascends."""
+        """At a point of the dual.
+
+        Parameters
+        ----------
+        divergence : SpectralDivergence
+        entries : Entries
+        t, U : ndarray, shapes (n,) and (n, n)
+            Spectrum of the mirror coordinates; t ascends.
+        """
         n = len(t)
         if divergence.keeps_range:
             return cls(entries, U, U, 0.5 * divergence.divided(t), 0.0)

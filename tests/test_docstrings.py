@@ -1,0 +1,74 @@
+"""What docstrings promise a reader: parameters of everything that takes four or more, shapes in every compiled kernel."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import bregmat
+
+ROOT = Path(bregmat.__file__).parent
+TREES = {
+    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))
+}
+SHAPES = re.compile(r"\(\s*[a-z0-9_ +*/.]+(,[^()]*)?\)|shape")  # such as (n,), (c, r), (k + 1,)
+
+
+def functions(tree):
+    """(class or None, function) of everything at the top and in public classes."""
+    for owner in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+        if not getattr(owner, "name", "").startswith("_"):
+            yield from ((owner, node) for node in owner.body if isinstance(node, ast.FunctionDef))
+
+
+def text(function):
+    return ast.get_docstring(function) or ""
+
+
+def decorated(function, word):
+    return any(word in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def arrays_of(function):
+    """Arguments that are indexed: numbers have no shape."""
+    indexed = [node.value for node in ast.walk(function) if isinstance(node, ast.Subscript)]
+    return {node.id for node in indexed if isinstance(node, ast.Name)} & {a.arg for a in function.args.args}
+
+
+def bases(owner):
+    return [ast.unparse(base).split("[")[0].split(".")[-1] for base in getattr(owner, "bases", ())]
+
+
+def documented():
+    """For each class the methods that it or a class above it documents."""
+    classes = [node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    known = {owner.name: {f.name for o, f in functions(owner) if "Parameters\n" in text(f)} for owner in classes}
+    for _ in range(5):  # levels of inheritance
+        for owner in classes:
+            known[owner.name] |= set().union(*(known.get(base, set()) for base in bases(owner)))
+    return known
+
+
+DOCUMENTED = documented()
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_four_arguments_are_explained(name):
+    missing = []
+    for owner, function in functions(TREES[name]):
+        given = function.args
+        count = len([a for a in given.posonlyargs + given.args + given.kwonlyargs if a.arg not in ("self", "cls")])
+        own = function.name.startswith("_") or "Parameters\n" in text(function)
+        inherited = any(function.name in DOCUMENTED.get(base, ()) for base in bases(owner))
+        # the docstring of a command is its help page, which explains options by themselves
+        if count >= 4 and not (own or inherited or decorated(function, "njit") or decorated(function, "command")):
+            missing.append(f"{function.name}:{function.lineno}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", [name for name in TREES if name.startswith("_kernels")])
+def test_kernels_say_their_shapes(name):
+    kernels = [function for _, function in functions(TREES[name]) if decorated(function, "njit")]
+    arrays = [f for f in kernels if arrays_of(f)]
+    assert [f"{f.name}:{f.lineno}" for f in arrays if not SHAPES.search(text(f))] == []
