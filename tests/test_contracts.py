@@ -305,7 +305,7 @@ def test_losses_of_all_rows_count_violated_rows_only(rng, mixed):
     assert (second[~violated] == 0).all()
     assert (second[violated] > 0).all()
     assert (sense[violated & (sense != 0)] * first[violated & (sense != 0)] > 0).all()
-    lower, upper = L.dual_box()
+    lower, upper = L.dual_box
     assert ((lower <= first) & (first < upper + (upper == 0))).all()
     # Fenchel: loss(p) + loss*(mu) = mu p at the slope mu of a violated row, >= elsewhere
     total = np.where(violated, each, 0.0) + L.conjugate(first)

@@ -26,7 +26,7 @@ class MatrixCertificate(Certificate):
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
     """Nearest sign-feasible dual weights, inside the open ends of the box."""
-    lower, upper = (np.where(np.isfinite(end), end * (1 - 1e-12), end) for end in problem.losses.dual_box())
+    lower, upper = (np.where(np.isfinite(end), end * (1 - 1e-12), end) for end in problem.losses.dual_box)
     return np.minimum(np.maximum(mu, lower), upper)
 
 

@@ -148,10 +148,14 @@ class RowLosses:
             low[rows], high[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
         return low, high
 
+    @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the dual weights; where a loss cannot be steeper the end is open."""
+        """Lower and upper bounds of the dual weights, read-only; where a loss cannot be steeper the end is open."""
         low, high = self.slope_range()
-        return np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
+        ends = np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
+        for end in ends:
+            end.setflags(write=False)
+        return ends
 
 
 def _violated_of(rows: slice | np.ndarray, hit: np.ndarray) -> np.ndarray:

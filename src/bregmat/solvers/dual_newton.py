@@ -215,7 +215,7 @@ class DualNewton(SolverWithNeeds):
 
 def _room(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) -> tuple[np.ndarray, np.ndarray]:
     """Box of a step from mu; nine tenths of the way to an open end."""
-    lower, upper = problem.losses.dual_box()
+    lower, upper = problem.losses.dual_box
     below, above = lower - mu, upper - mu
     lower = np.where(np.isfinite(lower) & (lower < 0), 0.9 * below, below)
     upper = np.where(np.isfinite(upper) & (upper > 0), 0.9 * above, above)
@@ -273,7 +273,7 @@ def _search(
 ) -> tuple[Iterate, np.ndarray, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
     first = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
-    lower, upper = problem.losses.dual_box()
+    lower, upper = problem.losses.dual_box
 
     def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
