@@ -242,8 +242,7 @@ class Constraints:
         """Whether the matrix of each row is known to be positive semidefinite, from its relation and samples; boolean, shape (c,)."""
         out = self.where("is_psd")
         for code, relation in enumerate(self.relations):
-            if not relation.is_psd:
-                rows = np.flatnonzero(self.relation == code)
+            if not relation.is_psd and len(rows := np.flatnonzero(self.relation == code)):
                 out[rows] = relation.is_psd_for(self.index[rows])
         return out
 
