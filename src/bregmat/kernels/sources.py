@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ def _run(work: float, serial: Callable[..., None], parallel: Callable[..., None]
         serial(*arguments)
 
 
-class KernelSource:
+class KernelSource(ABC):
     """A kernel matrix over n samples that is never formed as a whole.
 
     A subclass gives ``n``, :meth:`diagonal` and :meth:`block`; the rest follows from ``block`` in float64, unless the subclass
@@ -59,13 +60,13 @@ class KernelSource:
     given: np.ndarray | None = None
     rounding: float = 16 * float(np.finfo(float).eps)
 
+    @abstractmethod
     def diagonal(self) -> np.ndarray:
         """``K_ii``, float64 of shape (n,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         """``K[rows][:, columns]``, a new C-contiguous array; in float64 to full accuracy."""
-        raise NotImplementedError
 
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
         """``out[i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous and at least that large; all columns by default."""

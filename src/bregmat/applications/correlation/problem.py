@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from bregmat.solve import MatrixState
 from bregmat.spectral import SpectralDivergence
 
 
-class DenseState(MatrixState):
+class DenseState(MatrixState, ABC):
     """What this room's own solvers add to a state: the matrix itself, a new array, before its entries are restored.
 
     ``spectrum`` has its eigenvalues, ascending, where they are known.
@@ -31,9 +32,9 @@ class DenseState(MatrixState):
 
     spectrum: np.ndarray | None = None
 
+    @abstractmethod
     def matrix(self) -> np.ndarray:
         """``B M B'``, shape (n, n)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
