@@ -105,6 +105,13 @@ def raises(error, message):
             r"matrices\[0\]: weights must have one entry per vector \(2\); got shape \(3,\)",
         ),
         (lambda: PAIR.select([False]), ValueError, "no constraint is left"),
+        (lambda: PAIR.select([0, 5]), ValueError, r"mask must be below the number of rows \(1\); got 5 at place 1"),
+        (lambda: PAIR.select(2**70), ValueError, "mask must be below the number of rows.*; got 1180591620717411303424"),
+        (lambda: PAIR.select([True, False]), ValueError, r"mask must have one truth value per row \(1\)"),
+        (lambda: PAIR.select(0.5), TypeError, "mask must be a mask, a slice or row numbers; got 0.5"),
+        (lambda: pair([0, 2**70], [1, 2], 1.0, "<="), ValueError, r"i must be below 2\^63; got 118.* in row 1"),
+        (lambda: pair([0j], [1], 1.0, "<="), TypeError, "i must hold row numbers or sample names, not complex"),
+        (lambda: PAIR.values(1j * EYE), TypeError, "G must be real; got complex"),
         (lambda: PAIR + pair("a", "b", 1.0, "<="), TypeError, "cannot join constraints that name samples by numbers"),
         (lambda: PAIR.values(np.ones(3)), ValueError, r"G must be 2-dimensional.*\(3,\)"),
         (lambda: PAIR.values(np.ones((1, 3))), ValueError, r"up to 1 but the data has 1 rows \(0 to 0\): row 0"),
@@ -352,6 +359,12 @@ def test_labels(y, message):
         constraints_from_labels(X, y)
     with raises(ValueError, "y|inconsistent numbers of samples"):  # scikit-learn words some of them itself
         MetricLearner().fit(X, np.array(y))
+
+
+@pytest.mark.parametrize("sample_id", [[1, 2], [1, 2, 3, 4, 5], [1, 2, 3, 3]])
+def test_names_of_rows(sample_id):
+    with raises(ValueError, "sample_id must (name each of the 4 rows of X; got [25]|be unique; .*3.* occurs more)"):
+        MetricLearner().fit(X, [0, 1, 0, 1], sample_id=sample_id)
 
 
 # ---------------------------------------------------------------- contradictions

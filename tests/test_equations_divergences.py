@@ -33,6 +33,18 @@ def test_kulis_1(rng):
     assert VonNeumann()(X, Y) == pytest.approx(np.trace(X @ logm(X) - X @ logm(Y) - X + Y), **CLOSE)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_divergences_of_hermitian_matrices(rng, name):
+    """Half of that of the real matrices [[Re, -Im], [Im, Re]], whose eigenvalues are theirs twice (Tsuda 2004: density matrices)."""
+    A, B = (rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4)) for _ in range(2))
+    X, Y, D = A @ A.conj().T, B @ B.conj().T, as_divergence(name)
+    real = [np.block([[H.real, -H.imag], [H.imag, H.real]]) for H in (X, Y)]
+    assert D(X, Y) == pytest.approx(0.5 * D(*real), **CLOSE)
+    assert D(X, np.eye(4)) == pytest.approx(0.5 * D(real[0], np.eye(8)), **CLOSE)
+    with pytest.raises(ValueError, match="X must be Hermitian"):
+        D(A, Y)
+
+
 def test_kulis_2(rng):
     """tr(X Y^-1) - logdet(X Y^-1) - n."""
     X, Y = positive(rng, 5), positive(rng, 5)

@@ -32,6 +32,12 @@ def test_points_with_header_words_and_ids(text):
     assert points.columns["colour"].tolist() == ["red", "blue"]
 
 
+def test_columns_with_more_words_than_numbers_are_no_features(text):
+    points = read_points(text("code,b,rare\n7,2,\nred,4,\nblue,6,x\n"))
+    assert points.names == ("b",) and points.columns["code"].tolist() == ["7", "red", "blue"]
+    assert points.columns["rare"].tolist() == ["", "", "x"]
+
+
 def test_points_without_header(text):
     points = read_points(text("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-virginica\n\n"))
     assert points.names == ("x0", "x1")
@@ -81,6 +87,11 @@ def test_exclude_and_features(text):
         ("a,b\n1,\n3,1\n", "points.csv, line 2, column 'b': an empty cell is not a number"),
         ("a,b\n1,2\n3,nan\n", "points.csv, line 3, column 'b': nan is not finite"),
         ("a,b\n1,2\n3,-inf\n", "points.csv, line 3, column 'b': -inf is not finite"),
+        # a typo in the first row is no column of words, and no header line
+        ("a,b\n1x,2\n3,4\n5,6\n", "points.csv, line 2, column 'a': '1x' is not a number"),
+        ("a,b\nNA,2\n,4\n5,6\n7,8\n", "points.csv, line 2, column 'a': 'NA' is not a number"),
+        ("1.5,x2.5\n2,3\n4,5\n", "points.csv, line 1, column 'x1': 'x2.5' is not a number"),
+        ("7,x2,3\n2,3,1\n4,5,1\n", "points.csv, line 1, column 'x1': 'x2' is not a number"),
         ("a,a\n1,2\n", "points.csv: column 'a' occurs twice"),
         ("a,b\nx,y\n", "points.csv: no column of numbers to learn from; the columns are 'a', 'b'"),
         (b"a,b\n1,\xff\n", "points.csv: not a text file in UTF-8"),

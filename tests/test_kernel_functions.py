@@ -33,6 +33,8 @@ def test_gamma_counts_with_weights_and_does_not_depend_on_the_form(rng):
     assert gamma_of(X, "scale", weights) == pytest.approx(1 / (3 * repeated.var()), rel=1e-12)
     assert gamma_of(X, "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-12)
     assert gamma_of(X.astype(np.float32), "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-5)
+    for constant in (np.ones((6, 3)), np.full((7, 5), 0.1), sp.csr_array(np.full((50, 3), 1e8 / 3))):
+        assert gamma_of(constant, "scale") == 1.0  # the rounding of the mean is no variance
     assert gamma_of(sp.csr_array(X), "scale") == pytest.approx(1 / (3 * X.var()), rel=1e-9)
     with pytest.raises(ValueError, match="gamma must be .*got 'wide'"):
         kernel_source(X, "linear", gamma="wide")

@@ -30,6 +30,11 @@ def iris():
     return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
 
 
+def test_constant_data_have_no_coefficient_of_1e31():
+    machine = MarginSVC(kernel="poly").fit(np.ones((6, 3)), [0, 1] * 3)
+    assert machine.gap_ <= 1e-6 and machine._fit_base.params["gamma"] == 1.0
+
+
 # ---------------------------------------------------------------------- limits
 @pytest.mark.parametrize("data", ["cancer", "iris"])
 def test_one_warning_when_stopped_early(request, data):

@@ -261,6 +261,30 @@ def as_column(
     return column
 
 
+def as_rows(name: str, value: Any, n: int) -> np.ndarray:
+    """Row numbers among n, from a boolean mask, a slice, a number or several; negative numbers count from the end."""
+    if isinstance(value, slice):
+        try:
+            return np.arange(n)[value]
+        except TypeError as error:
+            raise TypeError(f"{name} must be a slice of integers; got {value!r}.") from error
+    array = np.atleast_1d(np.asarray(value))
+    if array.dtype.kind == "b":
+        if array.shape != (n,):
+            raise ValueError(f"{name} must have one truth value per row ({n}); got shape {array.shape}.")
+        return np.flatnonzero(array)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional; got shape {array.shape}.")
+    whole = array.dtype.kind in "iu" or all(isinstance(v, Integral) and not isinstance(v, bool) for v in array)
+    if not whole:
+        raise TypeError(f"{name} must be a mask, a slice or row numbers; got {_given(value)}.")
+    bad = np.flatnonzero((array < -n) | (array >= n))
+    if len(bad):
+        raise ValueError(f"{name} must be below the number of rows ({n}); got {array[bad[0]]} at place {bad[0]}.")
+    rows = array.astype(np.int64)
+    return np.where(rows < 0, rows + n, rows)
+
+
 # ---------------------------------------------------------------------- matrices
 def as_matrix(
     name: str,

@@ -30,10 +30,15 @@ def sample_names(name: str, values: Any) -> np.ndarray:
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
-    if array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array):
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must hold row numbers or sample names, not complex numbers.")
+    whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
+    if (whole or array.dtype.kind == "u") and array.size:
+        # of Python's integers, and of unsigned ones, some do not fit
+        far = np.flatnonzero((array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min))
+        if len(far):
+            raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far)}.")
         array = array.astype(np.int64)
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} must be below 2^63; got {array.max()}.")
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~((array == np.rint(array)) & (np.abs(array) < 2.0**53)))
         if len(bad):
@@ -87,15 +92,25 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
     return index, ids
 
 
-def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Place of each key among the names, which must be unique; -2 where it is not among them."""
+def check_unique(names: np.ndarray) -> np.ndarray:
+    """What sorts names of samples; raises where they are no column, or one occurs twice."""
     if names.ndim != 1:
         raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
-    order = np.argsort(names, kind="stable")
+    try:
+        order = np.argsort(names, kind="stable")
+    except TypeError as error:
+        raise TypeError(f"sample_id must hold names of one kind: {error}.") from error
     ordered = names[order]
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(repeated):
         raise ValueError(f"sample_id must be unique; {ordered[repeated[0]]!r} occurs more than once.")
+    return order
+
+
+def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Place of each key among the names, which must be unique; -2 where it is not among them."""
+    order = check_unique(names)
+    ordered = names[order]
     kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
     theirs, ours = (kinds.get(a.dtype.kind, "names") for a in (names, keys))
     if len(keys) and len(names) and ours != theirs:

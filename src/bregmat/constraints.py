@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import as_column, check_finite, rows_text
+from bregmat.checks import as_column, as_points, as_rows, check_finite, rows_text
 from bregmat.columns import SENSES, index_table, positions, sense_codes, symmetric_matrix
 from bregmat.relations import (
     BUILT_IN,
@@ -300,7 +299,7 @@ class Constraints:
 
     def select(self, mask: Any) -> Constraints:
         """The rows picked by a boolean mask, slice or integer index, in that order."""
-        rows = np.atleast_1d(np.arange(self.n_constraints)[mask])
+        rows = as_rows("mask", mask, self.n_constraints)
         if len(rows) == 0:
             raise ValueError("select: no constraint is left.")
         index = self.index[rows].copy()
@@ -386,9 +385,7 @@ class Constraints:
 
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values, and as their natural sizes the squared norms of the points (or the absolute value, where a matrix is given)."""
-        G = G if scipy.sparse.issparse(G) else np.asarray(G, dtype=float)
-        if G.ndim != 2:
-            raise ValueError(f"G must be 2-dimensional, one point per row; got shape {G.shape}.")
+        G = as_points("G", G)
         if self.ids is not None:
             raise ValueError("constraints name samples by ids; translate them first: constraints.locate(sample_id)[0].")
         self.check_range(G.shape[0])

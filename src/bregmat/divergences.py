@@ -171,9 +171,9 @@ class Frobenius(SpectralDivergence):
         return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
-        """Half the squared Frobenius distance of two symmetric matrices, which need not be semidefinite here."""
+        """Half the squared Frobenius distance of two symmetric or Hermitian matrices, which need not be semidefinite here."""
         x, V, y, U = eigenpairs(self.name, X, Y)
-        return 0.5 * float((((V * x) @ V.T - (U * y) @ U.T) ** 2).sum())
+        return 0.5 * float((np.abs((V * x) @ V.conj().T - (U * y) @ U.conj().T) ** 2).sum())
 
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
         """The positive root of a quadratic, without cancellation."""

@@ -132,6 +132,7 @@ class SpectralDivergence(ABC):
         Parameters
         ----------
         X, Y : array-like, shape (n, n)
+            Symmetric, or Hermitian (density matrices), as no solver takes them.
         rtol : float
             Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
         """
@@ -139,13 +140,13 @@ class SpectralDivergence(ABC):
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
         zeros = 0  # eigenvalues of X that count beside the positive ones
         if self.keeps_range:
-            overlap = (V[:, px].T @ U[:, py]) ** 2
+            overlap = np.abs(V[:, px].conj().T @ U[:, py]) ** 2
             if (self.keeps_rank and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=self.keeps_rank):
                 return np.inf
             x, y = x[px], y[py]
             zeros = len(y) - len(x)
         else:
-            overlap = (V.T @ U) ** 2
+            overlap = np.abs(V.conj().T @ U) ** 2
             x, y = np.where(px, x, 0.0), np.where(py, y, 0.0)
         t = self.link(y)
         cross = float((overlap * np.multiply.outer(x, t)).sum())
@@ -208,8 +209,8 @@ def barrier_root(
 
 def eigenpairs(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Checked eigenpairs of the two arguments of a divergence."""
-    X = as_matrix(f"{name}: X", X, symmetric=True)
-    Y = as_matrix(f"{name}: Y", Y, symmetric=True, order=len(X))
+    X = as_matrix(f"{name}: X", X, symmetric=True, complex_too=True)
+    Y = as_matrix(f"{name}: Y", Y, symmetric=True, order=len(X), complex_too=True)
     return *eigh(X), *eigh(Y)
 
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from bregmat.checks import check_integer, check_positive
+from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import AllOrNothing, callback_of, check_run
 from bregmat.estimators.state import (
@@ -213,6 +214,10 @@ def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tup
 
     Without names, a number beyond the data is an error: it would mean that the numbers are not those of these rows.
     """
+    if names is not None:
+        if len(names) != n:
+            raise ValueError(f"sample_id must name each of the {n} rows of X; got {len(names)}.")
+        check_unique(names)
     if constraints is None:
         return None, 0
     if not isinstance(constraints, Constraints):
@@ -220,8 +225,6 @@ def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tup
     if names is None and constraints.ids is None:
         hint = "In cross-validation, or if these are not row numbers of X, pass sample_id."
         constraints.check_range(n, "X", hint)
-    if names is not None and len(names) != n:
-        raise ValueError(f"sample_id must name each of the {n} rows of X; got {len(names)}.")
     located, kept = constraints.locate(names, n)
     return located, int((~kept).sum())
 

@@ -53,7 +53,8 @@ def read_points(
     ----------
     path : path
         .csv (comma, semicolon or tab; with or without a header line), .parquet, or .npy (2-D, memory-mapped).
-        A column of true and false becomes 1 and 0.
+        A column of true and false becomes 1 and 0. A column is one of words where more of its cells are words than numbers;
+        else the first word in it is an error.
     exclude : iterable of str
         Numeric columns that are no features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
@@ -127,16 +128,18 @@ def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str
 
 
 def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
-    """The column as finite float64; None for a column of words, that is one that does not begin with a number."""
+    """The column as finite float64; None for a column of words, of which more cells are words than numbers."""
     values = table.columns[name]
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         if (truth := _truth(values)) is not None:
             return truth
-        row = next(k for k, value in enumerate(values) if not tables.is_number(value))
-        if row == 0 and not required and str(values[0]).strip():
+        words = [row for row, value in enumerate(values) if not tables.is_number(value)]
+        written = sum(bool(str(values[row]).strip()) for row in words)
+        if not required and written > len(values) - len(words):
             return None
+        row = next((row for row in words if str(values[row]).strip()), words[0])
         raise tables.not_a_number(table.place(row), name, values[row]) from error
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])

@@ -146,10 +146,13 @@ def _read_csv(path: Path, has_header: bool | None) -> Table:
 
 
 def _looks_like_header(rows: list[list[str]]) -> bool:
-    """A first line without any number, or with a word above a number."""
+    """A first line without any number, or with a word above a number and no number that could not be the name of a column."""
     numeric = [is_number(cell) for cell in rows[0]]
     if not any(numeric) or len(rows) == 1:
         return not any(numeric)
+    names = [cell for cell, known in zip(rows[0], numeric) if known]
+    if not all(name.isdigit() for name in names) or any(int(a) >= int(b) for a, b in zip(names, names[1:])):
+        return False  # a row of data, the word in it a typo
     return any(is_number(below) and cell and not top for cell, top, below in zip(rows[0], numeric, rows[1]))
 
 

@@ -272,14 +272,15 @@ def gamma_of(X: Any, rule: str, weights: np.ndarray | None = None) -> float:
         return 1.0 / d
     if weights is None:
         weights = np.ones(n)
-    share = weights / (d * weights.sum())
+    share, rounding = weights / (d * weights.sum()), (n + d) * np.finfo(float).eps
     with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(share @ np.asarray(X.sum(axis=1, dtype=float)).ravel())
         if scipy.sparse.issparse(X):
-            variance = float(share @ sq_norms(X) - (share @ np.asarray(X.sum(axis=1)).ravel()) ** 2)
+            variance, least = float(share @ sq_norms(X) - mean**2), rounding * mean**2
         else:
-            mean, variance = share @ X.sum(axis=1, dtype=float), 0.0
+            variance, least = 0.0, (rounding * mean) ** 2  # what the rounding of the mean makes of equal entries
             for part in blocks(n, d, CACHED):
                 variance += float(share[part] @ sq_norms(X[part] - mean))
     if not variance < 1e305:
         raise ValueError(f"X is too large for gamma='scale': its variance is {variance:.3g}. Scale the features.")
-    return 1.0 / (d * variance) if variance > 0 else 1.0
+    return 1.0 / (d * variance) if variance > least else 1.0
