@@ -54,8 +54,70 @@ def test_kulis_22(name, sense, rng):
     assert result.objective == pytest.approx(other.fun, rel=1e-5)
 
 
+K0_INDEFINITE = np.array([[1.0, 0.2, 0.1], [0.2, 1.2, -0.3], [0.1, -0.3, 0.9]])
+INDEFINITE_ROWS = {  # broken by K0_INDEFINITE, whose value is negative in the last two
+    "more similar": Constraints.similarity(0, 1, 0.5, ">="),
+    "less similar": Constraints.similarity(0, 1, 0.05, "<="),
+    "exactly so similar": Constraints.similarity(0, 1, 0.6, "=="),
+    "nearer": Constraints.comparison(1, 2, 0, 1, -0.1),
+    "linear": Constraints.linear([np.diag([1.0, -0.5, 0.2])], 0.1, "<="),
+    "negative": Constraints.similarity(1, 2, 0.1, ">="),
+    "negative comparison": Constraints.of("comparison", 0, 2, 1, 2, bound=0.2, sense=">="),
+}
+
+
+@pytest.mark.parametrize("solver", ["auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection"])
+@pytest.mark.parametrize("row", list(INDEFINITE_ROWS))
+@pytest.mark.parametrize("name", NAMES)
+def test_kulis_22_of_indefinite_rows(name, row, solver):
+    """Eq. 22 asks for positive bounds, not for semidefinite rows: D(X, X0) + gamma d(p, b) is least, by the dual in one variable."""
+    gamma, rows = 0.7, INDEFINITE_ROWS[row]
+    K0, b, s = K0_INDEFINITE, float(rows.bound[0]), float(rows.sense[0])
+    given = {"divergence": name, "slack_weight": gamma, "solver": solver, "tol": 1e-9}
+    if solver == "mirror_newton" and "negative" in row and name != "frobenius":
+        with pytest.raises(TypeError, match=r"(?s)positive values at the prior.*dual_newton"):
+            nearest_kernel(K0, rows, **given)
+        return
+    if (solver, name) == ("cyclic_projection", "frobenius") or (solver == "interior_point" and s == 0):
+        return
+    result = nearest_kernel(K0, rows, **given)
+    assert result.status == "OPTIMAL"
+    K = result.kernel()
+    A = dense_row(rows, 3)
+    p = np.sum(A * K)
+    assert p > 0 or name == "frobenius"
+    primal = matrix_divergence(name, K, K0) + gamma * vector_divergence(name, p, b)
+
+    def minus_dual(mu):
+        conjugate = {
+            "logdet": lambda: -gamma * np.log(1 - mu * b / gamma) if mu * b < gamma else np.inf,
+            "vonneumann": lambda: gamma * b * np.expm1(mu / gamma),
+            "frobenius": lambda: mu * b + mu**2 / (2 * gamma),
+        }[name]()
+        return conjugate - smooth_part(name, K0, mu * A)
+
+    mu = float(result.dual[0])
+    ends = sorted((0.2 * mu, 3.0 * mu if name != "logdet" else 1.2 * mu))
+    best = -minimize_scalar(minus_dual, bounds=ends, method="bounded", options={"xatol": 1e-10}).fun
+    assert s * mu > 0 or s == 0
+    assert result.objective == pytest.approx(primal, rel=1e-7)
+    assert primal == pytest.approx(best, rel=1e-6)
+
+
+def dense_row(rows, n):
+    """The matrix of a single row, from its values at the matrices of a basis."""
+    if rows.relations[rows.relation[0]].takes_matrix:
+        return np.asarray(rows.matrix(0))
+    value = lambda G: float(rows.values(G)[0])  # noqa: E731
+    eye = np.eye(n)
+    A = np.array(
+        [[value((eye[i] + eye[j])[:, None]) - value((eye[i] - eye[j])[:, None]) for j in range(n)] for i in range(n)]
+    )
+    return A / 4
+
+
 def test_kulis_22_where_the_bound_has_no_divergence(rng):
-    """Rows with b <= 0 or indefinite A_i: gamma / 2 ((p - b)_+ / |b|)^2 (design, section 1)."""
+    """Rows with b <= 0: gamma / 2 ((p - b)_+ / |b|)^2 (design, section 1)."""
     K0, gamma, b = np.array([[1.0, 0.5], [0.5, 1.0]]), 2.0, -0.4
     result = nearest_kernel(K0, Constraints.similarity(0, 1, b, "<="), divergence="frobenius", slack_weight=gamma)
     best = minimize_scalar(
@@ -121,9 +183,9 @@ def test_kulis_6_2_1_relative_penalty_and_units(name, rng):
 
 
 def test_kulis_6_2_1_relative_penalty_where_the_bound_has_no_divergence(rng):
-    """b <= 0, indefinite A_i and hard rows: what they are without it, and a zero bound divides nothing."""
+    """b <= 0 and hard rows: what they are without it, and a zero bound divides nothing."""
     K0 = well_conditioned(rng, 4)
-    rows = Constraints.similarity([0, 1], [1, 2], [-0.4, 0.5], ["<=", ">="])
+    rows = Constraints.similarity([0, 1], [1, 2], [-0.4, -0.1], ["<=", ">="])
     rows = rows + Constraints.comparison(0, 1, 2, 3) + Constraints.sq_distance(0, 2, 0.0, "<=")
     rows = rows + Constraints.sq_distance(1, 3, 1.0, "<=", weight=np.inf)
     for D in DIVERGENCES:
@@ -169,7 +231,7 @@ def dual_case(rng, name, slack_weight, **given):
 def smooth_part(name, K0, A):
     """Infimum of D(K, K0) + <A, K>."""
     if name == "logdet":
-        return np.linalg.slogdet(np.eye(4) + K0 @ A)[1]
+        return np.linalg.slogdet(np.eye(len(K0)) + K0 @ A)[1]
     if name == "vonneumann":
         return np.trace(K0) - np.trace(expm(logm(K0) - A))
     t = np.linalg.eigvalsh(K0 - A)

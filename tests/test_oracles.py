@@ -137,9 +137,8 @@ class Plain:
         self.spectra = [np.linalg.eigvalsh(root.T @ A @ root) for A in self.A]
         self.hard = np.isinf(self.gamma)
         self.two_sided = (self.sense == 0) | (~self.hard & (problem["loss"] == "squared"))
-        semidefinite = np.array([s[0] >= -1e-9 * abs(s).max() for s in self.spectra])
         default = problem["loss"] is None
-        self.scaled = (problem["loss"] is not None) | (default & ~((self.bound > 0) & semidefinite))
+        self.scaled = (problem["loss"] is not None) | (default & ~(self.bound > 0))
         self.own = default & ~self.scaled & (self.divergence != "frobenius")
         self.scale = np.array([self.scale_of(i) for i in range(len(self.A))])
         self.unit = np.where(self.scaled, self.scale, 1.0)

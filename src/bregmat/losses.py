@@ -15,11 +15,14 @@ from bregmat.scalar_losses import TINY, Loss, ScalarLoss, Squared, SquaredHinge,
 from bregmat.spectral import FAR, STEP, SpectralDivergence, check_agreement, check_elementwise, is_unbounded
 
 
+AT_ZERO = 1e-9  # relative to its bound, how far below 0 rounding may put a value
+
+
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); what ``loss=None`` stands for.
 
-    For rows with a positive bound and a positive semidefinite matrix; others get the squared hinge. Derived from link, inverse
-    link and phi of any divergence; the library's own have formulas written out (:func:`own_slack`).
+    For rows with a positive bound, as a divergence of the diagonal matrix of bounds needs; others get the squared hinge. Derived
+    from link, inverse link and phi of any divergence; the library's own have formulas written out (:func:`own_slack`).
 
     Parameters
     ----------
@@ -56,6 +59,10 @@ class OwnSlack(ScalarLoss):
         """``phi''(q)``."""
         return self.divergence.curvature(q)
 
+    def is_outside(self, p, b):
+        """0 is inside where ``phi(0)`` is finite, and so is what rounding makes of it, to the accuracy asked of hard rows."""
+        return p <= 0 if self.divergence.keeps_rank else p < -AT_ZERO * b
+
     def on_path(self, mu, b, g, scale, tau):
         """The divergence's own inverse: ``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``."""
         return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
@@ -78,8 +85,8 @@ class RelativeSlack(Loss):
     -----
     The library's divergences are homogeneous, ``d(c p, c b) = c^k d(p, b)``, so this is the own slack with weight ``gamma / b^k``:
     LogDet k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix
-    times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``,
-    indefinite ``A_i``) keep the relative square of loss=None.
+    times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``)
+    keep the relative square of loss=None.
     """
 
     name: ClassVar[str] = "relative_slack"

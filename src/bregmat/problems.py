@@ -59,25 +59,6 @@ class NearestMatrix(Nearness, Problem):
         return infeasibility(self, state.dual) if self.losses.has_hard else None
 
 
-def _indefinite_rows(constraints: Constraints, soft: np.ndarray) -> np.ndarray:
-    """Rows whose matrix A_i is not positive semidefinite (or not known to be); hard linear rows are not looked at."""
-    indefinite = ~constraints.psd_rows()
-    for row in np.flatnonzero(constraints.where("takes_matrix")):
-        indefinite[row] = soft[row] and not _is_psd(constraints.matrix(row))
-    return indefinite
-
-
-def _is_psd(C: Any) -> bool:
-    """Whether a symmetric matrix, dense, sparse or a LowRankMatrix, is positive semidefinite up to rounding."""
-    if hasattr(C, "weights"):
-        return bool((C.weights >= 0).all())
-    if hasattr(C, "toarray"):  # only rows with entries matter
-        used = np.flatnonzero(np.diff(C.indptr))
-        C = C[used][:, used].toarray()
-    low = np.linalg.eigvalsh(C) if C.size else np.zeros(1)
-    return bool(low[0] >= -1e-12 * max(abs(low[-1]), 1e-300))
-
-
 def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
     """The papers' gamma of each row; a column of its own."""
     given: dict[str, Any] = {"per": "constraint", "scalar": True, "infinite": True, "positive": True, "copy": True}
@@ -132,7 +113,6 @@ def build_problem(
             "with. Scale the data and the bounds."
         )
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
-    hard = np.isinf(gamma)
     if met is not None:
         bound[met], sense[met] = 1.0, 1
     unit = np.abs(bound)
@@ -140,7 +120,7 @@ def build_problem(
     if len(zero):
         size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
-    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, lambda: ~_indefinite_rows(constraints, ~hard))
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit)
     losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
@@ -173,7 +153,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
         )
     stuck = (size <= 0) & (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
     if stuck.any():
-        stuck &= constraints.psd_rows()
+        stuck &= constraints.psd_rows() | (~losses.hard & (operator.norms() == 0))
     bad = np.flatnonzero(stuck)
     if len(bad):
         first = constraints.select(bad[:1])

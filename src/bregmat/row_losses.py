@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,8 +24,6 @@ class WeightedBounds:
         inf = hard).
     sense : ndarray of int8, shape (c,)
         +1, -1, or 0 for equalities.
-    is_semidefinite : callable
-        Mask of the rows whose matrix is positive semidefinite; costs eigenvalues, so that only losses that ask for it pay.
     """
 
     divergence: SpectralDivergence
@@ -34,17 +31,16 @@ class WeightedBounds:
     sense: np.ndarray
     gamma: np.ndarray
     unit: np.ndarray
-    is_semidefinite: Callable[[], np.ndarray]
 
     @property
     def hard(self) -> np.ndarray:
         """Rows whose bound must hold."""
         return np.isinf(self.gamma)
 
-    @cached_property
+    @property
     def is_positive(self) -> np.ndarray:
-        """Rows with a positive bound and a positive semidefinite matrix, whose values are positive; hard ones are not looked at."""
-        return (self.bound > 0) & self.is_semidefinite()
+        """Rows with a positive bound, which losses for positive numbers need."""
+        return self.bound > 0
 
 
 class RowLosses:
@@ -111,12 +107,23 @@ class RowLosses:
         return hit | self._equality if self._has_equality else hit
 
     def value(self, p: np.ndarray) -> float:
-        """Total loss; infinite if a hard row is violated."""
+        """Total loss; infinite if a hard row is violated, or a value outside of the domain of its loss."""
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
             on = _violated_of(rows, hit)
+            if loss.is_positive and loss.is_outside(p[on], self.bound[on]).any():
+                return np.inf
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return total
+
+    def outside(self, p: np.ndarray) -> np.ndarray:
+        """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""
+        out, hit = np.zeros(len(p), dtype=bool), self.violated(p)
+        for loss, rows in self.groups:
+            if loss.is_positive:
+                on = _violated_of(rows, hit)
+                out[on] = p[on] <= 0
+        return np.flatnonzero(out)
 
     def derivatives(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivative of each row's loss."""

@@ -43,7 +43,8 @@ class ScalarLoss(Loss):
     is_two_sided : bool
         Whether a row that is met is pulled back to its bound as well, whatever its sense.
     is_positive : bool
-        Whether the loss is for positive values and bounds only; other rows get :class:`SquaredHinge`.
+        Whether the loss is for positive values and bounds only. Rows with other bounds get :class:`SquaredHinge`; a value that is
+        not positive costs infinitely much where it breaks its bound, so that ">=" and "==" rows keep their values positive.
 
     Notes
     -----
@@ -139,8 +140,18 @@ class ScalarLoss(Loss):
         low, high = self.slopes(b / scale)
         return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
 
+    def is_outside(self, p, b):
+        """Whether values of positive losses cost infinitely much.
+
+        Parameters
+        ----------
+        p, b : ndarray, shape (k,)
+            Values and bounds of some rows.
+        """
+        return p <= 0
+
     def _inside(self, q):
-        """Values of positive rows, which rounding may have made 0 or less."""
+        """Values of positive losses, which rounding may have made 0 or less."""
         return np.maximum(q, TINY) if self.is_positive else q
 
     # ------------------------------------------------------------------ along the central path, for the interior point

@@ -54,10 +54,9 @@ def slack_kinds(problem, prior, matrices):
         bound = row["bound"]
         scale = abs(bound) if bound else float(np.trace(absolute @ np.diag(prior)))
         weight = float(gamma) * draw.number(row["weight"])
-        is_psd = spectrum[0] >= -1e-9 * np.abs(spectrum).max()
         if weight == np.inf:
             kind = "hard"
-        elif problem["loss"] is not None or not (bound > 0 and is_psd):
+        elif problem["loss"] is not None or not bound > 0:
             kind = "scaled"
         else:
             kind = "plain" if problem["divergence"] == "frobenius" else "own"

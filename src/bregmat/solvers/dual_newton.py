@@ -248,7 +248,9 @@ def _measured(
     if problem.is_soft:  # M = psi(T(mu)) exactly, so D + mu . p is its conjugate and only the losses are left
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
-        objective = signal - (cost if stage.share == 1.0 else _cost(problem, iterate, mu))
+        objective = (
+            signal - (cost if stage.share == 1.0 else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
+        )
     return _State(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 

@@ -270,4 +270,6 @@ def _state(problem: NearestMatrix, at: _PathPoint) -> InteriorPointState:
     F = objective_value(problem, iterate, p, soft_only=True)
     bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + strength) * problem.violation(p), 0.0).sum()
+    if not np.isfinite(F):  # values on their way into the domain of their losses
+        return InteriorPointState(iterate, mu, p, np.nan, np.inf, at)
     return InteriorPointState(iterate, mu, p, F, abs(F - bound) + float(unmet), at)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.checks import rows_text
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh
 from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.needs import SolverWithNeeds
+from bregmat.solvers.needs import SolverWithNeeds, check_needs
 from bregmat.solvers.newton_system import solve_newton_system
 
 _Point = tuple[Iterate, Operator, np.ndarray]  # with the rows in its frame, and their values
@@ -65,10 +66,19 @@ class MirrorNewton(SolverWithNeeds):
     max_linear_steps: int = 500
     sufficient: float = 1e-4
 
+    def check(self, problem: NearestMatrix) -> None:
+        """A finite loss of every row, at the prior too, where the first step starts."""
+        L = problem.losses
+        low = np.zeros(0, np.int64) if L.has_hard else L.outside(problem.operator.values_diagonal(problem.prior))
+        further = [f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"] * bool(
+            len(low)
+        )
+        check_needs(self, problem, further=further)
+
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> MirrorNewtonState:
         """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""
         iterate = None if start is None else _from_dual(problem, start)
-        if iterate is None:
+        if iterate is None or len(problem.losses.outside(_framed(problem, iterate)[2])):
             iterate = _shrunk_prior(problem)
         return _measured(problem, _framed(problem, iterate), tol)
 
