@@ -136,7 +136,9 @@ def test_hard_and_soft_rows_of_all_kinds_mix(rng, divergence, loss):
     weight = np.where(rng.random(40) < 0.5, np.inf, 10.0 ** rng.uniform(-2, 3, 40))
     C = _distances(G, i, j, rng.choice(SENSES, 40), 0.02, weight)
     C = C + Constraints.comparison(near[0][use], near[1][use], far[0][use], far[1][use], 0.0, weight=np.inf)
-    C = C + Constraints.similarity([0, 3], [1, 4], [5.0, -5.0], ["<=", ">="], weight=[3.0, np.inf])
+    C = C + Constraints.similarity(
+        [0, 3, 0], [1, 4, 2], [5.0, -5.0, -0.5], ["<=", ">=", "<="], weight=[3.0, np.inf, 3.0]
+    )
     C = C + _distances(0.7 * G, *_pairs(rng, 16, 10), rng.choice(SENSES[:2], 10), 0.0, 2.0)
     problem = _problem(divergence, Z, C, loss=loss)
     assert {"hard", "squared_hinge"} <= {_name(problem.losses, k) for k in range(problem.c)}

@@ -14,7 +14,6 @@ from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.scalar_losses import TINY, Loss, ScalarLoss, Squared, SquaredHinge, bound_rows
 from bregmat.spectral import FAR, STEP, SpectralDivergence, check_agreement, check_elementwise, is_unbounded
 
-
 AT_ZERO = 1e-9  # relative to its bound, how far below 0 rounding may put a value
 
 

@@ -60,6 +60,11 @@ def nearest_kernel(
     loss : None, RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
         What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` that slack of
         value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft row an equality.
+        Eq. 22 needs a positive bound. Rows with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
+        squared hinge in its place, ``gamma / 2 ((p - b) / |b|)^2``, in units of ``tr(|A| W0)`` where b is 0.
+        Where the bound is positive and the value of the row may be negative (similarities, comparisons), LogDet's slack is infinite for
+        values <= 0 and von Neumann's for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows that
+        cannot all be positive have no solution under LogDet; ``SquaredHinge()`` has one.
     slack_weight : float or array-like, shape (c,)
         The papers' gamma; positive, dimensionless; inf makes rows hard.
     solver : {"auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection", "definite_boost"} or object
