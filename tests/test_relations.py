@@ -268,3 +268,17 @@ def test_names_are_taken_once():
     assert REGISTERED["similarity"] is BUILT_IN[1]
     with pytest.raises(TypeError, match="snake case"):
         register(Relation("my relation", {"i-j": 1.0}))
+
+
+def test_rows_keep_no_columns_that_they_do_not_use(tmp_path):
+    pairs = Constraints.sq_distance([0, 1], [2, 3], 1.0, "<=")
+    fours = Constraints.comparison([0], [1], [2], [3], 0.5)
+    assert pairs.index.dtype == np.int32 and pairs.index.nbytes == 16 and Constraints.trace(1.0).index.shape == (1, 1)
+    both = fours + pairs + Constraints.trace(2.0)
+    assert both.index.tolist() == [[0, 1, 2, 3], [0, 2, -1, -1], [1, 3, -1, -1], [-1, -1, -1, -1]]
+    assert np.array_equal(both.select([1, 2]).index, pairs.index)
+    assert [both.describe(k) for k in (0, 1)] == [fours.describe(0), pairs.describe(0)]
+    write_constraints(tmp_path / "rows.csv", pairs)
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "sq_distance,0,2,,,1.0,<=,1.0"
+    far = Constraints.sq_distance([0], [2**40], 1.0, "<=")  # a number of more than 32 bits
+    assert far.index.tolist() == [[0, 2**40]] and (pairs + far).index.tolist()[2] == [0, 2**40]

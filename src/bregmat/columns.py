@@ -71,25 +71,38 @@ def sense_codes(sense: Any, c: int) -> np.ndarray:
 
 
 def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Stack named columns into (c, 4) positions, with the table of names unless they are row numbers."""
+    """Stack named columns into positions (c, k), with the table of names unless they are row numbers."""
     arrays = {name: sample_names(name, values) for name, values in columns.items()}
     lengths = {len(v) for v in arrays.values()}
     c = max(lengths)
     if lengths - {1, c}:
         shown = ", ".join(f"{k}: {len(v)}" for k, v in arrays.items())
         raise ValueError(f"{', '.join(arrays)} must have the same length; got {shown}.")
-    index = np.full((c, 4), -1, dtype=np.int64)
     numeric = [v.dtype.kind == "i" for v in arrays.values()]
     if all(numeric):
-        for k, v in enumerate(arrays.values()):
-            index[:, k] = v
-        return index, None
+        return np.stack([np.broadcast_to(v, (c,)) for v in arrays.values()], axis=1), None
     if any(numeric):
         raise TypeError(f"{', '.join(arrays)} must all be numbers or all be names of the same kind.")
     stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
     ids, inverse = np.unique(stacked, return_inverse=True)
-    index[:, : len(arrays)] = inverse.reshape(len(arrays), c).T
-    return index, ids
+    return inverse.reshape(len(arrays), c).T, ids
+
+
+def compact_index(index: np.ndarray) -> np.ndarray:
+    """Positions (c, k), -1 where unused, without the last columns that no row uses, in 32 bits where they fit."""
+    used = 1 + max((k for k in range(index.shape[1]) if (index[:, k] != -1).any()), default=0)
+    small = index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
+    return np.ascontiguousarray(index[:, :used], dtype=np.int32 if small else np.int64)
+
+
+def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of positions one below the other; those of fewer columns gain unused ones. Fresh array."""
+    stacked = np.full((sum(map(len, indices)), max(index.shape[1] for index in indices)), -1, dtype=np.int64)
+    begin = 0
+    for index in indices:
+        stacked[begin : begin + len(index), : index.shape[1]] = index
+        begin += len(index)
+    return stacked
 
 
 def check_unique(names: np.ndarray) -> np.ndarray:

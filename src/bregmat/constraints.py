@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from bregmat.checks import as_column, as_points, as_rows, check_finite, rows_text
-from bregmat.columns import SENSES, index_table, positions, sense_codes, symmetric_matrix
+from bregmat.columns import (
+    SENSES,
+    compact_index,
+    index_table,
+    positions,
+    sense_codes,
+    stacked_indices,
+    symmetric_matrix,
+)
 from bregmat.relations import (
     BUILT_IN,
     COMPARISON,
@@ -45,8 +53,9 @@ class Constraints:
     ----------
     relation : ndarray of int8, shape (c,)
         Position of each row's relation in ``relations``.
-    index : ndarray of int64, shape (c, 4)
-        Samples i, j, k, l of each row, -1 where unused: numbers as given, or positions in ``ids``.
+    index : ndarray of int32 or int64, shape (c, k)
+        Samples i, j, k, l of each row, as many columns as a row needs, -1 where unused: numbers as given, or positions in
+        ``ids``.
     bound : ndarray, shape (c,)
         Right-hand sides; squared distance units for distances and comparisons.
     sense : ndarray of int8, shape (c,)
@@ -78,6 +87,7 @@ class Constraints:
                 f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
                 f"negative one; got {self.bound[bad[0]]} in {rows_text(bad)}."
             )
+        object.__setattr__(self, "index", compact_index(self.index))
         for array in (self.relation, self.index, self.bound, self.sense, self.weight):
             array.setflags(write=False)
 
@@ -142,7 +152,7 @@ class Constraints:
         if len(samples) != kind.arity:
             raise TypeError(f"{kind.name} names {kind.arity} samples a row; got {len(samples)}.")
         if kind.is_whole:
-            return cls._build(kind, np.full((1, 4), -1, dtype=np.int64), None, bound, sense, weight)
+            return cls._build(kind, np.full((1, 1), -1), None, bound, sense, weight)
         return cls._named(kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
 
     @classmethod
@@ -228,9 +238,7 @@ class Constraints:
         sizes = {m.shape[0] for m in parsed}
         if len(sizes) > 1:
             raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
-        index = np.full((len(parsed), 4), -1, dtype=np.int64)
-        index[:, 0] = np.arange(len(parsed))
-        return cls._build(LINEAR, index, None, bound, sense, weight, parsed)
+        return cls._build(LINEAR, np.arange(len(parsed))[:, None], None, bound, sense, weight, parsed)
 
     # ------------------------------------------------------------------ facts
     def where(self, fact: str) -> np.ndarray:
@@ -275,16 +283,14 @@ class Constraints:
                 "cannot join constraints that name samples by numbers with constraints that name them otherwise."
             )
         tables, ids = [x.ids for x in named if x.ids is not None], None
-        index = np.concatenate([self.index, other.index])
+        indices = [self.index, other.index]
         if tables:
             ids, place = np.unique(np.concatenate(tables), return_inverse=True)
             places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
-            index = np.concatenate(
-                [
-                    x.index if x.where("is_whole").all() else x.renumbered(next(places).__getitem__)
-                    for x in (self, other)
-                ]
-            )
+            indices = [
+                x.index if x.where("is_whole").all() else x.renumbered(next(places).__getitem__) for x in (self, other)
+            ]
+        index = stacked_indices(indices)
         given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
         index[given, 0] += len(self.matrices)
         join = {
@@ -344,7 +350,7 @@ class Constraints:
 
     def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """``index`` with ``place(samples)`` for the samples that rows name."""
-        index = self.index.copy()
+        index = self.index.astype(np.int64)
         used = (index >= 0) & ~self.where("is_whole")[:, None]
         index[used] = place(index[used])
         return index

@@ -131,7 +131,7 @@ class Relation:
         return _is_psd(self._matrix(range(self.arity))) if self.terms else not self.takes_matrix
 
     def is_psd_for(self, index: np.ndarray) -> np.ndarray:
-        """Whether the matrix of each row of samples (c, 4) is positive semidefinite: ``K_ij`` is where i = j; boolean, shape (c,)."""
+        """Whether the matrix of each row of samples (c, k) is positive semidefinite: ``K_ij`` is where i = j; boolean, shape (c,)."""
         out = np.full(len(index), self.is_psd)
         if self.is_psd or self.is_whole:
             return out

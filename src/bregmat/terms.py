@@ -26,7 +26,7 @@ class Terms:
 
     @classmethod
     def of(cls, relations: Sequence[Relation], code: np.ndarray, index: np.ndarray) -> Terms:
-        """Terms of rows with the relation ``relations[code]`` (c,) and the samples ``index`` (c, 4), by ascending row."""
+        """Terms of rows with the relation ``relations[code]`` (c,) and the samples ``index`` (c, k), by ascending row."""
         pieces = []
         for k, relation in enumerate(relations):
             rows = np.flatnonzero(code == k)
@@ -34,7 +34,8 @@ class Terms:
                 continue
             for term in relation.terms:
                 sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
-                pieces.append((rows, index[rows, term.first], index[rows, term.second], sign, coef))
+                a, b = (index[rows, k].astype(np.int64) for k in (term.first, term.second))
+                pieces.append((rows, a, b, sign, coef))
         if not pieces:
             empty = np.zeros(0, np.int64)
             return cls(empty, empty, empty, empty.astype(np.int8), np.zeros(0))

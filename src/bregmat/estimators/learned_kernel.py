@@ -251,7 +251,7 @@ def _constraints_of_kernel(
     if not apart.any():
         raise ValueError(f"the kernel maps all labelled points of X to one: see {rows_text(rows)}.")
     near, far = np.percentile(sq[apart], percentiles)
-    i, j = drawn.index[:, 0], drawn.index[:, 1]
+    i, j = drawn.index[:, :2].T.astype(np.int64)
     sq, size = base.sq_distances(X, i, j)
     keep, same = sq > COINCIDENT * size, drawn.sense > 0
     if not keep.any():

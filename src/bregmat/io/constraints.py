@@ -94,7 +94,7 @@ def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None
     ids = None if constraints.ids is None else constraints.ids.tolist()
     columns: dict[str, Any] = {"relation": relation}
     for k, name in enumerate(SAMPLES):
-        index = constraints.index[:, k].tolist()
+        index = constraints.index[:, k].tolist() if k < constraints.index.shape[1] else [-1] * len(relation)
         columns[name] = ["" if i < 0 else str(i if ids is None else ids[i]) for i in index]
     columns["bound"] = constraints.bound
     columns["sense"] = [symbols[code] for code in constraints.sense.tolist()]
