@@ -17,7 +17,7 @@ from bregmat import (
     nearest_metric,
 )
 from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
-from cases import AGREEMENTS
+from cases import AGREEMENTS, watch
 
 pair = Constraints.sq_distance
 DIVERGENCES = ("logdet", "vonneumann")
@@ -181,6 +181,39 @@ def test_movement_rule(divergence, rng):
     longer = nearest_metric(X, rows, solver=CyclicProjection(movement_tol=1e-6), **given)
     assert longer.n_iter > result.n_iter
     assert longer.gap < result.gap
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_movement_rule_in_units_of_the_multipliers(divergence, rng):
+    """Kulis 2009, section 5.1.4, as it stands: the norm of the change itself, whatever the multipliers' length."""
+    X, rows = pairs_case(rng, c=30)
+    given = {"divergence": divergence, "slack_weight": 5.0, "tol": 1e-14}
+    result = nearest_metric(X, rows, solver=CyclicProjection(movement_atol=1e-3), **given)
+    moved = result.trace["movement"]
+    assert (result.status, result.exit_reason) == ("FEASIBLE", "TOLERANCE")
+    assert moved[-1] <= 1e-3 < moved[-2]
+    once = CyclicProjection(movement_atol=10 * moved[-1], movement_tol=1e-9)
+    assert (
+        nearest_metric(X, rows, solver=once, **given).n_iter < result.n_iter
+    )  # the first of the two rules that is met
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_the_iterate_stays_within_reach(name, rng, tmp_path):
+    """The certificate's matrix is restored to feasibility; Algorithm 2's and 3's own is the exponential of its multipliers."""
+    X, rows = pairs_case(rng, c=25)
+    K0 = X @ X.T + np.eye(len(X))
+    found, result = watch(K0, rows, sweeps=4, divergence=name)
+    K, mu = found[-1]
+    assert np.allclose(result.kernel(result.last), K, rtol=0, atol=1e-12 * np.abs(K).max())
+    assert np.linalg.norm(result.kernel() - K) > 1e-3 * np.linalg.norm(K)  # rows were still violated
+    bregmat.save(tmp_path / "result", result)
+    back = bregmat.load(tmp_path / "result")
+    assert np.array_equal(back.kernel(back.last), result.kernel(result.last))
+    assert np.array_equal(back.kernel(), result.kernel())
+    solved = nearest_kernel(K0, rows, divergence=name, slack_weight=1.0)
+    assert solved.last is not None
+    assert np.array_equal(solved.kernel(solved.last), solved.kernel())  # nothing to restore
 
 
 def test_without_corrections_it_ends_when_all_rows_hold(rng):

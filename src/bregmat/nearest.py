@@ -190,6 +190,7 @@ def _nearest(
     return MatrixResult(
         **outcome.shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
+        last=outcome.last,
         coordinates=coordinates,
         dual=proof.dual,
         values=proof.values,

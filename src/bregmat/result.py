@@ -168,6 +168,9 @@ class MatrixResult(Result):
     ----------
     iterate, coordinates
         Where the matrix lives; :attr:`factor`, :meth:`kernel`, :meth:`metric` and :meth:`transform` bring it back.
+    last
+        The iterate that the solver ended at, as it left it: ``result.kernel(result.last)``. Differs from ``iterate`` where the
+        certificate had to restore hard rows to feasibility, and where an earlier matrix was better; the certificate is not about it.
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
         INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all.
@@ -178,6 +181,7 @@ class MatrixResult(Result):
     dual: np.ndarray
     values: np.ndarray
     violation: np.ndarray
+    last: Iterate | None = None
 
     noun: ClassVar[str] = "positive semidefinite matrix"
 
@@ -211,14 +215,14 @@ class MatrixResult(Result):
         """``X @ B``, shape (n, k), without forming B where the data has many columns."""
         return self.coordinates.transform(X, self.iterate)
 
-    def kernel(self) -> np.ndarray:
-        """``W``, shape (n, n)."""
-        G = self.factor
+    def kernel(self, iterate: Iterate | None = None) -> np.ndarray:
+        """``W``, shape (n, n), at the certified matrix or at another iterate such as :attr:`last`."""
+        G = self.coordinates.factor(self.iterate if iterate is None else iterate)
         return G @ G.T
 
-    def metric(self) -> np.ndarray:
-        """``B B'``, shape (r, r): the Mahalanobis matrix where the prior is one."""
-        return self.coordinates.metric(self.iterate)
+    def metric(self, iterate: Iterate | None = None) -> np.ndarray:
+        """``B B'``, shape (r, r): the Mahalanobis matrix where the prior is one; at the certified matrix or at another iterate."""
+        return self.coordinates.metric(self.iterate if iterate is None else iterate)
 
     def spectrum(self) -> np.ndarray:
         """Ascending eigenvalues of the learned matrix in the coordinates it was solved in; shape (k,)."""
@@ -234,6 +238,11 @@ class MatrixResult(Result):
         for name in ("iterate", "coordinates"):
             meta[name], more = meta[name].to_state()
             arrays |= more
+        if self.last is self.iterate:
+            meta["last"] = "iterate"
+        elif self.last is not None:
+            meta["last"], more = self.last.to_state()
+            arrays |= {f"last.{name}": x for name, x in more.items()}
         return meta, arrays
 
     @classmethod
@@ -245,8 +254,11 @@ class MatrixResult(Result):
         if meta.get("version", 1) == 1:
             meta, arrays = cls._from_version_1(dict(meta), dict(arrays))
         coordinates = Coordinates.from_state(meta["coordinates"], arrays)
-        iterate = iterate_from_state(meta["iterate"], coordinates.t0, arrays)
-        return super().from_state(meta | {"coordinates": coordinates, "iterate": iterate}, arrays)
+        iterate, last = iterate_from_state(meta["iterate"], coordinates.t0, arrays), meta.get("last")
+        if last is not None:
+            own = {name.removeprefix("last."): x for name, x in arrays.items() if name.startswith("last.")}
+            last = iterate if last == "iterate" else iterate_from_state(last, coordinates.t0, own)
+        return super().from_state(meta | {"coordinates": coordinates, "iterate": iterate, "last": last}, arrays)
 
     @classmethod
     def _from_version_1(

@@ -35,6 +35,11 @@ class State:
         return ExitReason.TOLERANCE if self.finished else ExitReason.STALLED if self.stalled else None
 
     @property
+    def last(self) -> Any:
+        """The point itself, before a certificate restores feasibility; None where results do not keep it."""
+        return None
+
+    @property
     def trace(self) -> dict[str, np.ndarray]:
         """What only this solver records, one array per name."""
         return {}
@@ -54,6 +59,11 @@ class MatrixState(State):
         def iterate(self) -> Iterate: ...
         @property
         def values(self) -> np.ndarray: ...
+
+    @property
+    def last(self) -> Iterate:
+        """The matrix of this state."""
+        return self.iterate
 
     def violation(self, problem: Nearness) -> float:
         """Largest relative violation of a hard row, for the history; nan where there is none."""
@@ -101,11 +111,12 @@ class Outcome:
     solver: str
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
+    last: Any = None  # point of the solver's last state
 
     def shared(self) -> dict[str, Any]:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
-        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "certificate"}
+        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("certificate", "last")}
         numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap")}
         return story | numbers | {"max_violation": proof.violation}
 
@@ -308,6 +319,7 @@ class _Run:
             self.solver.name,
             rows,
             state.trace,
+            state.last,
         )
 
 

@@ -44,9 +44,9 @@ class CyclicProjection(SolverWithNeeds):
     corrected : bool
         Whether multipliers keep their sign (eq. 8). Without, only violated rows are projected onto: the run ends as soon as all
         rows hold, in general not at the nearest matrix (Appendix B).
-    movement_tol : float, optional
-        The paper's own stopping rule (section 5.1.4): stop when a sweep moves the multipliers by at most this, relative to
-        their length. By default only the certificate stops the run.
+    movement_atol, movement_tol : float, optional
+        The paper's own stopping rule (section 5.1.4): stop when a sweep changes the multipliers by at most this, as a norm in their
+        own units, or relative to their length. By default only the certificate stops the run.
     violation_tol : float
         Relative violation at which a run without corrections ends; dimensionless.
     root_tol : float
@@ -76,6 +76,7 @@ class CyclicProjection(SolverWithNeeds):
     needs_divergence = ("row_projections",)
     needs_loss = ("projection_code",)
     corrected: bool = True
+    movement_atol: float | None = None
     movement_tol: float | None = None
     violation_tol: float = 1e-6
     root_tol: float = 1e-10
@@ -83,10 +84,15 @@ class CyclicProjection(SolverWithNeeds):
 
     def __post_init__(self) -> None:
         check_flag("CyclicProjection: corrected", self.corrected)
-        for name in ("violation_tol", "root_tol", "movement_tol"):
-            if name != "movement_tol" or self.movement_tol is not None:
+        for name in ("violation_tol", "root_tol", "movement_atol", "movement_tol"):
+            if not (name.startswith("movement") and getattr(self, name) is None):
                 check_positive(f"CyclicProjection: {name}", getattr(self, name), finite=True)
         check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
+
+    def has_settled(self, movement: float, length: float) -> bool:
+        """Whether a sweep that moved the multipliers so far, to a vector of this length, is the last one by the paper's rule."""
+        absolute = self.movement_atol is not None and movement <= self.movement_atol
+        return absolute or (self.movement_tol is not None and movement <= self.movement_tol * max(length, 1e-300))
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""
@@ -109,9 +115,7 @@ class CyclicProjection(SolverWithNeeds):
             matrix = rebuilt
         objective = self._value(problem, matrix, mu)
         moved, length = sweep["movement"], float(np.linalg.norm(mu))
-        done = not self.corrected and sweep["violation"] <= self.violation_tol
-        if self.movement_tol is not None:
-            done = done or moved <= self.movement_tol * max(length, 1e-300)
+        done = (not self.corrected and sweep["violation"] <= self.violation_tol) or self.has_settled(moved, length)
         state.sweeps.append(sweep)
         new = replace(state, matrix=matrix, dual=mu, finished=done, **state.progress(objective, self.corrected))
         return replace(new, stalled=new.idle >= 20 or moved <= 1e-16 * length)

@@ -161,7 +161,7 @@ class VectorCyclic(_VectorSolver):
             moved += 1
         new = DistributionState.at(problem, mu, v, kept=cycles)
         change, size = float(np.linalg.norm(mu - state.mu)), float(np.linalg.norm(mu))
-        done = settings.movement_tol is not None and change <= settings.movement_tol * size
+        done = settings.has_settled(change, size)
         if not settings.corrected:
             done = done or moved == 0 or problem.worst(new.p) <= settings.violation_tol
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
