@@ -69,7 +69,7 @@ def kernel_rows(n: int, rows: int, seed: int = 1) -> tuple[np.ndarray, Constrain
 def neumann_problem(prior: np.ndarray, constraints: Constraints) -> NearestMatrix:
     divergence = as_divergence("vonneumann")
     coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
-    return build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf)
+    return build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
 
 
 def swept(problem: NearestMatrix, stops: Sequence[int]) -> list[tuple[float, dict[str, int]]]:

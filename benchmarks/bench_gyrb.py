@@ -96,7 +96,7 @@ def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
     divergence = as_divergence("vonneumann")
     prior = np.eye(SIZE) / SIZE
     coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
-    problem = build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf)
+    problem = build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
     best = bregmat.nearest_kernel(prior, constraints, divergence="vonneumann", tol=1e-9)
     assert best.gap <= 1e-8, best
     return Setting(problem, coordinates, best.objective, data)

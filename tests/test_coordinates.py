@@ -143,10 +143,12 @@ class TestCoordinates:
         constraints = all_relations(rng, lift @ W0 @ lift.T)
         _, operator = place.bind(constraints)
         G = place.factor(iterate)
-        assert np.allclose(constraints.values(G), operator.values(iterate.matrix()), rtol=1e-9, atol=1e-9)
+        values = place.scale * operator.values(iterate.matrix())
+        assert np.allclose(constraints.values(G), values, rtol=1e-9, atol=1e-9)
         learned = place.metric(iterate) if "metric" in form else G @ G.T
         assert np.allclose(lift @ learned @ lift.T, G @ G.T, rtol=1e-9, atol=1e-9)
-        assert iterate.value() == pytest.approx(D(learned, W0), rel=1e-7, abs=1e-9)
+        worth = place.scale ** (D.degree or 0)
+        assert worth * iterate.value() == pytest.approx(D(learned, W0), rel=1e-7, abs=1e-9)
 
     def test_new_points_are_mapped_like_the_old(self, form, D, rng):
         place, _, _ = coordinates_of(form, D, rng)
@@ -289,11 +291,13 @@ class TestElimination:
         reduced = eliminate(place, operator, np.array([0]), D)
         iterate = an_iterate(D, reduced.coordinates.t0, rng)
         W = reduced.coordinates.metric(iterate)
-        assert iterate.value() + reduced.offset == pytest.approx(
+        worth = place.scale ** (D.degree or 0)
+        assert worth * (iterate.value() + reduced.offset) == pytest.approx(
             D(W, place.metric(iterate_at_prior(D, place.t0))), rel=1e-9
         )
         G = reduced.coordinates.factor(iterate)
-        assert np.allclose(reduced.operator.values(iterate.matrix()), constraints.values(G), rtol=1e-9, atol=1e-9)
+        values = place.scale * reduced.operator.values(iterate.matrix())
+        assert np.allclose(values, constraints.values(G), rtol=1e-9, atol=1e-9)
         assert reduced.operator.r == 3
 
     def test_links_and_other_priors_stay_solvable(self, D):

@@ -259,7 +259,7 @@ def test_certificate_holds_from_matrix_and_duals_alone(problem):
     result, plain = solve(problem), Plain(problem)
     W, mu = learned_matrix(problem, result), result.dual
     objective, bound = plain.objective(W), plain.dual_bound(mu)
-    unit = max(1.0, abs(objective))
+    unit = max(result.unit, abs(objective))
     one_sided = ~plain.two_sided
     assert np.all(plain.sense[one_sided] * mu[one_sided] >= 0)
     assert plain.violation(W) <= VIOLATION_TOL

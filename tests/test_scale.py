@@ -153,3 +153,81 @@ def test_constraints_do_not_share_the_callers_arrays():
     rows = Constraints.linear([(V, np.ones(1))], 1.0, "<=")
     V[:] = 5
     assert rows.values(np.eye(3)) == pytest.approx([3.0])
+
+
+# ---------------------------------------------------------------- the same problem in other units
+SCALES = (1e-8, 1e-4, 1e4, 1e8)
+DEGREE = {"logdet": 0, "vonneumann": 1, "frobenius": 2}
+
+
+def rows_of_all_kinds(K: np.ndarray, s: float) -> Constraints:
+    """Every relation and every sense, bounds times s; no matrix of the prior's own values meets them."""
+    C, eye = Constraints, np.eye(len(K))
+    return (
+        C.sq_distance([0, 1], [2, 3], s * 0.5 * np.ones(2), ["<=", "=="])
+        + C.diagonal([s * 1.5], [4])
+        + C.similarity([0], [5], s * -0.1, ">=")
+        + C.comparison([1], [2], [3], [4], [s * 0.2])
+        + C.similarity_comparison([0], [1], [2], [3], [s * 0.05])
+        + C.linear([eye - 1.0 / len(K)], [s * 4.0], "<=")
+        + C.trace(s * 7.0)
+    )
+
+
+def solve_in_units(divergence: str, slack: str, s: float, **more):
+    rng = np.random.default_rng(2)
+    G = rng.normal(size=(6, 6))
+    K = G @ G.T / 6
+    rows = rows_of_all_kinds(K, s)
+    soft = {"hard": [], "soft": range(8), "mixed": [0, 3, 4]}[slack]
+    weight = np.full(8, np.inf)
+    weight[list(soft)] = 2.0 * s ** DEGREE[divergence]  # a dimensionless slack is worth as much as the divergence
+    return nearest_kernel(s * K, rows, divergence=divergence, loss="squared_hinge", slack_weight=weight, **more)
+
+
+@pytest.mark.parametrize("slack", ["hard", "soft", "mixed"])
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_a_problem_is_the_same_in_all_units(divergence, slack):
+    k = DEGREE[divergence]
+    one = solve_in_units(divergence, slack, 1.0)
+    assert one.status == "OPTIMAL"
+    assert one.objective > 1e-2
+    for s in SCALES:
+        result = solve_in_units(divergence, slack, s)
+        assert (result.status, result.n_iter) == (one.status, one.n_iter)
+        assert result.gap == pytest.approx(one.gap, abs=1e-9)
+        assert result.unit == pytest.approx(s**k * one.unit, rel=1e-9)
+        assert result.objective == pytest.approx(s**k * one.objective, rel=1e-7)
+        assert np.allclose(result.kernel() / s, one.kernel(), rtol=0, atol=1e-6)
+        assert np.allclose(result.values / s, one.values, rtol=0, atol=1e-6)
+        assert np.allclose(result.dual * s ** (1 - k), one.dual, rtol=1e-3, atol=1e-3 * np.abs(one.dual).max())
+        assert result.history[-1].dual_bound == pytest.approx(s**k * one.history[-1].dual_bound, rel=1e-6)
+        again = solve_in_units(divergence, slack, s, warm_start=result)
+        assert again.n_iter <= one.n_iter
+
+
+@pytest.mark.parametrize("slack", ["hard", "soft", "mixed"])
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_units_that_are_powers_of_two_change_no_digit(divergence, slack):
+    one, other = solve_in_units(divergence, slack, 1.0), solve_in_units(divergence, slack, 2.0**-26)
+    assert other.n_iter == one.n_iter
+    assert (other.kernel() * 2.0**26 == one.kernel()).all()
+    assert other.gap == one.gap
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_own_slack_keeps_its_weight(divergence):
+    """Both divergences are homogeneous, and so is the divergence of two numbers."""
+    K = np.array([[2.0, 1.0], [1.0, 2.0]])
+    one = nearest_kernel(K, pair([0], [1], 0.5, "<="), divergence=divergence, slack_weight=3.0)
+    small = nearest_kernel(1e-8 * K, pair([0], [1], 0.5e-8, "<="), divergence=divergence, slack_weight=3.0)
+    assert np.allclose(1e8 * small.kernel(), one.kernel(), rtol=0, atol=1e-9)
+    assert small.gap <= 1e-6
+
+
+def test_a_prior_of_zero_is_measured_by_the_bounds():
+    for s in (1e-8, 1.0, 1e8):
+        result = nearest_kernel(np.zeros((3, 3)), Constraints.of("trace", bound=s, sense=">="), divergence="frobenius")
+        assert result.status == "OPTIMAL"
+        assert np.allclose(result.kernel(), s * np.eye(3) / 3, rtol=0, atol=1e-8 * s)
+        assert result.gap <= 1e-6

@@ -6,7 +6,7 @@ For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,12 @@ class MatrixCertificate(Certificate):
 
     iterate: Iterate
     values: np.ndarray
+
+    def in_units(self, problem: Nearness) -> MatrixCertificate:
+        """The certificate of a point of the problem in the user's units."""
+        worth, scale = problem.worth, problem.scale
+        numbers = {name: getattr(self, name) * worth for name in ("objective", "dual_bound", "upper", "size")}
+        return replace(self, **numbers, dual=self.dual * (worth / scale), values=self.values * scale)
 
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
@@ -85,7 +91,14 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
             miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
             upper = objective + miss
     return MatrixCertificate(
-        iterate=iterate, values=p, dual=mu, objective=objective, dual_bound=bound, upper=upper, violation=worst
+        iterate=iterate,
+        values=p,
+        dual=mu,
+        objective=objective,
+        dual_bound=bound,
+        upper=upper,
+        violation=worst,
+        size=problem.size,
     )
 
 

@@ -1,8 +1,9 @@
 """From a prior to the coordinates in which the problem is solved, and the way back.
 
-The learned matrix is ``W = base R M R' base'`` (kernels) or ``W = R M R'`` (metrics on data ``base``): rows of the points are
-``z_i = base_i R``, and the prior of M is diagonal. LogDet takes ``M0 = I``; the others rotate. Where the prior is the
-identity and the touched points span fewer dimensions, M differs from the identity on their span only.
+The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
+points are ``z_i = base_i R``, and the prior of M is diagonal. LogDet takes ``M0 = I``; the others rotate, and where they are
+homogeneous the scale is the mean eigenvalue of the prior, so that nothing depends on the units of the data. Where the prior is
+the identity and the touched points span fewer dimensions, M differs from the identity on their span only.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Coordinates:
     identity: bool = False  # whether the prior of M is the identity
     owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
     is_finite: bool = False  # whether ``base`` is known to be; else :meth:`bind` looks at the rows it touches
+    scale: float = 1.0  # of the learned matrix over M; 0 where the prior is, until :meth:`bind` reads it off the bounds
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
@@ -83,17 +85,21 @@ class Coordinates:
 
     def factor_map(self, iterate: Iterate) -> np.ndarray:
         """B with ``factor = base @ B``; forms a square matrix where a span is in use."""
-        F = iterate.factor()
+        F = self._factor_of(iterate)
         if self.span is not None:
             V = self.span.basis
             F = np.eye(len(V)) + V @ _root_minus_one(iterate) @ V.T
         return F if self.R is None else self.R @ F
 
+    def _factor_of(self, iterate: Iterate) -> np.ndarray:
+        F = iterate.factor()
+        return F if self.scale == 1.0 else np.sqrt(self.scale) * F
+
     def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
         """``X @ B`` for rows X in the coordinates of ``base``; dense."""
         Z = self._map(X)
         if self.span is None:
-            return dense(Z @ iterate.factor())
+            return dense(Z @ self._factor_of(iterate))
         V = self.span.basis
         return dense(Z) + np.asarray(Z @ V) @ (_root_minus_one(iterate) @ V.T)
 
@@ -108,14 +114,14 @@ class Coordinates:
         return self.base
 
     def metric(self, iterate: Iterate) -> np.ndarray:
-        """``R M R'``."""
+        """``scale R M R'``."""
         B = self.factor_map(iterate)
         return B @ B.T
 
     def spectrum(self, iterate: Iterate) -> np.ndarray:
-        """Ascending eigenvalues of M on the coordinates it was solved in."""
+        """Ascending eigenvalues of ``scale M`` on the coordinates it was solved in."""
         if iterate.x is not None:
-            return np.sort(iterate.x)
+            return self.scale * np.sort(iterate.x)
         return np.linalg.svd(iterate.F, compute_uv=False)[::-1] ** 2
 
     def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
@@ -149,7 +155,7 @@ class Coordinates:
             arrays["span"] = self.span.basis
         if self.owns_base:
             arrays["base"] = np.asarray(self.base)
-        return {"identity": self.identity, "owns_base": self.owns_base}, arrays
+        return {"identity": self.identity, "owns_base": self.owns_base, "scale": self.scale}, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Coordinates:
@@ -183,7 +189,12 @@ class Coordinates:
         sizes = sq_norms(Z)
         if invariant:  # distances do not see the mean, float32 products do
             Z -= Z.mean(axis=0)
-        return self, bind(constraints, Z, rows, sizes)
+        operator = bind(constraints, Z, rows, sizes)
+        if self.scale:
+            return self, operator
+        norms = operator.norms()
+        sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
+        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,11 +309,29 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
         values, Q = _eigen("prior G0'G0", gram, divergence)
         keep = values > RANK_TOL * values[-1]
         values, Q = values[keep], Q[:, keep]
-        return Coordinates(G0, divergence.link(values), R=Q / np.sqrt(values))
+        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
     values, Q = _eigen("prior", prior, divergence)
     if divergence.is_congruence_invariant:
         return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))), identity=True, owns_base=True)
-    return Coordinates(Q, divergence.link(values), owns_base=True)
+    return _in_units(divergence, values, len(Q), Q, owns_base=True)
+
+
+def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
+    """Coordinates with the eigenvalues of the prior over their mean, where the divergence is homogeneous.
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    values : ndarray, shape (r,)
+        Those that are not left out.
+    order : int
+        Number of all.
+    base : array-like or scipy.sparse
+    **facts
+        Further fields.
+    """
+    scale = 1.0 if divergence.degree is None else float(values.sum()) / order
+    return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
@@ -326,4 +355,4 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
         return Coordinates(
             X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values), identity=True, is_finite=is_finite
         )
-    return Coordinates(X, divergence.link(values), R=Q, is_finite=is_finite)
+    return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite)

@@ -20,6 +20,7 @@ class LogDet(SpectralDivergence):
     """
 
     name: ClassVar[str] = "logdet"
+    degree: ClassVar[int | None] = 0
     row_projections: ClassVar[str | None] = "logdet"
     is_congruence_invariant: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
@@ -66,6 +67,7 @@ class VonNeumann(SpectralDivergence):
     """
 
     name: ClassVar[str] = "vonneumann"
+    degree: ClassVar[int | None] = 1
     row_projections: ClassVar[str | None] = "vonneumann"
     keeps_trace: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = True  # type: ignore[assignment]
@@ -117,6 +119,7 @@ class Frobenius(SpectralDivergence):
     """``|X - Y|^2 / 2``; link ``x``, inverse link ``max(t, 0)``, so the cone is kept as well."""
 
     name: ClassVar[str] = "frobenius"
+    degree: ClassVar[int | None] = 2
     takes_indefinite: ClassVar[bool] = True
     keeps_range: ClassVar[bool] = False  # type: ignore[assignment]
     keeps_rank: ClassVar[bool] = False  # type: ignore[assignment]

@@ -30,7 +30,6 @@ class OwnSlack(ScalarLoss):
 
     name: ClassVar[str] = "own_slack"
     is_positive: ClassVar[bool] = True
-    degree: ClassVar[int | None] = None  # d(c p, c b) = c^degree d(p, b), where that is so
 
     def __init__(self, divergence: SpectralDivergence) -> None:
         self.divergence = divergence
@@ -94,7 +93,7 @@ class RelativeSlack(Loss):
         """The slack in units of the bounds: by the weight where the divergence is homogeneous, else by the scale."""
         slack, on = own_slack(rows.divergence), rows.is_positive
         scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
-        degree = getattr(slack, "degree", 2)  # of a square
+        degree = rows.divergence.degree
         if degree is None:
             scale[on] = rows.bound[on]
         else:
@@ -108,7 +107,6 @@ class ItakuraSaito(OwnSlack):
 
     name: ClassVar[str] = "itakura_saito"
     projection_code: ClassVar[int | None] = ITAKURA_SAITO
-    degree: ClassVar[int | None] = 0
     is_bilinear: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -148,7 +146,7 @@ class RelativeEntropy(OwnSlack):
 
     name: ClassVar[str] = "relative_entropy"
     projection_code: ClassVar[int | None] = RELATIVE_ENTROPY
-    degree: ClassVar[int | None] = 1
+    degree: ClassVar[int] = 1
 
     def __init__(self) -> None:
         super().__init__(VonNeumann())

@@ -16,7 +16,7 @@ from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinat
 from bregmat.divergences import as_divergence
 from bregmat.problems import NearestMatrix, build_problem, must_link_rows
 from bregmat.result import MatrixResult, Record
-from bregmat.solve import SOLVERS, Solver, solve_in_turn
+from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
@@ -159,7 +159,8 @@ def _nearest(
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, slack_weight)
     coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
-    whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight)
+    scale = coordinates.scale
+    whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, scale=scale)
     reduced = eliminate(coordinates, operator, linked, divergence) if len(linked) else None
     if reduced is not None:
         problem = build_problem(
@@ -171,24 +172,29 @@ def _nearest(
             slack_weight,
             met=linked,
             offset=reduced.offset,
+            scale=scale,
         )
     start = None
     if warm_start is not None:
         start = np.zeros(problem.c)
-        start[: len(warm_start.dual)] = warm_start.dual
-    limits: dict[str, Any] = {"tol": tol, "max_seconds": max_seconds, "start": start, "callback": callback}
-    outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), **limits)
+        start[: len(warm_start.dual)] = warm_start.dual * (scale / problem.worth)
+
+    def run(problem: NearestMatrix) -> Outcome:
+        log = RunLog(callback, max_seconds, problem.record_in_units)
+        return solve_in_turn(problem, _plan(problem, solver, max_iter), tol=tol, start=start, log=log)
+
+    outcome = run(problem)
     if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
         reduced, problem = None, whole
-        outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), **limits)
+        outcome = run(problem)
     violation = problem.violation(outcome.certificate.values)
     if reduced is not None:
         coordinates = reduced.coordinates
         certificate = _with_links(whole, outcome.certificate, linked)
         outcome = replace(outcome, certificate=certificate, status=certificate.status(tol))
-    proof = outcome.certificate
+    proof = outcome.certificate.in_units(whole)
     return MatrixResult(
-        **outcome.shared() | {"seconds": time.perf_counter() - clock},
+        **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
         last=outcome.last,
         coordinates=coordinates,

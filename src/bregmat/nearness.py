@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from bregmat.operators import Operator
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
+
+SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,8 @@ class Nearness:
         Unit in which the violation of each row is measured.
     offset : float
         Constant of the objective, from directions that were eliminated.
+    scale : float
+        What 1 of M, of bounds and of values is in the user's units. Where the divergence is homogeneous, all is in units of the prior.
     """
 
     divergence: SpectralDivergence
@@ -40,6 +45,13 @@ class Nearness:
     losses: RowLosses
     unit: np.ndarray
     offset: float = 0.0
+    scale: float = 1.0
+    size: ClassVar[float] = SIZE
+
+    @property
+    def worth(self) -> float:
+        """What 1 of the objective is in the user's units: ``scale^degree``."""
+        return self.scale ** (self.divergence.degree or 0)
 
     @property
     def c(self) -> int:

@@ -88,7 +88,7 @@ def _range_of(prior: Any) -> tuple[np.ndarray, float]:
     divergence = VonNeumann()
     coordinates = kernel_coordinates(prior, divergence)
     W = coordinates.base if coordinates.R is None else np.linalg.qr(coordinates.base @ coordinates.R)[0]
-    return W, float(divergence.inverse_link(coordinates.t0).max())
+    return W, coordinates.scale * float(divergence.inverse_link(coordinates.t0).max())
 
 
 def _vectors(directions: Any, n: int) -> np.ndarray | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from bregmat.operators import Operator
 from bregmat.proofs import Problem, Proof
 from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.spectral import SpectralDivergence
+from bregmat.status import Record
 
 
 class NearestMatrix(Nearness, Problem):
@@ -43,6 +45,10 @@ class NearestMatrix(Nearness, Problem):
         return super().estimate(state, works_on if self.losses.has_hard else "objective") | {
             "violation": state.violation(self)
         }
+
+    def record_in_units(self, row: Record) -> Record:
+        """A line of a history in the user's units."""
+        return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
 
     def proof_beforehand(self) -> Proof | None:
         """Rows that only a singular matrix meets, where the divergence admits none."""
@@ -78,8 +84,9 @@ def build_problem(
     *,
     met: np.ndarray | None = None,
     offset: float = 0.0,
+    scale: float = 1.0,
 ) -> NearestMatrix:
-    """Choose each row's scalar loss and unit.
+    """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
     Parameters
     ----------
@@ -97,7 +104,9 @@ def build_problem(
     met : ndarray of int, optional
         Rows that hold by construction (:func:`bregmat.coordinates.eliminate`); they get a bound that never binds.
     offset : float
-        Constant of the objective, in units of the divergence.
+        Constant of the objective, of the divergence in these coordinates.
+    scale : float
+        What the learned matrix is over that in these coordinates (:class:`bregmat.coordinates.Coordinates`).
 
     Raises
     ------
@@ -107,10 +116,11 @@ def build_problem(
         For a loss that is neither None nor a loss nor the name of one.
     """
     gamma = _slack_weights(slack_weight, constraints)
-    if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all():
+    worth = scale ** (divergence.degree or 0)
+    if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all() or not 1e-150 < worth < 1e150:
+        largest = scale * np.abs(divergence.inverse_link(t0)).max()
         raise ValueError(
-            f"the prior has eigenvalues up to {np.abs(divergence.inverse_link(t0)).max():.3g}, which {divergence.name} cannot compute "
-            "with. Scale the data and the bounds."
+            f"the prior has eigenvalues up to {largest:.3g}, which {divergence.name} cannot compute with. Scale the data and the bounds."
         )
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
     if met is not None:
@@ -118,7 +128,7 @@ def build_problem(
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
-        size = operator.restrict(zero).sizes(divergence.inverse_link(t0))
+        size = scale * operator.restrict(zero).sizes(divergence.inverse_link(t0))
         unit[zero] = np.where(size > 0, size, 1.0)
     weighted = WeightedBounds(divergence, bound, sense, gamma, unit)
     losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
@@ -129,7 +139,7 @@ def build_problem(
             "data and the bounds."
         )
     _check_reachable(operator, losses, constraints)
-    return NearestMatrix(divergence, t0, operator, losses, unit, offset)
+    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, offset, scale)
 
 
 def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Certificate:
         The objective plus what hard rows missed by rounding are worth, so that no gap is negative; inf if they are missed by more.
     violation : float
         Largest relative violation of a hard row.
+    size : float
+        Natural size of objectives of the problem, in its units: what small ones are compared with.
     """
 
     dual: np.ndarray
@@ -36,15 +38,16 @@ class Certificate:
     dual_bound: float
     upper: float
     violation: float = 0.0
+    size: float = 1.0
 
     @property
     def unit(self) -> float:
-        """What the gap is measured in."""
-        return max(1.0, abs(self.objective))
+        """What the gap is measured in: the objective, or the problem's own size where that is larger."""
+        return max(self.size, abs(self.objective))
 
     @property
     def gap(self) -> float:
-        """``(upper - dual_bound) / max(1, |objective|)``; inf where nothing is proven."""
+        """``(upper - dual_bound) / max(size, |objective|)``; inf where nothing is proven."""
         return (self.upper - self.dual_bound) / self.unit if self.is_feasible else np.inf
 
     @property
@@ -91,6 +94,8 @@ class Proof:
 class Problem(ABC):
     """What the loop asks of a problem. One that is always feasible has to certify; the rest has defaults."""
 
+    size: ClassVar[float] = 1.0  # natural size of its objectives, in its own units
+
     @property
     def certifies_cheaply(self) -> bool:
         """Whether every step may be certified when a callback looks on."""
@@ -111,7 +116,7 @@ class Problem(ABC):
 
     def is_due(self, state: Any, tol: float) -> bool:
         """Whether the state's own signal makes a certificate worth its price."""
-        return state.signal <= 10.0 * tol * max(1.0, abs(state.objective))
+        return state.signal <= 10.0 * tol * max(self.size, abs(state.objective))
 
     def retry_below(self, certificate: Certificate, state: Any) -> float:
         """Signal below which the next certificate is worth its price, after one that did not end the run."""

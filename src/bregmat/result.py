@@ -37,8 +37,10 @@ class Result:
     objective, dual_bound : float
         Primal value of the point and the proven lower bound, in units of the problem.
     gap : float
-        ``(objective - dual_bound) / max(1, |objective|)``, unless the subclass says otherwise; dimensionless; inf where nothing is
-        proven.
+        ``(objective - dual_bound) / unit``, with what hard rows miss by rounding added to the objective; dimensionless; inf where
+        nothing is proven.
+    unit : float
+        What the gap is measured in: the objective, or the natural size of objectives of this problem where that is larger.
     max_violation : float
         Largest relative violation of a hard constraint.
     tol : float
@@ -67,6 +69,7 @@ class Result:
     solver: str = ""
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
+    unit: float = 1.0
 
     noun: ClassVar[str] = "point"  # what was looked for, in sentences
     has_priced_errors: ClassVar[bool] = False  # errors have a price instead of being forbidden
@@ -108,6 +111,7 @@ class Result:
             "history": [Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
             "trace": {name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
         }
+        given.setdefault("unit", max(1.0, abs(given["objective"])))  # what it was before files had it
         return cls(**given)
 
     @classmethod
@@ -190,7 +194,7 @@ class MatrixResult(Result):
         """Matrix, weights and bound as the problem certified them."""
         from bregmat.certificates import MatrixCertificate
 
-        upper = self.dual_bound + self.gap * max(1.0, abs(self.objective)) if np.isfinite(self.gap) else np.inf
+        upper = self.dual_bound + self.gap * self.unit if np.isfinite(self.gap) else np.inf
         return MatrixCertificate(
             iterate=self.iterate,
             values=self.values,
@@ -199,6 +203,7 @@ class MatrixResult(Result):
             dual_bound=self.dual_bound,
             upper=upper,
             violation=self.max_violation,
+            size=self.unit,
         )
 
     @property

@@ -97,6 +97,13 @@ class RowLosses:
         bound, sense, gamma, scale = self.bound[rows], self.sense[rows], self.gamma[rows], self.scale[rows]
         return RowLosses(bound, sense, gamma, scale, self.kinds, self.kind[rows])
 
+    def in_units(self, scale: float, worth: float) -> RowLosses:
+        """The same losses for values over ``scale``, themselves over ``worth``."""
+        gamma = self.gamma.copy()
+        for loss, rows in self.groups:
+            gamma[rows] *= scale**loss.degree / worth
+        return RowLosses(self.bound / scale, self.sense, gamma, self.scale / scale, self.kinds, self.kind)
+
     def weighted(self, gamma: np.ndarray) -> RowLosses:
         """The same losses with other slack weights."""
         return RowLosses(self.bound, self.sense, gamma, self.scale, self.kinds, self.kind)

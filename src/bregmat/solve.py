@@ -117,7 +117,7 @@ class Outcome:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
         story = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("certificate", "last")}
-        numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap")}
+        numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
         return story | numbers | {"max_violation": proof.violation}
 
 

@@ -39,6 +39,8 @@ class SpectralDivergence(ABC):
         Finite only for matrices whose range space lies in that of the prior: ``phi'(0) = -inf``, by default read off the link.
     keeps_rank : bool
         Finite only for matrices with the same range space: ``phi(0) = inf``, by default read off phi.
+    degree : int or None
+        ``D(c X, c Y) = c^degree D(X, Y)``, where that is so; problems are then solved in units of their prior.
 
     Notes
     -----
@@ -51,6 +53,7 @@ class SpectralDivergence(ABC):
     row_projections: ClassVar[str | None] = None  # the compiled projections onto one row, which know a few divergences
     takes_indefinite: ClassVar[bool] = False  # |X - Y|^2 / 2 alone, which the prior need not be semidefinite for
     keeps_trace: ClassVar[bool] = False  # whether these can eliminate a trace that is fixed
+    degree: ClassVar[int | None] = None
 
     @abstractmethod
     def link(self, x: np.ndarray) -> np.ndarray:

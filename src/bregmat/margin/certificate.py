@@ -56,9 +56,14 @@ class MarginCertificate(Certificate):
     is_finite: bool = True
 
     @property
+    def unit(self) -> float:
+        """The objective itself."""
+        return abs(self.objective)
+
+    @property
     def gap(self) -> float:
-        """Relative to the objective."""
-        return self.distance / abs(self.objective) if np.isfinite(self.distance) else np.inf
+        """``distance / unit``."""
+        return self.distance / self.unit if np.isfinite(self.distance) else np.inf
 
     def status(self, tol: float) -> Status:
         """Errors have a price: every finite machine is allowed."""

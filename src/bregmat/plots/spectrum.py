@@ -104,7 +104,7 @@ def _prior(result: Any) -> NDArray[np.float64]:
     iterate = result.iterate
     if iterate.x is None:
         return np.ones(len(result.spectrum()))
-    return iterate.divergence.inverse_link(result.coordinates.t0)
+    return result.coordinates.scale * iterate.divergence.inverse_link(result.coordinates.t0)
 
 
 def _range(*spectra: NDArray[np.float64]) -> tuple[float, float]:

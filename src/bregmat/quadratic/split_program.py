@@ -74,6 +74,11 @@ class UpdatesCertificate(Certificate):
         return self.state.point.v
 
     @property
+    def unit(self) -> float:
+        """That of the proof."""
+        return super().unit if self.proof is None else self.proof.unit
+
+    @property
     def gap(self) -> float:
         """That of the proof; inf without one."""
         return np.inf if self.proof is None else self.proof.gap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -88,6 +88,7 @@ class CorrelationProblem(NearestMatrix):
     blocks: FixedBlocks = field(default_factory=FixedBlocks)
     is_triangular: bool = False
     repaired: Repair | None = None
+    size: ClassVar[float] = 1.0  # its diagonal says what is small
     # what the entries say in these coordinates
     operator: Operator = field(init=False)
     losses: RowLosses = field(init=False)

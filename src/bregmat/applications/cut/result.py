@@ -31,8 +31,8 @@ class CutResult(Result):
     relaxation_bound : float
         The same before rounding up.
     gap : float
-        ``(cut - lower_bound) / cut``, dimensionless; 0 for a cut of 0. Other results divide by ``max(1, |objective|)``: weights
-        have no natural size, and small ones would prove anything.
+        ``(cut - lower_bound) / cut``, dimensionless; 0 for a cut of 0. Other problems have a natural size; weights have
+        none, and small ones would prove anything.
     dual : ndarray, shape (n,), or (n + 1,) for odd n
         The proof: y with ``L + diag(y)`` positive semidefinite orthogonal to e, and ``relaxation_bound = -sum(y) / 4``. L is the
         Laplacian, for odd n with an isolated dummy vertex at the end.
