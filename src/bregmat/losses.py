@@ -107,6 +107,7 @@ class ItakuraSaito(OwnSlack):
 
     name: ClassVar[str] = "itakura_saito"
     projection_code: ClassVar[int | None] = ITAKURA_SAITO
+    degree: ClassVar[int | None] = 0
     is_bilinear: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class RelativeEntropy(OwnSlack):
 
     name: ClassVar[str] = "relative_entropy"
     projection_code: ClassVar[int | None] = RELATIVE_ENTROPY
-    degree: ClassVar[int] = 1
+    degree: ClassVar[int | None] = 1
 
     def __init__(self) -> None:
         super().__init__(VonNeumann())

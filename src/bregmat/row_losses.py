@@ -99,10 +99,11 @@ class RowLosses:
 
     def in_units(self, scale: float, worth: float) -> RowLosses:
         """The same losses for values over ``scale``, themselves over ``worth``."""
-        gamma = self.gamma.copy()
+        gamma, own = self.gamma / worth, self.scale / scale
         for loss, rows in self.groups:
-            gamma[rows] *= scale**loss.degree / worth
-        return RowLosses(self.bound / scale, self.sense, gamma, self.scale / scale, self.kinds, self.kind)
+            if loss.degree is not None:
+                gamma[rows], own[rows] = self.gamma[rows] * (scale**loss.degree / worth), self.scale[rows]
+        return RowLosses(self.bound / scale, self.sense, gamma, own, self.kinds, self.kind)
 
     def weighted(self, gamma: np.ndarray) -> RowLosses:
         """The same losses with other slack weights."""

@@ -57,7 +57,7 @@ class ScalarLoss(Loss):
     is_smooth: ClassVar[bool] = True
     projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
     is_bilinear: ClassVar[bool] = False  # whether xi (top - mu) is the same along the central path
-    degree: ClassVar[int] = 0  # value(c p, c b, g, c scale) = c^degree value(p, b, g, scale)
+    degree: ClassVar[int | None] = None  # of a loss without a scale: value(c p, c b, g) = c^degree value(p, b, g)
 
     @abstractmethod
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
