@@ -208,12 +208,16 @@ def test_kulis_3_2_and_6_2_2_rows(rng):
 
 
 def test_kulis_appendix_b_needs_no_correction():
-    """X_11 + X_22 - 2 X_12 >= 0 holds at the identity, so the identity is the answer."""
+    """X_11 + X_22 - 2 X_12 >= 1 holds at the identity, so the identity is the answer; projecting onto the equality leaves it."""
+    row = np.array([[1.0, -1.0], [-1.0, 1.0]])
     for D in DIVERGENCES:
-        result = nearest_kernel(np.eye(2), Constraints.linear([[[1.0, -1.0], [-1.0, 1.0]]], 0.0, ">="), divergence=D)
+        result = nearest_kernel(np.eye(2), Constraints.linear([row], 1.0, ">="), divergence=D)
         assert result.objective == 0.0
         assert np.allclose(result.kernel(), np.eye(2))
         assert result.dual.tolist() == [0.0]
+        projected = nearest_kernel(np.eye(2), Constraints.linear([row], 1.0, "=="), divergence=D)
+        assert projected.objective > 0.1
+        assert np.sum(row * projected.kernel()) == pytest.approx(1.0, abs=1e-6)
 
 
 # ---------------------------------------------------------------- design, section 4: closed forms of the dual bound
