@@ -61,9 +61,9 @@ class MatrixState(State):
         def values(self) -> np.ndarray: ...
 
     @property
-    def last(self) -> Iterate:
-        """The matrix of this state."""
-        return self.iterate
+    def last(self) -> Iterate | None:
+        """The matrix of this state, where it is one (dense states of other problems are not)."""
+        return getattr(self, "iterate", None)
 
     def violation(self, problem: Nearness) -> float:
         """Largest relative violation of a hard row, for the history; nan where there is none."""
