@@ -123,7 +123,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The paper's machine (Sha 2002, eq. 7) is ``MarginSVC(C=inf, fit_intercept=False, solver="multiplicative")``.
+    The paper's machine (Sha 2002, eq. 7 from ones) is ``MarginSVC(C=inf, fit_intercept=False, solver="multiplicative")``, after
+    512 updates (Table 1) that with ``max_iter=512``. Other machines begin at ones scaled to the least objective.
 
     More than two classes: one machine per pair. "ovr" values, and so predictions, are those of scikit-learn's
     ``OneVsOneClassifier``: votes, and confidences where votes are equal; ``SVC`` predicts the same way with

@@ -122,7 +122,8 @@ def train_margin(
     ----------
     problem : MarginProblem
     solver : {"active_set", "multiplicative"}, ActiveSet or MultiplicativeUpdates, default "active_set"
-        "active_set" is fast and exact; "multiplicative" are the updates of Sha 2002.
+        "active_set" is fast and exact; "multiplicative" are the updates of Sha 2002. Of a hard margin without intercept, these
+        begin at ones as in the source; else at ones scaled to the least objective.
     tol : float, default 1e-6
         Relative duality gap ``(primal - dual) / |primal|``, dimensionless.
     max_iter : int, optional
@@ -131,7 +132,7 @@ def train_margin(
         Looked at every few milliseconds of the search and between rounds of the finish; the gap of what has been reached is
         computed after it has passed, which takes one pass over the kernel values between samples and support.
     start : array_like of shape (n,), optional
-        Dual weights to start from; made feasible first.
+        Dual weights to start from, dimensionless; made feasible first.
     callback : callable, optional
         Called with each :class:`bregmat.Record`; True stops the run. The gap of a record is estimated from float32.
     random_state : int or numpy Generator, default 0
@@ -170,9 +171,10 @@ def train_margin(
         log = RunLog(callback, max_seconds, None if factor == 1.0 else lambda record: _in_units(record, factor))
         alpha = alpha / factor
         if isinstance(settings, MultiplicativeUpdates):
-            outcome = run_on_machine(
-                near, settings, None if start is None else alpha, tol=tol, max_iter=max_iter, log=log
-            )
+            begin = None if start is None else alpha
+            if start is None and problem.loss == "hard" and not problem.intercept:
+                begin = np.where(problem.counts, 1.0 / factor, 0.0)  # the source's machine begins at ones, as they are
+            outcome = run_on_machine(near, settings, begin, tol=tol, max_iter=max_iter, log=log)
         else:
             search = SupportSearch(
                 near,
