@@ -1,4 +1,7 @@
-"""What the tests of margin machines share: data, and a referee that is plain float64 NumPy."""
+"""What the tests of margin machines share: data, a referee that is plain float64 NumPy, and one in fractions."""
+
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification, make_moons
@@ -71,3 +74,61 @@ def real_data(name):
     else:
         X, t = make_classification(600, 20, n_informative=10, flip_y=0.05, random_state=2)
     return X, 2.0 * t - 1
+
+
+def solved(M, rhs):
+    """The solution of a linear system in fractions; None where it is singular."""
+    rows = [[*row, r] for row, r in zip(M, rhs)]
+    for c in range(len(rows)):
+        pivot = next((r for r in range(c, len(rows)) if rows[r][c] != 0), None)
+        if pivot is None:
+            return None
+        rows[c], rows[pivot] = rows[pivot], rows[c]
+        for r in range(len(rows)):
+            if r != c and rows[r][c] != 0:
+                factor = rows[r][c] / rows[c][c]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[c])]
+    return [row[-1] / row[c] for c, row in enumerate(rows)]
+
+
+def exact_optima(X, y, C, *, intercept, squared):
+    """Dual weights of every optimal vertex of a linear machine in exact arithmetic, by trying all active sets."""
+    n, X = len(X), [[Fraction(float(v)) for v in row] for row in X]
+    ridge = 1 / Fraction(C) if squared and np.isfinite(C) else 0
+    top = Fraction(C) if np.isfinite(C) and not squared else None
+    A = [
+        [int(y[i] * y[j]) * sum(a * b for a, b in zip(X[i], X[j])) + ridge * (i == j) for j in range(n)]
+        for i in range(n)
+    ]
+    found = []
+    for part in product((0, 1) if top is None else (0, 1, 2), repeat=n):
+        F, B = [i for i in range(n) if part[i] == 1], [i for i in range(n) if part[i] == 2]
+        M = [[A[i][j] for j in F] for i in F]
+        rhs = [1 - sum(A[i][j] for j in B) * (top or 0) for i in F]
+        if intercept and F:
+            M = [[*row, Fraction(int(y[i]))] for row, i in zip(M, F)] + [
+                [Fraction(int(y[j])) for j in F] + [Fraction(0)]
+            ]
+            rhs = [*rhs, -sum(int(y[i]) for i in B) * (top or 0)]
+        values = solved(M, rhs) if F else []
+        if values is None:
+            continue
+        alpha = [top if i in B else Fraction(0) for i in range(n)]
+        for i, value in zip(F, values):
+            alpha[i] = value
+        if any(a < 0 or (top is not None and a > top) for a in alpha):
+            continue
+        if intercept and sum(int(s) * a for s, a in zip(y, alpha)) != 0:
+            continue
+        # slope - y b <= 0 where alpha can grow, >= 0 where it can shrink, for some b (0 without an intercept)
+        low, high = (None, None) if intercept else (Fraction(0), Fraction(0))
+        for i in range(n):
+            slope = (1 - sum(A[i][j] * alpha[j] for j in range(n))) * int(y[i])
+            grows, shrinks = top is None or alpha[i] < top, alpha[i] > 0
+            if grows if y[i] > 0 else shrinks:
+                low = slope if low is None else max(low, slope)
+            if shrinks if y[i] > 0 else grows:
+                high = slope if high is None else min(high, slope)
+        if low is None or high is None or low <= high:
+            found.append(alpha)
+    return found

@@ -2,14 +2,17 @@
 
 import re
 import time
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 
+from bregmat.estimators import MarginSVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, rows, train_margin
-from bregmat.result import ExitReason, Status
-from margin_cases import blobs, gaussian, real_data, referee
+from bregmat.result import ExitReason, SolverError, Status
+from margin_cases import blobs, exact_optima, gaussian, real_data, referee
 
 
 def honest(K, problem, result):
@@ -63,6 +66,65 @@ def test_a_hard_margin_is_met_by_what_is_returned(rng):
     result = train_margin(problem, solver="multiplicative", tol=0.1)
     value = y * (gaussian(X, 0.1) @ (y * result.alpha) + result.intercept)
     assert value.min() == pytest.approx(1.0, abs=1e-9) and result.gap <= 0.1
+
+
+# ---------------------------------------------------------------- what is said of single samples
+def small_data(rng, n, d):
+    """Few points with few digits, of which some coincide, nearly coincide, vanish, or have another unit."""
+    X = np.round(rng.normal(size=(n, d)), int(rng.integers(1, 3)))
+    kind = rng.integers(6)
+    if kind == 5:
+        return X * 10.0 ** rng.integers(-8, 9)
+    X[-1] = [X[-1], X[0], X[0] * (1 + 2.0**-52), 0 * X[0], np.nextafter(X[0], 9)][kind]
+    return X
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_certified_holds_of_every_exact_optimum(seed):
+    rng, done = np.random.default_rng(seed), 0
+    while done < 8:
+        n, d = int(rng.integers(2, 5)), int(rng.integers(1, 3))
+        X, y = small_data(rng, n, d), rng.integers(0, 2, n)
+        C, intercept, squared = (
+            [np.inf, np.inf, 1.0, 0.25, 1e6][rng.integers(5)],
+            bool(rng.integers(2)),
+            rng.random() < 0.25,
+        )
+        if len(set(y)) == 2:
+            done += agrees_with_exact_optima(X, y, C, intercept, bool(squared))
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([[-0.7], [0.4]], [0, 1]),
+        ([[0.66, 0.78], [0.66 + 2**-53, 0.78], [-1.0, 0.91], [-0.49, -0.8]], [0, 0, 1, 1]),
+        ([[-0.9], [-0.9], [-0.4], [0.7]], [1, 1, 1, 0]),
+        ([[1.0, 0.5], [0.0, -0.1]], [1, 0]),
+    ],
+)
+def test_support_vectors_are_not_proven_to_be_none(X, y):
+    """Of these, the gap rounds to 0, and a margin to a little more than 1."""
+    assert agrees_with_exact_optima(X, y, np.inf, False, False)
+
+
+def agrees_with_exact_optima(X, y, C, intercept, squared):
+    """Compare what is proven with all exact optima; False where nothing separates the classes."""
+    machine = MarginSVC(kernel="linear", C=C, fit_intercept=intercept, squared_hinge=squared, tol=1e-9, max_iter=10_000)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            proven = machine.fit(X, y).certified_
+    except SolverError:
+        return False
+    optima = exact_optima(X, np.where(np.asarray(y) == 1, 1, -1), C, intercept=intercept, squared=squared)
+    if not optima:  # no machine, though that was not found out: nothing is proven of it
+        assert not proven.any()
+        return False
+    for i, said in enumerate(proven):
+        weights = [alpha[i] for alpha in optima]
+        assert not (said == -1 and any(weights)) and (said != 1 or all(weights)), (X, y, C, intercept, squared)
+    return True
 
 
 # ---------------------------------------------------------------- no end, no time, no memory

@@ -136,8 +136,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     A gap proves something only if the kernel is positive semidefinite. Up to rounding, that is known of the named kernels ("poly"
     with coef0 >= 0 and a whole degree); it is checked on all examples for functions and other named kernels, for
     "precomputed" on all of up to 500 examples, else on up to 1000 support vectors and 300 others of each machine. A matrix in
-    float32 may be indefinite by its rounding. Rounding of float64 in kernel values and sums is no part of the proof: it matters
-    for data far from the origin, with large C, or for powers ("poly"); standardise them.
+    float32 may be indefinite by its rounding. Rounding of float64 in kernel values and sums is part of what ``certified_`` says, but
+    not of the gap: it matters for data far from the origin, with large C, or for powers ("poly"); standardise them.
 
     Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full,
     8 n^2 bytes, and as much again while they are checked. Otherwise kernel rows in float32 take up to 400 MB

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregmat._kernels import kernel_rows
 from bregmat._kernels.vectors import gather_inplace
-from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY
+from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import blocks, sq_norms
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
+DOUBLE = 2.0**-53  # and float64 by this
 PARALLEL_FLOP = 2e8  # below, starting threads costs more than they save
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
 CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
@@ -93,6 +95,10 @@ class KernelSource(ABC):
     def fill_error(self) -> np.ndarray:
         """Proven bound of the relative error of the entries that :meth:`fill` gives, per column; shape (n,)."""
         return np.full(self.n, UNIT)
+
+    def block_error(self) -> float:
+        """Proven bound of the error of the entries in float64, relative to ``sqrt(K_ii K_jj)``."""
+        return self.rounding
 
 
 class Gaussian(KernelSource):
@@ -176,6 +182,14 @@ class Gaussian(KernelSource):
         exponent = 1.01 * UNIT * (2.5 * (a + b) ** 2 + d * a * b + 0.5 * summed * (a * a + b * b))
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
+    def block_error(self) -> float:
+        # With h = gamma |z|^2 at most, the exponent 2 gamma z.z' - h - h' is off by at most 2 h DOUBLE times
+        #   2 d + 4   a product of d terms, two squared lengths, the coefficient
+        #   4 + 6     z rounded by the subtraction of the mean, and two subtractions
+        # and exp_f64 adds 4e-16.
+        exponent = 4.0 * DOUBLE * (self.n_features + 8.0) * 1.01 * float(self.h.max())
+        return float(np.expm1(min(exponent, 50.0))) + 4e-16
+
 
 class Precomputed(KernelSource):
     """A kernel matrix that is given. Symmetry is checked on a sample of its entries, NaN where entries are used."""
@@ -210,6 +224,13 @@ class Precomputed(KernelSource):
     def diagonal(self) -> np.ndarray:
         return self.own
 
+    @cached_property
+    def _asymmetry(self) -> float:
+        return asymmetry(self.K)[0] / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
+
+    def block_error(self) -> float:
+        return self.rounding + self._asymmetry
+
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
         gather_inplace(out, self.K, rows, columns)
@@ -231,6 +252,12 @@ class Pairwise(KernelSource):
             every = np.arange(self.n)
             self.own = pair_values(self.block, every, every)
         return self.own
+
+    def block_error(self) -> float:
+        # sums over d features, the points' own rounding, and a power; of other functions the values are the kernel
+        params = self.function.params if isinstance(self.function, KernelFunction) else {}
+        power = float(params.get("degree") or 1.0)
+        return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         K = np.asarray(self.function(self.X[rows], self.X[columns]), dtype=float)
@@ -265,6 +292,9 @@ class Subset(KernelSource):
     def fill_error(self) -> np.ndarray:
         return self.kernel.fill_error()[self.chosen]
 
+    def block_error(self) -> float:
+        return self.kernel.block_error()
+
 
 class Scaled(KernelSource):
     """A kernel times a positive number, multiplied in float64."""
@@ -278,6 +308,9 @@ class Scaled(KernelSource):
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         return np.ascontiguousarray(self.factor * self.kernel.block(rows, columns), dtype=dtype)
+
+    def block_error(self) -> float:
+        return self.kernel.block_error() + DOUBLE
 
 
 def kernel_source(

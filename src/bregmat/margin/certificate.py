@@ -7,18 +7,20 @@ Written without differences of large numbers. With margins ``m = signs (f + b)``
     hard margin     d for the machine divided by its smallest margin, d = sum alpha_i (m_i - 1) once that is 1
 
 so a sample contributes nothing if it has alpha 0 and m >= 1, or, under the hinge, alpha = C_i and m <= 1. Under the hinge, too,
-the machine may be divided by its smallest margin if its weights stay within their bounds; it is then returned that way. Rounding of
-float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an estimate is added to the gap.
+the machine may be divided by its smallest margin if its weights stay within their bounds; it is then returned that way. In the gap,
+rounding of float64 (about 1e-15 of the sums) is not bounded; where C makes it dear, an estimate is added. What is said of single
+samples is proven with that rounding (:meth:`Machine._certified`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import DOUBLE, UNIT
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.rows import RowCache
 from bregmat.proofs import Certificate
@@ -254,7 +256,7 @@ class Machine:
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""
-        certified, support = self._certified(distance, primal, 1.0 / scale)
+        certified, support = self._certified()
         return MarginCertificate(
             dual=np.abs(self.x) * scale,
             objective=primal,
@@ -273,66 +275,138 @@ class Machine:
         terms, top = np.abs(self.x) * root, float(root.max())
         return 3e-16 * (float(np.sqrt(terms @ terms)) * top + b), 1e-15 * (float(terms.sum()) * top + b)
 
-    def _certified(self, distance: float, primal: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    def _off(self) -> tuple[np.ndarray, float]:
+        """What margins may be off by, and the share of a class's weights that has to go for these to sum to 0.
+
+        Rounding of float64 beside ``error``: ``|f - K x|_i <= sum_j |x_j| |K_ij|`` times the errors of an entry and of a sum, with
+        ``|K_ij| <= sqrt(K_ii K_jj)``. Without that share the machine moves by at most the largest norm times what goes.
+        """
+        problem, size = self.problem, np.abs(self.x)
+        lengths, own = problem.lengths * (1.0 + problem.kernel.block_error()), problem.ridge * size
+        unit = problem.kernel.block_error() + (np.count_nonzero(size) + 8) * 2.0 * DOUBLE
+        excess, share = 0.0, 0.0
+        if problem.intercept and size.any():
+            total = math.fsum(self.x[size > 0])
+            heavier = float(size[self.x > 0].sum() if total > 0 else size[self.x < 0].sum())
+            excess, share = abs(total), abs(total) / heavier if total else 0.0
+        off = unit * (lengths * float(size @ lengths) + 2.0 * own) + lengths * (excess * float(lengths.max()))
+        off += 8.0 * DOUBLE * (np.abs(self.f) + abs(self.intercept)) + (8.0 * DOUBLE + share) * own
+        return self.error + 1.01 * off + 1e-300, share
+
+    def _certified(self) -> tuple[np.ndarray, np.ndarray]:
         """Samples whose part in every optimum is proven, and those that support.
 
-        By the machine ``(f + b) / scale`` of absolute gap ``distance``: the primal objective grows by ``|w - w*|^2 / 2`` away
-        from its minimum, so ``|f - f*| <= sqrt(2 distance K_ii)`` (Ndiaye, Fercoq, Gramfort, Salmon 2017). The optimal
-        intercept lies where the least loss of the known samples within those balls does not exceed what the objective leaves
-        over. A margin above 1 for all of them proves alpha = 0, one below 1 proves alpha > 0.
+        Any machine w with intercept b costs ``|w - w'|^2 / 2`` plus what the sums above give at its margins more than the dual value of
+        the weights of w'. An optimal machine costs at most ``distance`` more: so ``|f - f*| <= sqrt(2 distance K_ii)`` (Ndiaye, Fercoq,
+        Gramfort, Salmon 2017), and its intercept lies where the sums within those balls do not exceed the distance. A margin above 1
+        for all of them proves alpha = 0, one below 1 proves alpha > 0.
         """
-        problem, f, known = self.problem, self.f / scale, self.known
-        radius = float(np.sqrt(2.0 * distance))
-        ball = radius * problem.lengths + self.error / scale
-        low = high = self.intercept / scale
+        problem, counts = self.problem, self.problem.counts
+        off, share = self._off()
+        m, e, size = (problem.signs * (self.f + self.intercept))[counts], off[counts], np.abs(self.x)[counts]
+        # the machine itself, or divided by its smallest margin where no weight leaves its bound: the one that is nearer to its bound
+        least = float((m - e).min()) * (1 - 4 * DOUBLE)
+        found = [] if problem.loss == "hard" else [(_Excess(problem, size, share).most(m, e), 1.0)]
+        if 0 < least < np.inf and (size <= (1 - 4 * DOUBLE) * least * problem.upper[counts]).all():
+            found.append((_Excess(problem, size / least, share).most(m / least, e / least), least))
+        if not found:
+            return ~counts, np.zeros(problem.n, dtype=bool)
+        distance, least = min(found)
+        excess = _Excess(problem, size / least, share)
+        radius = float(np.sqrt(2.0 * distance)) * (1 + 1e-12)
+        lengths = problem.lengths * (1.0 + problem.kernel.block_error())
+        f, ball = self.f / least, (radius * lengths + off / least) * (1 + 1e-12)
+        low = high = self.intercept / least
         if problem.intercept:
-            low, high = _intercepts(problem, f[known], ball[known], known, low, primal, radius)
+            low, high = excess.intercepts(f[counts], ball[counts], low, distance)
+        ball += 4.0 * DOUBLE * (1.0 + np.abs(f) + max(abs(low), abs(high)) + ball)
         plus = problem.signs > 0
-        least, most = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
-        support = (most < 1.0) & problem.counts
-        return support | (least > 1.0) | ~problem.counts, support
+        smallest, largest = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
+        support = (largest < 1.0) & counts
+        return support | (smallest > 1.0) | ~counts, support
 
 
-def _intercepts(
-    problem: MarginProblem, f: np.ndarray, ball: np.ndarray, known: np.ndarray, b: float, primal: float, radius: float
-) -> tuple[float, float]:
-    """An interval that holds every optimal intercept."""
-    y = problem.signs[known]
-    if problem.loss == "hard":
-        plus = y > 0
-        low = float(np.max((1.0 - f - ball)[plus], initial=-np.inf))
-        return low, float(np.min((ball - 1.0 - f)[~plus], initial=np.inf))
-    price = problem.upper[known] if problem.loss == "hinge" else 1.0 / problem.ridge[known]
-    squared = problem.loss == "squared_hinge"
+class _Excess:
+    """What each sample that counts leaves between primal and dual, a convex function of its margin; with the rounding of the sums.
 
-    def least_loss(t: float, ball: np.ndarray | float = ball) -> tuple[float, float]:
-        """Loss of the samples at intercept t, each at the best place in its ball, and the derivative."""
-        slack = np.maximum(1.0 - y * (f + t) - ball, 0.0)
-        pull = -(price * slack if squared else price * (slack > 0)) * y
-        return float((0.5 * price * slack**2 if squared else price * slack).sum()), float(pull.sum())
+    Parameters
+    ----------
+    problem : MarginProblem
+    alpha : ndarray of shape (m,)
+        Weights.
+    share : float
+        What the weights of a class may lose, relatively.
+    """
 
-    # |w*| >= |w| - radius, so the loss of an optimal machine is at most primal - (|w| - radius)^2 / 2.
-    length = float(np.sqrt(max(2.0 * (primal - least_loss(b, 0.0)[0]), 0.0)))
-    most = (primal - 0.5 * max(length - radius, 0.0) ** 2) * (1 + 1e-12) + 1e-300
-    ends = []
-    for way in (-1.0, 1.0):
-        step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
-        for _ in range(200):
-            t = b + way * step
-            value, slope = least_loss(t)
-            if value > most:
-                break
-            step *= 4.0
-        else:
-            return -np.inf, np.inf
-        # The loss is convex: Newton from outside stays outside, so that every iterate is a valid end.
-        for _ in range(6):
-            if slope * way <= 0 or value <= most:
-                break
-            nearer = t - (value - most) / slope
-            value, slope = least_loss(nearer)
-            if value < most * (1 - 1e-9):  # rounding went past the root: keep the last end
-                break
-            t = nearer
-        ends.append(t)
-    return ends[0], ends[1]
+    def __init__(self, problem: MarginProblem, alpha: np.ndarray, share: float) -> None:
+        counts = problem.counts
+        self.loss, self.y, self.alpha, self.share = problem.loss, problem.signs[counts], alpha, share
+        self.upper, self.ridge = problem.upper[counts], problem.ridge[counts]
+        self.rounds = 1.0 + 2.0 * DOUBLE * (len(alpha) + 16)  # sums of numbers that are not negative
+
+    def most(self, m: np.ndarray, e: np.ndarray) -> float:
+        """The largest sum for margins within ``e`` of ``m``, of which none is below 1 if ``m - e`` is not."""
+        ends = (m - e, m + e)  # of a convex function: one of them has the largest value
+        parts = np.maximum(*(self._parts(v, self.alpha)[0] for v in ends))
+        lost = self.share * self.alpha * (np.abs(m - 1.0) + e)
+        return float((parts + lost).sum()) * self.rounds
+
+    def _parts(self, m: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What each sample leaves, and the derivatives; ``alpha`` is the price of a margin above 1."""
+        above, below = np.maximum(m - 1.0, 0.0), np.maximum(1.0 - m, 0.0)
+        if self.loss == "squared_hinge":
+            short = 1.0 - m - self.ridge * self.alpha
+            inside = short**2 / (2 * self.ridge), -short / self.ridge
+            outside = 0.5 * self.ridge * alpha**2 + alpha * above, alpha
+            return np.where(m < 1.0, inside[0], outside[0]), np.where(m < 1.0, inside[1], outside[1])
+        price = self.upper - self.alpha if self.loss == "hinge" else np.zeros(len(m))
+        return price * below + alpha * above, np.where(m < 1.0, -price, np.where(m > 1.0, alpha, 0.0))
+
+    def _least(self, f: np.ndarray, ball: np.ndarray, t: float) -> tuple[float, float]:
+        """The least sum at intercept t, each value at the best place in its ball, and its derivative."""
+        m, reach = self.y * (f + t), ball + 4.0 * DOUBLE * (1.0 + np.abs(f) + abs(t) + ball)
+        best = 1.0 - self.ridge * self.alpha
+        nearest = np.clip(best, m - reach, m + reach)
+        value, slope = self._parts(nearest, self.alpha * (1.0 - self.share))
+        return float(value.sum()), float((self.y * slope)[nearest != best].sum())
+
+    def intercepts(self, f: np.ndarray, ball: np.ndarray, b: float, distance: float) -> tuple[float, float]:
+        """An interval that holds every optimal intercept.
+
+        Parameters
+        ----------
+        f, ball : ndarray of shape (m,)
+            Values, and how far from them the optimal ones may be.
+        b : float
+            An intercept near the optimal ones.
+        distance : float
+            The largest sum that an optimal machine may have.
+        """
+        if self.loss == "hard":
+            plus, ball = self.y > 0, ball + 4.0 * DOUBLE * (1.0 + np.abs(f) + ball)
+            low = float(np.max((1.0 - f - ball)[plus], initial=-np.inf))
+            return low, float(np.min((ball - 1.0 - f)[~plus], initial=np.inf))
+        above, ends = distance * self.rounds * (1 + 1e-12 + 4.0 * self.share) + 1e-300, []
+        for way in (-1.0, 1.0):
+            step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
+            for _ in range(200):
+                t = b + way * step
+                value, slope = self._least(f, ball, t)
+                if value > above:
+                    break
+                step *= 4.0
+            else:
+                return -np.inf, np.inf
+            # The sum is convex: every place where it is too large is an end. Newton's method from there, or halves.
+            inside = b
+            for _ in range(8):
+                nearer = t - (value - 2.0 * above) / slope if slope * way > 0 else inside
+                if not 0 < (nearer - inside) * way < (t - inside) * way:
+                    nearer = 0.5 * (t + inside)
+                there = self._least(f, ball, nearer)
+                if there[0] > above:
+                    t, (value, slope) = nearer, there
+                else:
+                    inside = nearer
+            ends.append(t)
+        return ends[0], ends[1]

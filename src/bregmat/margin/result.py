@@ -63,8 +63,9 @@ class MarginResult(Result):
 
     Notes
     -----
-    What is proven is so for a positive semidefinite kernel, and but for the rounding of float64 in the kernel's values and in sums:
-    about 1e-15 of the sums' terms, which matters where decision values are small differences of large numbers.
+    What is proven is so for a positive semidefinite kernel. ``certified`` holds with all rounding; the gap but for the rounding of
+    float64 in the kernel's values and in sums: about 1e-15 of the sums' terms, which matters where decision values are small
+    differences of large numbers.
     """
 
     alpha: np.ndarray
