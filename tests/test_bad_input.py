@@ -329,6 +329,13 @@ def test_identical_points_that_shall_be_apart(divergence, slack_weight):
     assert result.violation[1:] == pytest.approx(1.0)
 
 
+def test_points_that_differ_only_where_the_prior_counts_as_0():
+    """The points are not identical: an eigenvalue of 1e-12 is left out, and the message says so."""
+    rows = Constraints.diagonal([1.0], [1])
+    with raises(ValueError, r"0 for every matrix in the range of the prior.*below 1e-12 .* count as 0.*widen_range"):
+        nearest_kernel(np.diag([1.0, 1e-12]), rows)
+
+
 def test_identical_points_with_other_senses():
     points = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
     with raises(ValueError, r"row 0: sq_dist\(0, 1\) == 2 can never hold"):

@@ -9,9 +9,11 @@ import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat import coordinates as coordinates_module
+from bregmat.certificates import dual_bound
 from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.problems import build_problem
 from bregmat.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
@@ -306,6 +308,21 @@ class TestElimination:
             result = nearest_kernel(size * np.eye(3), links, divergence=D)
             assert result.status == "OPTIMAL"
             assert result.objective == pytest.approx(scalar(D, 0.0, size), rel=1e-6)
+
+
+@pytest.mark.parametrize("divergence", [NAMED["vonneumann"](), NAMED["frobenius"]()])
+def test_the_dual_of_must_links_proves_the_bound(rng, divergence):
+    """The bound was that of the problem without the eliminated rows, which the weights handed out did not prove."""
+    for _ in range(3):
+        X = rng.normal(size=(12, 5)) * [1.0, 1e-2, 1.0, 1.0, 1.0]
+        rows = Constraints.sq_distance([0], [1], 0.0, "==") + Constraints.sq_distance(
+            [2, 4, 6], [3, 5, 7], [1.0, 2.0, 1.0], ["<=", ">=", "=="]
+        )
+        result = nearest_metric(X, rows, divergence=divergence)
+        place, operator = metric_coordinates(X, None, divergence).bind(rows, in_span=False)
+        whole = build_problem(divergence, place.t0, operator, rows, None, np.inf)
+        assert result.status == "OPTIMAL"
+        assert result.dual_bound <= dual_bound(whole, result.dual)[0] + 1e-13 * abs(result.objective)
 
 
 def test_must_link_under_logdet_is_infeasible_and_named():

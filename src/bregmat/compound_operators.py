@@ -73,6 +73,9 @@ class SignedSums(Operator):
         """A bound of ``<A_i, Psi o A_i>`` of every row, by the triangle inequality: ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""
         return (abs(self.P) @ np.sqrt(self.base.squared_norms(Psi))) ** 2
 
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        return self.base.extents(abs(self.P).T @ w)
+
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
         return self.P @ (self.P @ self.base.gram()).T if S is None else super().gram(S)
 
@@ -152,6 +155,9 @@ class Stacked(Operator):
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         return self._each("squared_norms", Psi)
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        return np.sum([op.extents(w[rows]) for rows, op in self.parts], axis=0)
 
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.binding import bind
+from bregmat.binding import TURNED, VANISHING, Rounding, bind
 from bregmat.checks import as_matrix, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
@@ -24,7 +24,12 @@ from bregmat.linalg import blocks, cholesky, dense, eigh, sq_norms, triangular_i
 from bregmat.operators import Operator
 from bregmat.spectral import SpectralDivergence
 
-SPAN_TOL = 1e-12  # squared length, relative to unit vectors, below which a direction of their span is rounding
+INDEPENDENT = (
+    1e-9  # eigenvalue of the Gram matrix of unit vectors, relative to the largest, above which they are independent
+)
+GONE = (
+    1e-24  # size of a row on the directions that are left, relative to its own, below which it is 0: squared rounding
+)
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -78,6 +83,7 @@ class Coordinates:
     owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
     is_finite: bool = False  # whether ``base`` is known to be; else :meth:`bind` looks at the rows it touches
     scale: float = 1.0  # of the learned matrix over M; 0 where the prior is, until :meth:`bind` reads it off the bounds
+    floor: np.ndarray | None = None  # error of the coordinates of a point of length 1, of a prior's eigenvectors
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
@@ -186,15 +192,27 @@ class Coordinates:
                     return here, bind(constraints, None, rows, vectors=inside)
                 return here, bind(constraints, inside, rows)
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
-        sizes = sq_norms(Z)
-        if invariant:  # distances do not see the mean, float32 products do
-            Z -= Z.mean(axis=0)
-        operator = bind(constraints, Z, rows, sizes)
+        rounding = self._rounding(touched, Z)
+        if invariant:  # distances do not see the mean, float32 products do; nothing is rounded where all are near it
+            mean = Z.mean(axis=0)
+            near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
+            Z -= np.where(near, mean, 0.0)
+        operator = bind(constraints, Z, rows, rounding)
         if self.scale:
             return self, operator
         norms = operator.norms()
         sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
         return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
+
+    def _rounding(self, touched: Any, Z: np.ndarray) -> Rounding:
+        """By how much the coordinates Z of points may be off."""
+        if self.owns_base:  # eigenvectors of a prior
+            return Rounding.of(np.abs(Z), self.floor)
+        if self.R is None:
+            return Rounding.of(np.abs(Z))
+        made = dense(abs(touched) @ np.abs(self.R))
+        floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
+        return Rounding.of(made, floor, np.sqrt(sq_norms(touched)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,20 +242,27 @@ def eliminate(
         Those that vanish.
     divergence : Divergence
     """
-    values, V = eigh(operator.restrict(rows).adjoint(np.ones(len(rows))))
-    N = V[:, values <= RANK_TOL * values[-1]] if values[-1] > 0 else V
     before = operator.norms()
+    N = np.eye(operator.r)
+    while N.shape[1]:  # rows that differ by little show once the others are met
+        left = operator.restrict(rows).congruence(N)
+        norms = left.norms()
+        weight = np.where(norms > GONE * before[rows], 1.0 / np.where(norms > 0, norms, 1.0), 0.0)
+        if not weight.any():
+            break
+        values, V = eigh(left.adjoint(weight))
+        N = N @ V[:, values <= RANK_TOL * values[-1]]
     N_norms = operator.congruence(N).norms() if N.shape[1] else np.zeros(operator.c)
     others = np.ones(operator.c, dtype=bool)
     others[rows] = False
-    vanishing = others & (before > 0) & (N_norms <= 1e-24 * before)
-    if N.shape[1] in (0, len(V)) or vanishing.any():
+    vanishing = others & (before > 0) & (N_norms <= GONE * before)
+    if N.shape[1] in (0, operator.r) or vanishing.any():
         return None
     t0, Q = eigh((N.T * coordinates.t0) @ N)
     N = N @ Q
     R = N if coordinates.R is None else coordinates.R @ N
     offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
-    offset += (len(V) - len(t0)) * divergence.phi_at_zero()
+    offset += (operator.r - len(t0)) * divergence.phi_at_zero()
     moved = replace(coordinates, t0=t0, R=R, identity=False)
     return Elimination(moved, operator.congruence(N), offset)
 
@@ -262,26 +287,62 @@ def _in_span(
     pairs = t if t is not None and len(t.row) < n else None
     if (n if pairs is None else len(pairs.row)) > 0.75 * d or d < 64:
         return None
-    vectors = Z if pairs is None else Z[np.searchsorted(rows, pairs.a)] - Z[np.searchsorted(rows, pairs.b)]
-    sparse = scipy.sparse.issparse(vectors)
+    vectors = Z
+    if pairs is not None:
+        a, b = np.searchsorted(rows, pairs.a), np.searchsorted(rows, pairs.b)
+        vectors = _differences(Z, a, b)
     length = np.sqrt(sq_norms(vectors))
-    scale = 1.0 / np.where(length > 0, length, 1.0)  # unit vectors: a short pair counts as much as a long one
-    unit = scipy.sparse.diags_array(scale) @ vectors if sparse else vectors * scale[:, None]
-    values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
-    keep = values > SPAN_TOL * max(values[-1], 1e-300)
-    if not keep.any():  # every pair is one point twice
+    some = np.flatnonzero(length > 0)
+    if not len(some):  # every pair is one point twice
         return None
-    values, Q = values[keep], Q[:, keep]
-    coefficients = Q / np.sqrt(values)
-    inside = length[:, None] * (Q * np.sqrt(values))  # the vectors themselves in the basis
-    if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
-        basis = dense(unit.T @ coefficients)
-        C, ok = cholesky(basis.T @ basis)
-        if not ok:
-            return None
-        turn = triangular_inverse(C).T
-        coefficients, inside = coefficients @ turn, inside @ C
-    return inside, Span(unit, coefficients), pairs is not None
+    # unit vectors: a short pair counts as much as a long one
+    unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
+    found = _orthonormal(unit)
+    if found is None:
+        return None
+    inside = np.zeros((len(length), found[0].shape[1]))
+    inside[some] = length[some, None] * found[0]
+    return inside, found[1], pairs is not None
+
+
+def _orthonormal(unit: Any) -> tuple[np.ndarray, Span] | None:
+    """Unit vectors in an orthonormal basis of their span, and the span; None where rounding allows no basis."""
+    values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
+    if values[0] >= INDEPENDENT * values[-1]:
+        coefficients, inside = Q / np.sqrt(values), Q * np.sqrt(values)
+        if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
+            basis = dense(unit.T @ coefficients)
+            C, ok = cholesky(basis.T @ basis)
+            if not ok:
+                return None
+            turn = triangular_inverse(C).T
+            coefficients, inside = coefficients @ turn, inside @ C
+        return inside, Span(unit, coefficients)
+    # squares do not tell what is small from rounding: singular vectors do
+    used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else np.arange(unit.shape[1])
+    U, sigma, basis = np.linalg.svd(dense(unit[:, used]), full_matrices=False)
+    k = int(np.count_nonzero(sigma > VANISHING * sigma[0]))
+    basis = basis[:k]
+    if len(used) < unit.shape[1]:
+        place = np.repeat(np.arange(k), len(used)), np.tile(used, k)
+        basis = scipy.sparse.csr_array((basis.ravel(), place), shape=(k, unit.shape[1]))
+    return U[:, :k] * sigma[:k], Span(basis, np.eye(k))
+
+
+def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
+    """``z_a - z_b`` of data, dense or sparse; exactly 0 where it is rounding."""
+    vectors = Z[a] - Z[b]
+    made = abs(Z)
+    length, column = np.sqrt(sq_norms(made)), np.asarray(dense(made.max(axis=0))).ravel()
+    rounding = Rounding(column, length, np.ones(len(length)), np.zeros(len(column)), True)
+    zero = rounding.vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
+    if len(zero):
+        kept = np.ones(len(a))
+        kept[zero] = 0.0
+        vectors = (
+            scipy.sparse.diags_array(kept).tocsr() @ vectors if scipy.sparse.issparse(Z) else vectors * kept[:, None]
+        )
+    return vectors
 
 
 def _eigen(name: str, A: Any, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
@@ -311,9 +372,11 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
         values, Q = values[keep], Q[:, keep]
         return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
     values, Q = _eigen("prior", prior, divergence)
+    floor = _floor(values, divergence)
     if divergence.is_congruence_invariant:
-        return Coordinates(Q * np.sqrt(values), divergence.link(np.ones(len(values))), identity=True, owns_base=True)
-    return _in_units(divergence, values, len(Q), Q, owns_base=True)
+        base, t0 = Q * np.sqrt(values), divergence.link(np.ones(len(values)))
+        return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
+    return _in_units(divergence, values, len(Q), Q, owns_base=True, floor=floor)
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
@@ -334,6 +397,12 @@ def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, ba
     return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)
 
 
+def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
+    """Error of the coordinates of a unit vector: rounding turns eigenvectors out of the null space that is left out."""
+    turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
+    return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned
+
+
 def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     X = as_points("X", X)
@@ -351,8 +420,8 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
     values, Q = _eigen("prior", prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
+    floor = _floor(values, divergence)
     if divergence.is_congruence_invariant:
-        return Coordinates(
-            X, divergence.link(np.ones(len(values))), R=Q * np.sqrt(values), identity=True, is_finite=is_finite
-        )
-    return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite)
+        t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
+        return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
+    return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)

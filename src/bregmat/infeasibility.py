@@ -88,14 +88,21 @@ def _row_norms(op: Operator) -> np.ndarray:
     return np.concatenate([np.linalg.norm(op.restrict(rows).features(None), axis=1) for rows in parts])
 
 
+def _in_own_units(op: Operator, y: np.ndarray) -> Operator:
+    """The operator with every column in the unit of what ``A*(y)`` is made of there."""
+    extents = op.extents(np.abs(y))
+    return op.congruence(np.diag(1.0 / np.sqrt(np.where(extents > 0, extents, 1.0))))
+
+
 def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
     """A proof with ``A*(y) = 0`` on the rows of y: rows that cancel each other, such as a cycle of comparisons."""
     rows = np.flatnonzero(y)
     if not 1 < len(rows) <= 50:
         return None
-    X = problem.operator.restrict(rows).features(None)
-    X = X / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]
-    null = eigh(X @ X.T)[1][:, 0] / np.maximum(_row_norms(problem.operator.restrict(rows)), 1e-300)
+    X = _in_own_units(problem.operator, y).restrict(rows).features(None)
+    norms = np.maximum(np.linalg.norm(X, axis=1), 1e-300)
+    X /= norms[:, None]
+    null = eigh(X @ X.T)[1][:, 0] / norms
     null *= np.sign(null @ y[rows])
     if (problem.losses.sense[rows] * null < 0).any():
         return None
@@ -106,13 +113,13 @@ def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
 
 def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     """Mend weights: drop negative ones outside the range of the positive part, shrink the others until the sum is PSD."""
-    op = problem.operator
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
     if not minus.any() or not plus.any():
         return None
     b = problem.losses.bound
     if float(plus @ b) + float(np.minimum(minus * b, 0.0).sum()) >= 0:
         return None  # no smaller negative weights reach y . b < 0
+    op = _in_own_units(problem.operator, y)
     values, V = eigh(symmetrize(op.adjoint(plus)))
     keep = values > 1e-9 * max(values[-1], 1e-300)
     if not keep.any():
@@ -155,11 +162,15 @@ def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
     if not (total < -CLEAR * size or strict):
         return None
     op = problem.operator.restrict(rows)
-    values = eigvalsh(symmetrize(op.adjoint(weight)))
-    noise = 8.0 * len(values) * np.finfo(float).eps * float(np.abs(weight) @ op.norms())
+    extents = op.extents(np.abs(weight))
+    used = np.flatnonzero(extents > 0)
+    scale = 1.0 / np.sqrt(extents[used])  # every column in the unit of what it is made of, and so its rounding
+    A = symmetrize(op.adjoint(weight))[np.ix_(used, used)] * scale * scale[:, None]
+    noise = 8.0 * len(extents) * np.finfo(float).eps
+    values = eigvalsh(A) if len(used) else np.zeros(1)
     if values[0] < -noise or (strict and not values[-1] > 1e3 * noise):
         return None
     # -noise tr M <= y . b is no contradiction where rounding of huge weights outweighs the bounds
-    if not strict and -total <= 1e3 * noise * float(np.abs(problem.prior).sum()):
+    if not strict and -total <= 1e3 * noise * float(problem.prior @ extents):
         return None
     return Proof(y, rows)

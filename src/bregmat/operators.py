@@ -59,6 +59,9 @@ class Operator(Protocol):
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """``<A_i, Psi o A_i>`` of every row, or bounds of them; None stands for 1."""
 
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        """s (r,) such that no entry (k, l) of what ``sum_i w_i |A_i|`` is the sum of exceeds ``sqrt(s_k s_l)``, for w >= 0."""
+
     def outer(self) -> OuterRows:
         """The rows as sums of outer products and multiples of the identity."""
 
@@ -99,6 +102,9 @@ class _OuterProducts(Operator):
 
     def norms(self) -> np.ndarray:
         return self.values_diagonal(None)
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        return np.diag(self.adjoint(w))
 
 
 class RankOneRows(_OuterProducts):
@@ -270,6 +276,15 @@ class MatrixRows(Operator):
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         squares = self.A * self.A if Psi is None else self.A * self.A * Psi
         return squares.sum(axis=(1, 2))
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        S = np.einsum("i,ikl->kl", w, np.abs(self.A))
+        s = np.full(self.r, S.max(initial=0.0))
+        for _ in range(20):  # equilibrates S (Ruiz 2001): every round halves what is left, in logarithms
+            root = np.sqrt(s)
+            s = root * (S / np.where(root > 0, root, 1.0)).max(axis=1, initial=0.0)
+        root = np.where(s > 0, np.sqrt(s), 1.0)
+        return s * (S / root / root[:, None]).max(initial=1.0)
 
     def outer(self) -> OuterRows:
         """Eigenvectors of each matrix; a multiple of the identity is kept as one."""

@@ -162,13 +162,14 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
     stuck = (size <= 0) & (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
-    if stuck.any():
+    if stuck.any():  # hard rows of a matrix that was given are proven impossible instead
         stuck &= constraints.psd_rows() | (~losses.hard & (operator.norms() == 0))
     bad = np.flatnonzero(stuck)
     if len(bad):
         first = constraints.select(bad[:1])
         why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
         raise ValueError(
-            f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why}. "
-            "Drop these rows, or use loss=SquaredHinge()."
+            f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
+            "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these rows, use "
+            "loss=SquaredHinge(), or open the null space of a kernel's prior with widen_range."
         )

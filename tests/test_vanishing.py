@@ -1,0 +1,136 @@
+"""Rows that vanish on the prior's range, or nearly: every form says the same, and none says what is false."""
+
+import numpy as np
+import pytest
+import scipy
+
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat.binding import bind
+from cases import DIVERGENCES
+
+NAMES = [d.name for d in DIVERGENCES[:3]]
+
+
+def centred(seed, n=40, d=5, spread=1.0):
+    """Centred points, distance rows that can be met, and vectors that vanish on them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-spread, spread, d)
+    X -= X.mean(axis=0)
+    i = rng.permutation(n)[:6]
+    j = (i + 1 + rng.integers(0, n - 1, 6)) % n
+    distance = ((X[i] - X[j]) ** 2).sum(axis=1)
+    rows = Constraints.sq_distance(i, j, distance * np.tile([0.7, 1.3], 3), ["<=", ">="] * 3)
+    outside = np.linalg.qr(X, mode="complete")[0][:, d:]
+    a = rng.normal(size=n)
+    vanishing = {
+        "centre": (np.ones((n, 1)), np.ones(1)),
+        "two in the null space": (outside @ rng.normal(size=(n - d, 2)), np.array([1.0, -1.0])),
+        "equal on the range": (np.c_[a, a + outside @ rng.normal(size=n - d)], np.array([1.0, -1.0])),
+    }
+    return X, rows, vanishing
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
+@pytest.mark.parametrize("kind", ["centre", "two in the null space", "equal on the range"])
+def test_every_form_of_a_row_that_vanishes_says_the_same(divergence, slack_weight, kind):
+    """As vectors and weights such a row was about 1e-17, and was taken for a real one."""
+    for seed, (bound, sense) in enumerate([(0.0, "<="), (0.0, "=="), (0.5, ">="), (-0.5, "<=")]):
+        X, rows, vanishing = centred(seed)
+        V, weights = vanishing[kind]
+        C = (V * weights) @ V.T
+        C = (C + C.T) / 2
+        held = bound == 0
+        alone = nearest_metric(X, rows, divergence=divergence, slack_weight=slack_weight)
+        for solve, data in ((nearest_metric, X), (nearest_kernel, Factor(X)), (nearest_kernel, X @ X.T)):
+            if divergence == "frobenius" and data is not X and not isinstance(data, Factor):
+                continue  # there is no range to vanish on
+            for matrix in (C, scipy.sparse.csr_array(C), (V, weights)):
+                all_rows = rows + Constraints.linear([matrix], [bound], sense)
+                if bound > 0 and np.isfinite(slack_weight) and divergence != "frobenius" and kind == "centre":
+                    with pytest.raises(ValueError, match="its value is 0 for every matrix"):
+                        solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)
+                    continue
+                result = solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)
+                if not held and np.isinf(slack_weight):
+                    assert result.status == "INFEASIBLE" and result.conflict.tolist() == [6]
+                    continue
+                assert result.status == "OPTIMAL"
+                if held and solve is nearest_metric:
+                    assert result.objective == pytest.approx(alone.objective, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_a_point_that_is_rounding(divergence):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(4, 3))
+    K = Z @ Z.T
+    K[3] = K[:, 3] = 1e-17 * rng.normal(size=4)
+    K[3, 3] = 1e-17
+    result = nearest_kernel(K, Constraints.diagonal([0.0], [3]), divergence=divergence)
+    assert result.status == "OPTIMAL"
+    assert result.objective == pytest.approx(0.0, abs=1e-14)
+    assert np.allclose(result.kernel()[:3, :3], K[:3, :3])
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_unit_of_a_column_changes_no_judgement(rng, unit):
+    """A small column is not the rounding of a large one; duplicates up to rounding are one point in any unit."""
+    X = rng.normal(size=(6, 3)) * [1.0, unit, 1.0]
+    X[1] = X[0] * (1 + 1e-16 * rng.normal(size=3))
+    X[2] = X[3] + [0.0, 1e-3 * unit, 0.0]
+    rows = Constraints.sq_distance([0, 2], [1, 3], 1.0, "<=") + Constraints.comparison([0], [1], [2], [3])
+    norms = bind(rows, X).norms()
+    assert norms[0] == 0
+    assert np.allclose(norms[1:], (1e-3 * unit) ** 2, rtol=1e-6)
+    vector = np.r_[1.0, -1.0, np.zeros(4)][:, None]
+    assert bind(Constraints.linear([(vector, [1.0])], [0.0], "<="), X).norms() == 0
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda **kw: nearest_metric(
+            np.array([[0, 0], [1.0, 0], [0, 0], [0, 3e-8]]), Constraints.comparison([0], [1], [2], [3], [1.0]), **kw
+        ),
+        lambda **kw: nearest_kernel(np.eye(2), Constraints.linear([np.diag([1, -1e-15])], [-1.0], "<="), **kw),
+        lambda **kw: nearest_metric(
+            np.array([[0.0, 0], [1, 0], [1, 1e-6]]) @ np.eye(2, 100),
+            Constraints.sq_distance([0, 0], [1, 2], [1.0, 4.0], "=="),
+            **kw,
+        ),
+    ],
+)
+def test_a_small_column_is_no_contradiction(attempt, divergence):
+    """A matrix with one huge entry meets these rows: the allowance for rounding counts in each column's own unit."""
+    assert attempt(divergence=divergence, max_iter=40).status != "INFEASIBLE"
+
+
+def test_real_contradictions_are_still_proven(rng):
+    """In any unit of the columns."""
+    X = rng.normal(size=(8, 4)) * [1e-6, 1.0, 1e6, 1e-3]
+    rows = Constraints.comparison([0, 2, 4], [1, 3, 5], [2, 4, 0], [3, 5, 1], [1e9, 1e9, 1e9])
+    assert nearest_metric(X, rows).status == "INFEASIBLE"
+    rows = Constraints.sq_distance([0, 0], [1, 1], [1.0, 2e9], ["<=", ">="])
+    assert nearest_metric(X, rows).status == "INFEASIBLE"
+
+
+def test_nearly_parallel_must_links_are_both_met():
+    """Squares of 1e-7 hid the second one, which then counted as met and was not."""
+    X = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1e-7, 0], [0, 0, 1]])
+    rows = Constraints.sq_distance([0, 0, 0], [1, 2, 3], [0.0, 0.0, 2.0], ["==", "==", ">="])
+    result = nearest_metric(X, rows, divergence="frobenius")
+    M = result.metric()
+    assert result.status in ("OPTIMAL", "FEASIBLE")
+    assert np.allclose(M, np.diag([0.0, 0.0, 2.0]), atol=1e-9)
+
+
+def test_differences_are_exact_after_centring():
+    """The mean is taken off only where that rounds nothing."""
+    X = np.array([[1000.0, 1e-9], [1000.0 + 2**-40, 3e-9], [-500.0, 0.0], [1.0, 5.0]])
+    rows = Constraints.sq_distance([0, 2], [1, 3], 1.0, "<=")
+    result = nearest_metric(X, rows + Constraints.sq_distance([0], [3], 1e6, "<="), slack_weight=1.0, max_iter=1)
+    exact = 2.0**-80 + (3e-9 - 1e-9) ** 2
+    _, operator = result.coordinates.bind(rows)
+    assert operator.norms()[0] == pytest.approx(exact, rel=1e-12)
