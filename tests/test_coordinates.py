@@ -13,6 +13,7 @@ from bregmat.certificates import dual_bound
 from bregmat.coordinates import Coordinates, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import DIVERGENCES as NAMED
 from bregmat.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.nearest import LINKED
 from bregmat.problems import build_problem
 from bregmat.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
@@ -276,7 +277,7 @@ class TestElimination:
         G = result.factor
         assert np.allclose(G[0], G[1], atol=1e-12)
         assert np.allclose(G[0], G[2], atol=1e-12)
-        assert result.status == "OPTIMAL"
+        assert result.gap <= LINKED  # what finite weights of the eliminated rows prove; the run itself went on to TOL
         assert result.dual.shape == (8,)
         # nearly the same by a bound that is only nearly 0
         nearly = Constraints.sq_distance([0, 1], [1, 2], 1e-7, "<=") + rest
