@@ -99,8 +99,9 @@ class Rounding:
             Their squared lengths.
         a, b : ndarray of int, shape (c,)
         """
-        short = np.minimum(np.linalg.norm(self.column), np.sqrt(len(self.column)) * self.length)
-        norms = VANISHING * short + self.reach * np.linalg.norm(self.floor)  # of every point's error
+        largest = np.minimum(self.column.max(initial=0.0), self.length)
+        # of every point's error
+        norms = np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
         small = np.flatnonzero(squares <= np.minimum((norms[a] + norms[b]) ** 2, 1e300))
         parts = np.array_split(small, 1 + len(small) * len(self.column) // 2**22)
         return np.concatenate([k[_is_rounding(vectors(k), self.of_pairs(a[k], b[k]))] for k in parts])
