@@ -26,6 +26,7 @@ online
 estimators
 applications
 labels
+neighbors
 nearest
 margin
 quadratic
@@ -189,8 +190,9 @@ def test_signatures():
         assert parameters["divergence"].default == "logdet"
         assert parameters["solver"].default == "auto"
         assert parameters["tol"].default == 1e-6
+    drawing = ["strategy", "n_neighbors", "n_impostors", "form", "index"]
     given = inspect.signature(bregmat.constraints_from_labels).parameters
-    assert list(given) == ["X", "y", "n_constraints", "percentiles", "unlabeled", "random_state"]
+    assert list(given) == ["X", "y", "n_constraints", *drawing, "percentiles", "unlabeled", "random_state"]
 
 
 def test_statuses_and_reasons():

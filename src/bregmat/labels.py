@@ -1,6 +1,6 @@
-"""Constraints from class labels: random pairs bounded by percentiles of squared distances (Davis 2007, section 5).
+"""Constraints from labels: random pairs bounded by percentiles of squared distances (Davis 2007, section 5), or neighbours.
 
-No array grows with the square of the number of points (sampling.py).
+No array grows with the square of the number of points (sampling.py, neighbors.py).
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregmat.checks import as_points, check_integer, rows_text
+from bregmat.checks import as_choice, as_points, check_integer, rows_text
 from bregmat.constraints import Constraints
+from bregmat.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
 from bregmat.sampling import PairGroups, differ, generator, sq_distances
 
+STRATEGIES = ("neighbors", "random")
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
 PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
 FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are looked at, down to this number
@@ -24,18 +27,24 @@ def constraints_from_labels(
     y: Any,
     n_constraints: int | None = None,
     *,
+    strategy: str = "random",
+    n_neighbors: int = 3,
+    n_impostors: int = 10,
+    form: str = "comparison",
+    index: Any = "exact",
     percentiles: tuple[float, float] = (5, 95),
     unlabeled: Any = -1,
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> Constraints:
-    """Random pairs of labelled points: same class near, different classes far (Davis 2007, section 5).
+    """Constraints between labelled points: random pairs (Davis 2007, section 5), or where neighbours are decided.
 
-        same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
-        different class:  sq_distance(i, j) >= l        squared distances between labelled points
+        "random"      same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
+                      different class:  sq_distance(i, j) >= l        squared distances between labelled points
+        "neighbors"   sq_distance(i, j) + margin <= sq_distance(i, l)
+                      j one of the nearest points of i's class, l of other classes; margin: median of the first
 
-    Half of the pairs are of either kind, as far as there are enough. Within a kind every class (every pair of
-    classes) has an equal share, so that rare classes are not drowned by common ones. No pair occurs twice.
-    Bounds are *squared* distances in the units of X.
+    Take "neighbors" to prepare for anything that looks at near points only; a linear map cannot do what random pairs ask of it
+    where classes have several parts. Bounds are *squared* distances in the units of X.
 
     Parameters
     ----------
@@ -43,51 +52,122 @@ def constraints_from_labels(
         Points, one per row; finite.
     y : array-like, shape (n,)
         Labels of any type: strings, integers, booleans, mixed objects. Rows labelled ``unlabeled``, None, NaN or
-        NA take no part.
+        NA take no part. With "neighbors" also numbers that are not whole, as of regression: points belong together if
+        they are in the same tenth of the values, and apart if there is a tenth between them; and sets of labels as 0 and 1, shape
+        (n, n_labels): together if they share one.
     n_constraints : int, optional
-        Number of pairs, at least 1. By default 40 k^2 for k classes, at most 1,000,000. Fewer are returned where the
-        data has no more.
+        Most rows, at least 1; fewer are returned where the data has no more. By default 40 k^2 pairs for k classes with "random",
+        all comparisons with "neighbors", at most 1,000,000.
+    strategy : {"random", "neighbors"}
+    n_neighbors, n_impostors : int
+        With "neighbors": points of its class and of others that each point is compared with; at least 1.
+    form : {"comparison", "sq_distance"}
+        With "neighbors": the rows above, or pairs, ``sq_distance(i, j) <= margin`` and ``sq_distance(i, l) >= 2 margin``.
+    index : "exact" or transformer
+        With "neighbors": how they are looked for; for hundreds of thousands of points an approximate index in scikit-learn's
+        convention, an object with ``fit``, ``transform`` and a parameter ``n_neighbors`` (which is set here), such as
+        ``pynndescent.PyNNDescentTransformer()``.
     percentiles : (float, float)
-        Lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
+        With "random": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
         pairs up to 20,000, else of a random 20,000 of them (5,000 to 20,000 above 5,000 columns).
     unlabeled : object
         The label that means "not known"; None if only missing values do.
     random_state : int, Generator, RandomState or None
-        Seed; the same seed gives the same pairs. None draws anew at every call.
+        Seed; the same seed gives the same rows. None draws anew at every call.
 
     Returns
     -------
     Constraints
-        Squared distance rows named by the row numbers of X; same-class pairs first.
+        Rows named by the row numbers of X. Pairs with "random", same-class pairs first, of weight 1; comparisons with
+        "neighbors", each of weight ``1000 / n_constraints``, so that slack weights mean the same whatever their number.
 
     Raises
     ------
     ValueError
-        Labels exactly {-1, 1} while ``unlabeled=-1`` (which is meant?), continuous y, NaN or infinity in X, fewer
-        than two labelled rows, or no pair at all whose points differ.
+        Labels exactly {-1, 1} while ``unlabeled=-1`` (which is meant?), continuous y with "random", NaN or infinity in X, fewer
+        than two labelled rows, or nothing at all to ask for.
+
+    Warns
+    -----
+    UserWarning
+        With "neighbors": points that are alone in their class, or coincide with a point of another.
 
     Notes
     -----
-    Pairs of identical points are never drawn: for different classes no metric can separate them, for the same
-    class they are met by every metric. Points that agree to 12 digits count as identical.
+    Random pairs: half of either kind, as far as there are enough; within a kind every class (every pair of classes) has an equal
+    share, so that rare classes are not drowned by common ones; no pair occurs twice. This differs from the paper, which draws pairs
+    whatever their class: with many classes hardly any pair would then be of the same class. Pairs of identical points are never
+    drawn: for different classes no metric can separate them, for the same class they are met by every metric. Points that agree to
+    12 digits count as identical. Cost: O(n d) for the checks and O(d) per pair.
 
-    Differs from the paper, which draws pairs at random whatever their class: with many classes hardly any pair
-    would then be of the same class. Cost: O(n d) for the checks and O(d) per pair.
+    Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of the data. Cost: a search for neighbours for each
+    class, at most O(n^2 d).
     """
     points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # a memory map, too, is looked at here
-    codes = label_codes(y, unlabeled=unlabeled)
-    if len(codes) != points.shape[0]:
-        raise ValueError(f"y has {len(codes)} labels but X has {points.shape[0]} rows.")
+    check_drawing(strategy, n_neighbors, n_impostors, form, index)
+    check_integer("n_constraints", n_constraints, 1)
     percentiles = check_percentiles(percentiles)
     rng = generator(random_state)
-    rows = np.flatnonzero(codes >= 0)
-    if len(rows) < 2:
+    kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
+    if strategy == "random":
+        return _random_pairs(points, kinds.codes, n_constraints, percentiles, rng)
+    space = PointSpace(points, None if isinstance(index, str) else index)
+    return neighbor_constraints(
+        space, kinds, n_neighbors=n_neighbors, n_impostors=n_impostors, form=form, n_constraints=n_constraints, rng=rng
+    )
+
+
+def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any, index: Any = "exact") -> None:
+    """Raise for a parameter of the drawing that no data could make valid."""
+    as_choice("strategy", strategy, STRATEGIES)
+    check_integer("n_neighbors", n_neighbors, 1, optional=False)
+    check_integer("n_impostors", n_impostors, 1, optional=False)
+    as_choice("form", form, FORMS)
+    is_transformer = all(hasattr(index, name) for name in ("fit", "transform", "set_params"))
+    if not is_transformer and not (isinstance(index, str) and index == "exact"):
+        raise TypeError(f"index must be 'exact' or a neighbours transformer as scikit-learn has them; got {index!r}.")
+
+
+def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
+    """Who belongs together, from labels; with "neighbors" also from numbers and from sets of labels."""
+    values = np.asarray(y.toarray() if sp.issparse(y) else y)
+    if strategy == "neighbors" and values.ndim == 2 and values.shape[1] > 1:
+        if not np.isin(values, (0, 1)).all():
+            raise ValueError("y with several columns must hold sets of labels as 0 and 1.")
+        kinds = Kinds.of_sets(values.astype(bool))
+    elif strategy == "neighbors" and _is_continuous(values):
+        kinds = Kinds.of_values(values.astype(float))
+    else:
+        kinds = Kinds.of_classes(label_codes(y, unlabeled=unlabeled))
+    if len(kinds.codes) != n:
+        raise ValueError(f"y has {len(kinds.codes)} labels but X has {n} rows.")
+    n_known = int((kinds.codes >= 0).sum())
+    if n_known < 2:
         raise ValueError(
-            f"y must label at least 2 rows to make a pair; {len(rows)} of {len(codes)} rows are labelled "
-            f"(unlabeled={unlabeled!r}, n_samples={len(codes)})."
+            f"y must label at least 2 rows to make a pair; {n_known} of {n} rows are labelled "
+            f"(unlabeled={unlabeled!r}, n_samples={n})."
         )
+    return kinds
+
+
+def _is_continuous(values: np.ndarray) -> bool:
+    """Whether these are finite numbers (or NaN) that are not all whole."""
+    if values.ndim != 1 or values.dtype.kind != "f" or np.isinf(values).any():
+        return False
+    known = values[~np.isnan(values)]
+    return bool((known != np.rint(known)).any())
+
+
+def _random_pairs(
+    points: Any,
+    codes: np.ndarray,
+    n_constraints: int | None,
+    percentiles: tuple[float, float],
+    rng: np.random.Generator,
+) -> Constraints:
+    """Pairs of one class and of two, bounded by percentiles; the seed's generator is advanced."""
+    rows = np.flatnonzero(codes >= 0)
     k = int(codes.max()) + 1
-    check_integer("n_constraints", n_constraints, 1)
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
 

@@ -108,7 +108,7 @@ class Result:
         given |= {
             "status": Status(meta["status"]),
             "exit_reason": ExitReason(meta["exit_reason"]),
-            "history": [Record(int(row[0]), *map(float, row[1:])) for row in arrays["history"]],
+            "history": [Record.of(row) for row in arrays["history"]],
             "trace": {name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
         }
         given.setdefault("unit", max(1.0, abs(given["objective"])))  # what it was before files had it

@@ -161,13 +161,13 @@ class RunLog:
         """Whether the time is up."""
         return self.max_seconds is not None and self.seconds() > self.max_seconds
 
-    def note(self, iteration: int, **figures: float) -> Record:
+    def note(self, iteration: int, **figures: Any) -> Record:
         """Add a line to the history."""
         row = Record(self.before + iteration, self.seconds(), **figures)
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
-    def tell(self, iteration: int, **figures: float) -> bool:
+    def tell(self, iteration: int, **figures: Any) -> bool:
         """Add a line to the history and call back; whether the callback asks to stop."""
         row = self.note(iteration, **figures)
         return self.callback is not None and bool(self.callback(row))

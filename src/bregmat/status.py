@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 
 class Status(StrEnum):
     """What is proven about the returned point."""
@@ -58,7 +60,10 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Record:
-    """One iteration: seconds since the start, objective and bound in the problem's units; nan where not computed."""
+    """One iteration: seconds since the start, objective and bound in the problem's units; nan where not computed.
+
+    ``stage`` counts the problems of a learner that solves several in a row, from 1.
+    """
 
     iteration: int
     seconds: float
@@ -66,3 +71,11 @@ class Record:
     dual_bound: float
     gap: float
     violation: float
+    stage: int = 1
+
+    @classmethod
+    def of(cls, numbers: np.ndarray) -> Record:
+        """From a row of numbers; the first files have no stage."""
+        seconds, objective, dual_bound, gap, violation = (float(x) for x in numbers[1:6])
+        stage = int(numbers[6]) if len(numbers) > 6 else 1
+        return cls(int(numbers[0]), seconds, objective, dual_bound, gap, violation, stage)

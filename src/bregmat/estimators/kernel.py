@@ -15,8 +15,9 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator
 from bregmat.estimators.learned_kernel import SpanMap, learn, map_restored
-from bregmat.estimators.learner import ConstraintLearner, Task
+from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.state import points_state, store
+from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.result import MatrixResult
@@ -76,7 +77,9 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
     percentiles : (float, float)
         Percentiles, 0 to 100, of the squared distances *of the kernel* k0 (of its approximation, with ``rank``):
         same-class pairs shall be nearer than the lower, different-class pairs farther than the upper one.
-    slack_weight, loss, n_constraints, unlabeled, solver, tol, max_iter, warm_start, verbose, callback, random_state
+    strategy, passes, n_neighbors, n_impostors, form, n_constraints, unlabeled
+        As in :class:`MetricLearner`; with "neighbors" every point is in a row, which the first form pays for.
+    slack_weight, loss, solver, tol, max_iter, warm_start, verbose, callback, random_state
         As in :class:`MetricLearner`.
 
     Attributes

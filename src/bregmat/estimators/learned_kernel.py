@@ -5,6 +5,7 @@ Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -16,20 +17,21 @@ from bregmat.checks import CheckedPoints, rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import as_divergence
-from bregmat.estimators.learner import Task
 from bregmat.estimators.state import points_restored, points_state, unprefixed
+from bregmat.estimators.task import Ground, Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
 from bregmat.linalg import blocks
 from bregmat.nearest import nearest_kernel, nearest_metric
+from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.result import MatrixResult
 from bregmat.sampling import generator
+from bregmat.spectral import SpectralDivergence
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
 REST_TOL = 1e-10  # squared distance to the touched points' span, relative to the largest k(x, x), that is rounding
-COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which it is rounding
 
 
 # ---------------------------------------------------------------------- kernels on any points
@@ -187,45 +189,107 @@ def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: Ma
 # ---------------------------------------------------------------------- forms of learning
 def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
     """The learned kernel on any points, in the form that data and parameters ask for, and the rows used in row numbers of X."""
-    (n, d), rank, divergence = X.shape, task.learner.rank, as_divergence(task.learner.divergence)
+    ground = _ground(X, base, task.learner.rank, as_divergence(task.learner.divergence))
+    result, rows = task.learn(ground)
+    return ground.map_of(result), rows
+
+
+def _ground(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelGround:
+    n, d = X.shape
     if rank is None and base.kernel != "linear":
-        return _learn_in_span(X, base, task)
+        return SpanGround(X, base)
     if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
-        return _learn_factor(X, task)
+        return FactorGround(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
     if rank > n:
         raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
-    return _learn_low_rank(X, base, task, int(rank))
-
-
-def _learn_factor(X: Any, task: Task) -> tuple[FactorMap, Constraints]:
-    """X is the factor of the prior."""
-    rows = task.rows(partial(constraints_from_labels, X if isinstance(X, np.memmap) else CheckedPoints(X)))
-    return FactorMap(task.solve(nearest_kernel, Factor(X), rows), X.shape[1]), rows
-
-
-def _learn_low_rank(X: Any, base: KernelFunction, task: Task, rank: int) -> tuple[FactorMap, Constraints]:
-    """The factor of the prior is computed from ``rank`` columns of it."""
     tol = max(PIVOT_TOL, base.rounding)
-    G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), rank, tol=tol)
-    rows = task.rows(partial(constraints_from_labels, CheckedPoints(G0)))
-    result = task.solve(nearest_kernel, Factor(G0), rows)
-    return LowRankMap(result, len(pivots.rows), base, base.points(X, pivots.rows), pivots), rows
+    G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
+    return LowRankGround(G0, CheckedPoints(G0), X, base, pivots)
 
 
-def _learn_in_span(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
-    """The prior stays as it is outside the span of the touched points."""
-    rows = task.rows(partial(_constraints_of_kernel, X, base))
-    named = rows.touched(X.shape[0])
-    touched = np.arange(X.shape[0]) if named is None else named
-    K = base.block(X, touched, touched)
-    pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding))
-    located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
-    assert located is not None  # every point in constraints is among the touched
-    result = task.solve(nearest_metric, CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located)
-    points = base.points(X, touched[pivots.rows])
-    return SpanMap(result, len(pivots.rows), base, points, pivots, train=X), rows
+class KernelGround(Ground):
+    """A ground that knows its learned kernel on any points."""
+
+    @abstractmethod
+    def map_of(self, result: MatrixResult) -> FactorMap:
+        """The learned kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class FactorGround(KernelGround):
+    """The prior's factor: X itself."""
+
+    G0: Any
+    points: Any  # the same for those who check
+
+    def space(self, result: MatrixResult | None) -> Space:
+        return PointSpace(np.asarray(self.G0) if result is None else np.asarray(result.transform(self.G0)))
+
+    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return constraints_from_labels(self.points, y, n_constraints, **options)
+
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        return nearest_kernel(Factor(self.G0), rows, **settings)
+
+    def map_of(self, result: MatrixResult) -> FactorMap:
+        return FactorMap(result, self.G0.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankGround(FactorGround):
+    """A factor computed from some columns of the prior."""
+
+    X: Any
+    base: KernelFunction
+    pivots: Pivots
+
+    def map_of(self, result: MatrixResult) -> FactorMap:
+        pivots = self.pivots
+        return LowRankMap(result, len(pivots.rows), self.base, self.base.points(self.X, pivots.rows), pivots)
+
+
+@dataclass(eq=False)
+class SpanGround(KernelGround):
+    """The prior stays as it is outside the span of the touched points, which each problem finds anew."""
+
+    X: Any
+    base: KernelFunction
+    touched: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    pivots: Pivots | None = None
+
+    def space(self, result: MatrixResult | None) -> Space:
+        X, base = self.X, self.base
+        block = partial(base.block, X)
+        if result is None:
+            return KernelSpace(block, base.diagonal(X))
+        learned = self.map_of(result)
+        g = learned.coordinates(X)
+        h = g @ learned.change
+        diagonal = base.diagonal(X) + np.einsum("ij,ij->i", h, g)
+        return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal)
+
+    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return _constraints_of_kernel(self.X, self.base, y, n_constraints, **options)
+
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        X, base = self.X, self.base
+        named = rows.touched(X.shape[0])
+        self.touched = touched = np.arange(X.shape[0]) if named is None else named
+        K = base.block(X, touched, touched)
+        self.pivots = pivots = pivoted_cholesky(
+            K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding)
+        )
+        located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
+        assert located is not None  # every point in constraints is among the touched
+        return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
+
+    def map_of(self, result: MatrixResult) -> SpanMap:
+        pivots = self.pivots
+        assert pivots is not None  # a problem has been solved
+        points = self.base.points(self.X, self.touched[pivots.rows])
+        return SpanMap(result, len(pivots.rows), self.base, points, pivots, train=self.X)
 
 
 def _constraints_of_kernel(

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat.checks import check_integer, check_positive
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
-from bregmat.estimators.base import AllOrNothing, callback_of, check_run
+from bregmat.estimators.base import AllOrNothing, check_run
 from bregmat.estimators.state import (
     constraints_restored,
     constraints_state,
@@ -22,49 +22,10 @@ from bregmat.estimators.state import (
     store,
     unprefixed,
 )
-from bregmat.labels import check_percentiles
+from bregmat.estimators.task import Task
+from bregmat.labels import check_drawing, check_percentiles
 from bregmat.result import MatrixResult, check
 from bregmat.spectral import SpectralDivergence
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What a fit learns from: parameters, constraints given (in row numbers), labels, an earlier result to start from."""
-
-    learner: ConstraintLearner
-    given: Constraints | None
-    y: Any
-    previous: MatrixResult | None
-
-    def rows(self, draw: Callable[..., Constraints]) -> Constraints:
-        """Rows drawn from the labels by ``draw``, joined with those given."""
-        learner, given = self.learner, self.given
-        if self.y is not None:
-            names = ("percentiles", "unlabeled", "random_state")
-            drawn = draw(self.y, learner.n_constraints, **{name: getattr(learner, name) for name in names})
-            return drawn if given is None else drawn + given
-        if given is None:
-            n_dropped = learner.n_dropped_constraints_
-            raise ValueError(
-                f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
-                if n_dropped
-                else "no constraint is left: n_constraints=0 ignores y, and constraints is None."
-            )
-        return given
-
-    def solve(self, nearest: Callable[..., MatrixResult], points: Any, rows: Constraints, **more: Any) -> MatrixResult:
-        """The result of ``nearest_kernel`` or ``nearest_metric`` by the parameters."""
-        learner, start = self.learner, self.previous
-        names = ("divergence", "loss", "solver", "tol", "max_iter")
-        return nearest(
-            points,
-            rows,
-            **{name: getattr(learner, name) for name in names},
-            slack_weight=float(learner.slack_weight),
-            warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
-            callback=callback_of(learner),
-            **more,
-        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -74,6 +35,11 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
     divergence: str | SpectralDivergence = "logdet"
     slack_weight: float = 1.0
     loss: Any = None
+    strategy: str = "random"
+    passes: int = 3
+    n_neighbors: int = 3
+    n_impostors: int = 10
+    form: str = "comparison"
     n_constraints: int | None = None
     percentiles: tuple[float, float] = (5, 95)
     unlabeled: Any = -1
@@ -150,10 +116,12 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                     "and so is constraints."
                 )
             if y is not None:
-                y = column_or_1d(y, warn=True) if len(getattr(y, "shape", ())) == 2 else y
+                shape: tuple[int, ...] = getattr(y, "shape", ())
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
+                    y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             labels = None if self.n_constraints == 0 else y
-            result, rows = self._learn(X, Task(self, given, labels, previous))
+            result, rows = self._learn(X, Task(self, X.shape[0], given, labels, previous))
             check(result)
             self._keep(X, result)
             self.constraints_ = _named_constraints(rows, names)
@@ -165,6 +133,8 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         check_integer("n_constraints", self.n_constraints, 0)
         check_positive("slack_weight", self.slack_weight)
         check_percentiles(self.percentiles)
+        check_drawing(self.strategy, self.n_neighbors, self.n_impostors, self.form)
+        check_integer("passes", self.passes, 1, optional=False)
         check_run(self)
 
     def __sklearn_is_fitted__(self) -> bool:

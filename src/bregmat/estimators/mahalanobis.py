@@ -152,6 +152,17 @@ def inverse_covariance(X: Any) -> np.ndarray:
     return P if kept.any() else np.eye(d)
 
 
+def inverse_deviations(X: Any) -> np.ndarray:
+    """1 / standard deviation of each column, 0 for constant ones, shape (d,); ones if all are constant."""
+    size, mean = (
+        np.asarray((X.multiply(X) if sp.issparse(X) else X * X).mean(axis=0)).ravel(),
+        np.asarray(X.mean(axis=0)).ravel(),
+    )
+    variance = size - mean * mean
+    scale = _inverse_root(variance, variance > CONSTANT * size)
+    return scale if scale.any() else np.ones(len(scale))
+
+
 def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
     """1 / standard deviation, 0 for constant columns."""
     scale = np.zeros(len(variance))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,45 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregmat.checks import CheckedPoints, check_integer
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.estimators.learner import ConstraintLearner, Task
-from bregmat.estimators.mahalanobis import MahalanobisMetric, inverse_covariance, principal_components
+from bregmat.estimators.learner import ConstraintLearner
+from bregmat.estimators.mahalanobis import (
+    MahalanobisMetric,
+    inverse_covariance,
+    inverse_deviations,
+    principal_components,
+)
+from bregmat.estimators.task import Ground, Task
 from bregmat.labels import constraints_from_labels
+from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
+from bregmat.neighbors import PointSpace
 from bregmat.result import MatrixResult
 from bregmat.spectral import SpectralDivergence
+
+
+@dataclass(frozen=True, eq=False)
+class MetricGround(Ground):
+    """Points, and a prior metric W0 as :func:`bregmat.nearest_metric` takes it."""
+
+    points: CheckedPoints
+    prior: Any
+
+    def space(self, result: MatrixResult | None) -> PointSpace:
+        X = self.points.points
+        if result is not None:
+            return PointSpace(np.asarray(result.transform(X)))
+        if self.prior is None:
+            return PointSpace(X)
+        if isinstance(self.prior, Factor):
+            return PointSpace(np.asarray(X @ self.prior.G0))
+        values, vectors = eigh(self.prior)
+        return PointSpace(np.asarray(X @ (vectors * np.sqrt(np.maximum(values, 0.0)))))
+
+    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return constraints_from_labels(self.points, y, n_constraints, **options)
+
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        return nearest_metric(self.points, rows, prior=self.prior, **settings)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -41,17 +73,30 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. Worth
         a search over 0.1, 1, 10, 100: the best value differs between data sets more than any other setting does.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
-        None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` the same of distance over bound; else
-        ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance to its bound, met or not.
+        None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
+        the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
+        to its bound, met or not.
+    strategy : {"random", "neighbors"}
+        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`): bounds for random pairs, or that each point's
+        nearest of its class are nearer than its nearest of others. With "neighbors" y may be classes, numbers that are not whole,
+        or sets of labels as 0 and 1, shape (n, n_labels).
+    passes : int
+        With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
+        no longer change.
+    n_neighbors, n_impostors : int
+        With "neighbors": points of its class and of others that each point is compared with.
+    form : {"comparison", "sq_distance"}
+        With "neighbors": comparisons of the two, or bounds on both.
     n_constraints : int, optional
-        Number of pairs drawn from the labels y. By default 40 k^2 for k classes; 0 ignores y.
+        Most rows drawn from the labels y. By default 40 k^2 random pairs for k classes, or all comparisons; 0 ignores y.
     percentiles : (float, float)
-        Percentiles, 0 to 100, of the squared distances in the data: same-class pairs shall be nearer than the lower,
-        different-class pairs farther than the upper one.
+        With "random": percentiles, 0 to 100, of the squared distances in the data: same-class pairs shall be nearer than the
+        lower, different-class pairs farther than the upper one.
     unlabeled : object
         Label in y that means "not known", beside None and NaN.
-    prior : {"identity", "covariance"} or array-like, shape (d, d)
-        W0. "covariance" is the inverse covariance of the rows of X; where that is singular, its pseudo-inverse (see
+    prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
+        W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
+        covariance of the rows of X; where that is singular, its pseudo-inverse (see
         :func:`bregmat.estimators.mahalanobis.inverse_covariance`).
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
@@ -66,7 +111,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     callback : callable, optional
         Called with a :class:`bregmat.Record` at every iteration; return True to stop.
     random_state : int, Generator, RandomState or None
-        Seed of the pairs drawn from labels.
+        Seed of what is drawn from labels.
 
     Attributes
     ----------
@@ -79,7 +124,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_dropped_constraints_ : int
         Given constraints left out because a sample they name is not in ``sample_id``.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history.
+        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history; with "neighbors" those of the last
+        pass, with the history of all: ``stage`` is the pass of a record.
     n_iter_ : int
         Iterations of the solver.
     n_features_in_ : int
@@ -126,9 +172,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        points = CheckedPoints(X)
-        rows = task.rows(partial(constraints_from_labels, points))
-        return task.solve(nearest_metric, points, rows, prior=self._prior(X)), rows
+        return task.learn(MetricGround(CheckedPoints(X), self._prior(X)))
 
     def _keep(self, X: Any, result: MatrixResult) -> None:
         self._fit_components = principal_components(result, X, self.n_components)
@@ -136,11 +180,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
-        if isinstance(self.prior, str) and self.prior not in ("identity", "covariance"):
-            raise ValueError(f'prior must be "identity", "covariance" or a (d, d) array; got {self.prior!r}.')
+        if isinstance(self.prior, str) and self.prior not in ("identity", "variance", "covariance"):
+            raise ValueError(
+                f'prior must be "identity", "variance", "covariance" or a (d, d) array; got {self.prior!r}.'
+            )
 
     def _prior(self, X: Any) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
+            if self.prior == "variance":
+                return Factor(np.diag(inverse_deviations(X)))
             return None if self.prior == "identity" else Factor(inverse_covariance(X))
         prior = np.asarray(self.prior, dtype=float)
         d = X.shape[1]

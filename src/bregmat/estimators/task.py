@@ -1,0 +1,151 @@
+"""What a fit learns from and on: rows given and rows drawn from labels, once or pass by pass in the metric learned so far."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregmat.constraints import Constraints
+from bregmat.estimators.base import callback_of
+from bregmat.labels import as_kinds
+from bregmat.neighbors import Space, neighbor_constraints
+from bregmat.result import ExitReason, MatrixResult, Record, Status
+from bregmat.sampling import generator
+
+ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
+
+
+class Ground(ABC):
+    """Training points as one form of learning sees them: what it measures before and after, and the problem it solves."""
+
+    @abstractmethod
+    def space(self, result: MatrixResult | None) -> Space:
+        """Distances before learning (None), or as learned."""
+
+    @abstractmethod
+    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        """Random pairs, as :func:`bregmat.constraints_from_labels` draws them."""
+
+    @abstractmethod
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`, which takes the settings."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a fit learns from: parameters, number of points, constraints given (in row numbers), labels, an earlier result."""
+
+    learner: Any  # the estimator
+    n_points: int
+    given: Constraints | None
+    y: Any
+    previous: MatrixResult | None
+
+    def learn(self, ground: Ground) -> tuple[MatrixResult, Constraints]:
+        """The result, and its rows in row numbers: those drawn from the labels, then those given."""
+        learner = self.learner
+        if self.y is None and self.given is None:
+            n_dropped = learner.n_dropped_constraints_
+            raise ValueError(
+                f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
+                if n_dropped
+                else "no constraint is left: n_constraints=0 ignores y, and constraints is None."
+            )
+        if self.y is None:
+            rows = self.given
+        elif learner.strategy == "neighbors":
+            return self._learn_neighbors(ground)
+        else:
+            names = ("percentiles", "unlabeled", "random_state")
+            options = {name: getattr(learner, name) for name in names}
+            rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
+        assert rows is not None
+        return self._solve(ground, rows, self.previous), rows
+
+    def _learn_neighbors(self, ground: Ground) -> tuple[MatrixResult, Constraints]:
+        """Rows are drawn again in the learned metric until those that are active in the optimum no longer change."""
+        learner, last = self.learner, None
+        kinds = as_kinds(self.y, self.n_points, "neighbors", unlabeled=learner.unlabeled)
+        seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
+        names = ("n_neighbors", "n_impostors", "form", "n_constraints")
+        options = {name: getattr(learner, name) for name in names}
+        history: list[Record] = []
+        seconds = 0.0
+        for stage in range(1, learner.passes + 1):
+            space = ground.space(None if last is None else last.result)
+            drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=last is None, **options)
+            rows = self._with_given(drawn)
+            keys = _keys(rows, self.n_points)
+            if last is None:
+                start = self.previous
+            elif np.array_equal(keys, last.keys):
+                break
+            else:
+                start = replace(last.result, dual=last.carried_to(keys))
+            result = self._solve(ground, rows, start, stage)
+            steps = 0 if not history else history[-1].iteration
+            history += [
+                replace(row, iteration=steps + row.iteration, seconds=seconds + row.seconds, stage=stage)
+                for row in result.history
+            ]
+            seconds += result.seconds
+            following = _Pass(result, rows, keys)
+            is_settled = last is not None and np.array_equal(following.active, last.active)
+            last = following
+            if is_settled or result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
+                break
+        assert last is not None
+        return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=seconds), last.rows
+
+    def _with_given(self, drawn: Constraints) -> Constraints:
+        return drawn if self.given is None else drawn + self.given
+
+    def _solve(
+        self, ground: Ground, rows: Constraints, start: MatrixResult | None, stage: int | None = None
+    ) -> MatrixResult:
+        """The problem of some rows by the parameters; rows of neighbours (in a stage) have the squared hinge unless told."""
+        learner = self.learner
+        settings = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
+        callback = callback_of(learner)
+        if stage is not None:
+            settings["loss"] = settings["loss"] or "squared_hinge"
+            if callback is not None:
+                settings["callback"] = lambda row: callback(replace(row, stage=stage))
+        return ground.solve(
+            rows,
+            slack_weight=float(learner.slack_weight),
+            warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
+            **{"callback": callback} | settings,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One problem of several: its result, rows and their keys."""
+
+    result: MatrixResult
+    rows: Constraints
+    keys: np.ndarray
+
+    @property
+    def active(self) -> np.ndarray:
+        """Keys of the rows that hold the optimum in its place."""
+        size = np.abs(self.result.dual)
+        return np.unique(self.keys[size > ACTIVE * size.max(initial=0.0)])
+
+    def carried_to(self, keys: np.ndarray) -> np.ndarray:
+        """Dual weights for other rows: 0 for those that are new."""
+        order = np.argsort(self.keys, kind="stable")
+        place = np.minimum(np.searchsorted(self.keys, keys, sorter=order), len(order) - 1)
+        found = order[place]
+        return np.where(self.keys[found] == keys, self.result.dual[found], 0.0)
+
+
+def _keys(rows: Constraints, n: int) -> np.ndarray:
+    """One number for the samples of each row: its own up to 2 million points, and nearly always beyond."""
+    width = rows.index.shape[1]
+    i, j, l = (rows.index[:, m].astype(np.int64) + 1 if m < width else 0 for m in (0, 1, 3))
+    return ((i * (n + 1) + j) * (n + 1) + l) * 4 + rows.sense

@@ -1,0 +1,233 @@
+"""The neighbours' strategy: who is near, what is asked of them, passes in the learned metric."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.preprocessing import StandardScaler
+
+import bregmat as bm
+from bregmat.estimators import KernelLearner
+from bregmat.labels import as_kinds, constraints_from_labels
+from bregmat.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def draw(X, y, **options):
+    return constraints_from_labels(X, y, strategy="neighbors", random_state=0, **options)
+
+
+def brute(X, is_candidate, k):
+    """Sets of the k nearest candidates of each row; itself is no candidate."""
+    sq = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    sq[~is_candidate | np.eye(len(X), dtype=bool)] = np.inf
+    order = np.argsort(sq, axis=1)[:, :k]
+    return [{int(j) for j in row if np.isfinite(sq[i, j])} for i, row in enumerate(order)]
+
+
+# ---------------------------------------------------------------------- who is near
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_each_point_is_compared_with_its_nearest_of_either_kind(wine, as_sparse):
+    X, y = wine
+    c = draw(sp.csr_array(X) if as_sparse else X, y, n_neighbors=2, n_impostors=3)
+    same = y[:, None] == y[None]
+    targets, impostors = brute(X, same, 2), brute(X, ~same, 3)
+    i, j, i_again, l = c.index.T
+    assert np.array_equal(i, i_again) and c.n_constraints == 6 * len(X)
+    assert set(zip(i, j)) == {(p, q) for p, near in enumerate(targets) for q in near}
+    assert set(zip(i, l)) == {(p, q) for p, near in enumerate(impostors) for q in near}
+    sq = sorted(((X[p] - X[q]) ** 2).sum() for p, near in enumerate(targets) for q in near)
+    assert np.allclose(np.abs(c.bound), np.median(sq))
+    assert np.allclose(c.weight.sum(), 1000)
+
+
+def test_pairs_in_the_place_of_comparisons(wine):
+    X, y = wine
+    compared, pairs = draw(X, y), draw(X, y, form="sq_distance")
+    i, j = pairs.index[:, 0], pairs.index[:, 1]
+    assert np.array_equal(pairs.sense > 0, y[i] == y[j])
+    margin = abs(compared.bound[0])
+    assert np.allclose(pairs.bound, np.where(pairs.sense > 0, margin, 2 * margin))
+    assert set(zip(i, j)) == set(zip(compared.index[:, 0], compared.index[:, 1])) | set(
+        zip(compared.index[:, 2], compared.index[:, 3])
+    )
+
+
+def test_a_kernel_finds_the_same_neighbours(rng):
+    X = rng.normal(size=(60, 5))
+    kinds = Kinds.of_classes(rng.integers(0, 3, 60))
+    K = X @ X.T
+    for how in (ALIKE, APART):
+        plain = nearest_related(PointSpace(X), kinds, how, 4)
+        kernel = nearest_related(KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K)), kinds, how, 4)
+        assert np.array_equal(plain.rows, kernel.rows)
+        assert np.allclose(plain.distances, kernel.distances)
+
+
+def test_another_index_in_the_convention_of_scikit_learn(rng):
+    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
+    exact, other = (draw(X, y, index=index) for index in ("exact", KNeighborsTransformer(algorithm="ball_tree")))
+    assert np.array_equal(exact.index, other.index)
+    assert np.allclose(exact.bound, other.bound)
+
+
+def test_an_index_may_miss_some(rng):
+    class Forgetful(KNeighborsTransformer):
+        def transform(self, X):
+            graph = super().transform(X).tolil()
+            graph[::2, :] = 0.0
+            return graph.tocsr()
+
+    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
+    exact, some = draw(X, y), draw(X, y, index=Forgetful())
+    assert 0 < some.n_constraints < exact.n_constraints
+
+
+def test_the_limit_leaves_out_points_and_the_seed_repeats(wine):
+    X, y = wine
+    a, b = (draw(X, y, n_constraints=100) for _ in range(2))
+    assert a.n_constraints == 100 and np.array_equal(a.index, b.index)
+    assert len(np.unique(a.index[:, 0])) == 4  # 30 rows each
+
+
+# ---------------------------------------------------------------------- labels of other kinds
+def test_unlabelled_points_take_no_part(wine):
+    X, y = wine
+    unknown = np.where(np.arange(len(y)) % 3 == 0, -1, y)
+    assert not np.isin(draw(X, unknown).index, np.flatnonzero(unknown == -1)).any()
+
+
+def test_a_continuous_target_is_alike_in_one_tenth_and_apart_beyond_the_next(rng):
+    y = rng.normal(size=200)
+    kinds = as_kinds(y, 200, "neighbors")
+    tenth = np.argsort(np.argsort(y)) // 20
+    assert np.array_equal(kinds.codes, tenth)
+    steps = np.abs(np.subtract.outer(tenth, tenth))
+    assert np.array_equal(kinds.relation[kinds.codes][:, kinds.codes], np.select([steps == 0, steps == 1], [1, 0], -1))
+    assert (as_kinds(np.where(y > 1, np.nan, y), 200, "neighbors").codes[y > 1] == -1).all()
+    with pytest.raises(ValueError, match="y must hold class labels, but it is continuous"):
+        constraints_from_labels(rng.normal(size=(200, 2)), y)
+
+
+def test_sets_of_labels_are_alike_if_they_share_one():
+    Y = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 1]])
+    kinds = as_kinds(Y, 6, "neighbors")
+    assert (kinds.codes == -1).tolist() == [False, False, False, False, True, False]
+    for a in (0, 1, 2, 3, 5):
+        for b in (0, 1, 2, 3, 5):
+            assert kinds.relation[kinds.codes[a], kinds.codes[b]] == (1 if (Y[a] & Y[b]).any() else -1)
+    with pytest.raises(ValueError, match="sets of labels as 0 and 1"):
+        as_kinds(2 * Y, 6, "neighbors")
+
+
+def test_learning_from_numbers_and_from_sets(rng):
+    X, y = load_diabetes(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    assert bm.MetricLearner(strategy="neighbors").fit(X, y / 10).result_.status == "OPTIMAL"
+    X = rng.normal(size=(80, 4))
+    Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0.5])
+    assert bm.MetricLearner(strategy="neighbors").fit(X, Y).result_.status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------------- points that nothing can be asked of
+def test_points_alone_in_their_class_serve_as_impostors_only(rng):
+    X, y = rng.normal(size=(21, 3)), np.r_[np.repeat([0, 1], 10), 2]
+    with pytest.warns(UserWarning, match=r"1 points are alone in their class.*row 20"):
+        c = draw(X, y)
+    assert 20 not in c.index[:, :2] and 20 in c.index[:, 3]
+
+
+def test_identical_points_of_two_classes_are_not_compared(rng):
+    X, y = rng.normal(size=(40, 3)) * 1e-3 + 1.0, np.repeat([0, 1], 20)
+    X[25] = X[3]
+    with pytest.warns(UserWarning, match="2 points coincide with points of another class"):
+        c = draw(X, y)
+    i, _, _, l = c.index.T
+    assert not ((i == 3) & (l == 25)).any() and not ((i == 25) & (l == 3)).any()
+    assert (i == 3).any() and np.all(c.bound != 0)
+
+
+def test_copies_within_a_class_do_not_bring_the_margin_to_nothing(rng):
+    X = np.repeat(rng.normal(size=(12, 3)), 6, axis=0)
+    y = np.repeat(np.arange(12) % 2, 6)
+    c = draw(X, y)
+    assert np.all(np.abs(c.bound) > 0) and np.all(c.index[:, 0] != c.index[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0] * 6, "at least two classes"),
+        ([0, 1, 2, 3, 4, 5], "puts no two points together"),
+        ([0, -1, -1, -1, -1, -1], "at least 2 rows"),
+    ],
+)
+def test_labels_of_which_nothing_can_be_asked(rng, y, message):
+    with pytest.raises(ValueError, match=message):
+        draw(rng.normal(size=(6, 2)), np.array(y))
+    with pytest.raises(ValueError, match="identical points"):
+        draw(np.ones((6, 2)), np.array([0, 1, 0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"index": "fast"}, {"strategy": "near"}]
+)
+def test_bad_options_are_named(wine, options):
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+        constraints_from_labels(*wine, **{"strategy": "neighbors"} | options)
+
+
+# ---------------------------------------------------------------------- passes
+def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path):
+    seen = []
+    learner = bm.MetricLearner(strategy="neighbors", callback=lambda row: seen.append(row.stage)).fit(*wine)
+    history = learner.result_.history
+    stages = [row.stage for row in history]
+    assert stages == sorted(stages) == seen and set(stages) == {1, 2, 3}
+    for stage in set(stages):
+        assert [row for row in history if row.stage == stage][-1].gap <= 1e-4
+    steps = [row.iteration for row in history]
+    assert steps == sorted(steps) and learner.n_iter_ == steps[-1]
+    bm.save(tmp_path / "model.bm", learner)
+    assert [row.stage for row in bm.load(tmp_path / "model.bm").result_.history] == stages
+
+
+def test_a_pass_draws_where_the_last_one_put_the_points(wine):
+    X, y = wine
+    first = bm.MetricLearner(strategy="neighbors", passes=1).fit(X, y)
+    second = bm.MetricLearner(strategy="neighbors", passes=2).fit(X, y)
+    drawn = draw(first.transform(X), y)
+    assert np.array_equal(second.constraints_.index, drawn.index)
+    assert np.allclose(second.constraints_.bound, drawn.bound)
+    cold = bm.nearest_metric(X, drawn, loss="squared_hinge", slack_weight=1.0)
+    assert np.isclose(second.result_.objective, cold.objective, rtol=1e-3)
+
+
+def test_passes_end_when_nothing_changes():
+    X = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [20, 0], [20, 1]])
+    learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=50)
+    learner.fit(X, [0, 0, 1, 1, 2, 2])
+    assert learner.result_.history[-1].stage <= 3
+
+
+def test_given_rows_stay_beside_those_drawn(wine):
+    given = bm.Constraints.sq_distance([0, 1], [2, 3], 1.0, "<=", weight=5.0)
+    learner = bm.MetricLearner(strategy="neighbors").fit(*wine, constraints=given)
+    rows = learner.constraints_
+    assert np.array_equal(rows.index[-2:, :2], given.index[:, :2]) and np.array_equal(rows.weight[-2:], given.weight)
+    assert len(learner.result_.dual) == rows.n_constraints
+
+
+def test_a_linear_kernel_and_a_metric_learn_the_same(wine):
+    X, y = wine
+    metric = bm.MetricLearner(strategy="neighbors", tol=1e-7).fit(X, y)
+    for options in ({"kernel": "linear"}, {"kernel": "poly", "degree": 1, "gamma": 1.0, "coef0": 0.0}):
+        kernel = KernelLearner(strategy="neighbors", tol=1e-7, **options).fit(X, y)
+        assert np.array_equal(kernel.constraints_.index, metric.constraints_.index)
+        assert np.allclose(kernel.kernel(X), metric.transform(X) @ metric.transform(X).T, rtol=1e-2, atol=1e-2)
