@@ -17,6 +17,9 @@ Written by `bregmat reproduce{option} --page {page}`; do not edit. Each entry na
 beside the paper's, and why the two differ where they do. A standard error is over independent repeats; a row without one is a
 single run. `bregmat reproduce NAME` runs one of them again{more}.
 
+What depends on the machine: the seconds, and whatever a tie decides, since the last digit of the arithmetic differs between processors and
+libraries. Errors of a kernel whose distances tie are given as ranges; single starts of k-means may end elsewhere.
+
 {small}The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
 """
 _SMALL = """**This is the small size, which only shows that the experiments run: other data, less of it. The paper's numbers

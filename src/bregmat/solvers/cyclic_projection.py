@@ -65,7 +65,9 @@ class CyclicProjection(SolverWithNeeds):
     Notes
     -----
     Kulis 2009, sections 5 and 6.2. LogDet: rank one and the hard rank two in closed form, O(r^2). Von Neumann: the zero of a
-    monotone function by Newton's method on its logarithm, each evaluation one spectrum of a rank-one update.
+    monotone function by Newton's method on its logarithm, each evaluation one spectrum of a rank-one update, O(r^2). The
+    product of the eigenvectors is dense, O(r^3), where the paper counts O(r^2) by the fast multipole method, which it did not have
+    either: 0.2 ms at r = 128, 8 ms at r = 512 (docs/performance.md).
     What differs: rows that held with multiplier 0 are skipped while a running bound says that they still hold (LogDet); any
     symmetric ``A_i`` is taken, as a sum of outer products.
     """
