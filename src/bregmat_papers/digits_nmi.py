@@ -159,7 +159,8 @@ on all directions alike with it, and in proportion to their eigenvalues with von
 above the paper's, and so do the neighbours, before by more than after. The likely reason is the choice of the 317 digits:
 from sample to sample of ours both spread by more than the difference (rows "lowest" and "highest"), and the paper's
 single sample would lie inside, towards the harder end. A single start of k-means is no better reading: it begins higher
-and ends lower, and at 140 constraints its third digit depends on the machine (.8037 and .8051 on two kinds of processor). Nor are pairs of a few labelled points: they end well below. Centring changes little. All draws up to
+and ends lower, and at 140 constraints its third digit depends on the machine (.8037 and .8051
+with two processors' kernels). Nor are pairs of a few labelled points: they end well below. Centring changes little. All draws up to
 140 constraints can be met; with 300 or 420 that is no longer so, see digits-convergence.""",
     units=units,
     run=run,
