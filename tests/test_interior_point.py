@@ -7,6 +7,7 @@ from sklearn.datasets import load_wine
 from bregmat.binding import bind
 from bregmat.constraints import Constraints
 from bregmat.divergences import as_divergence
+from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.problems import build_problem
 from bregmat.result import Status
 from bregmat.scalar_losses import Squared, SquaredHinge
@@ -107,17 +108,46 @@ def test_hard_inequalities(divergence):
 
 
 @pytest.mark.parametrize(
-    ("divergence", "sense", "loss", "slack_weight", "message"),
+    ("sense", "loss", "slack_weight"),
     [
-        ("logdet", ["==", "<="], None, np.inf, "1 are hard"),
-        ("frobenius", ["<=", "<="], None, np.inf, "2 rows are hard"),
-        ("vonneumann", ["<=", "<="], Squared(), 1.0, "needs an inequality"),
+        (["==", "<="], None, np.inf),
+        (["==", "=="], None, np.inf),
+        (["<=", ">="], None, np.inf),
+        (["==", "<="], SquaredHinge(), [np.inf, 1e6]),
+        (["<=", ">="], Squared(), 1e6),
     ],
 )
-def test_what_it_refuses(divergence, sense, loss, slack_weight, message):
-    C = Constraints.sq_distance([0, 1], [1, 2], [1.0, 2.0], sense)
-    with pytest.raises(TypeError, match=message):
-        InteriorPoint().check(problem_of(divergence, np.eye(3), C, slack_weight, loss))
+@pytest.mark.parametrize("scale", [1e-2, 1.0])
+@pytest.mark.parametrize("divergence", NAMES)
+def test_hard_equalities_and_rows_that_are_all_equalities(divergence, scale, sense, loss, slack_weight):
+    """Each was refused or stalled after a step once: exp overflowed where the path begins."""
+    K0 = scale * np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 1.5]])
+    C = Constraints.sq_distance([0, 1], [1, 2], scale * np.array([1.0, 3.0]), sense)
+    given = {"divergence": divergence, "loss": loss, "slack_weight": slack_weight}
+    result = nearest_kernel(K0, C, solver="interior_point", tol=1e-8, **given)
+    other = nearest_kernel(K0, C, solver="dual_newton", tol=1e-8, **given)
+    assert (result.status, other.status) == ("OPTIMAL", "OPTIMAL")
+    assert result.max_violation <= 1e-9
+    assert result.objective == pytest.approx(other.objective, abs=2e-8)
+
+
+@pytest.mark.parametrize("near", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("divergence", NAMES)
+def test_nearly_parallel_hard_rows(divergence, near):
+    """The dual crawls there: 241 steps at .01, none in 5,000 at .001."""
+    C = Constraints.sq_distance([0, 0], [1, 2], [1.0, 4.0], ["<=", ">="])
+    result = nearest_metric(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, near]]), C, divergence=divergence)
+    assert result.status == "OPTIMAL", repr(result)
+
+
+def test_scalars_that_overflow_are_part_of_the_search():
+    """``float ** -2`` raised an OverflowError there, where an array gives inf."""
+    C = Constraints.similarity_comparison([1], [1], [0], [1], [9.999999999999999e-06]) + Constraints.trace(1e4)
+    result = nearest_kernel(np.diag([1e-3, 1e-3]), C, divergence="vonneumann", slack_weight=1.0)
+    assert result.status == "OPTIMAL"
+    with np.errstate(all="ignore"):
+        scaling = SpectralScaling(as_divergence("vonneumann"), 1e-130 * np.eye(1), np.array([290.0]), np.eye(1), 1.0)
+    assert scaling.ahead == np.inf
 
 
 @pytest.mark.parametrize("divergence", NAMES)

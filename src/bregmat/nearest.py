@@ -242,14 +242,17 @@ def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tup
         found = SOLVERS.resolve(solver)
         return [(found, found.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
-    if problem.losses.has_hard or not problem.divergence.keeps_range:
-        plan: list[tuple[Solver, int]] = [(DualNewton(), min(limit, 100)), (InteriorPoint(), limit)]
-        return _able(plan, problem, limit)
-    # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-    first: list[tuple[Solver, int]] = (
-        [(MirrorNewton(), min(limit, 20))] if problem.divergence.is_congruence_invariant else []
-    )
-    plan = [*first, (DualNewton(), min(limit, 25 if problem.c <= 3000 else 15)), (InteriorPoint(), limit)]
+    hard = problem.losses.has_hard
+    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 60)]
+    if not hard and problem.divergence.keeps_range:
+        # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
+        plan = [(DualNewton(), 25 if problem.c <= 3000 else 15), (InteriorPoint(), 100)]
+        if problem.divergence.is_congruence_invariant:
+            plan.insert(0, (MirrorNewton(), 20))
+    elif hard:  # where the solution is far from the prior, such as for nearly parallel rows
+        plan.append((InteriorPoint(ahead=1e6), 40))
+    plan.append((DualNewton(), limit))  # from the best weights of all
+    plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from bregmat.iterates import Iterate
 
 CallBack = Callable[[Record], Any]
+BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem that does not converge, a scalar that overflows
+
+
+class NoStart(ArithmeticError):
+    """A solver has no first point: its own numbers overflow there."""
 
 
 class State:
@@ -231,7 +236,12 @@ class _Run:
         problem, solver = self.problem, self.solver
         iteration, state = 0, None
         try:
-            state = solver.init(problem, self.tol, start)
+            try:
+                state = solver.init(problem, self.tol, start)
+            except BROKEN as error:
+                raise NoStart(
+                    f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
+                ) from error
             self.proof = problem.proof_beforehand()
             while True:
                 last = state.ended is not None or iteration >= max_iter
@@ -248,9 +258,12 @@ class _Run:
                 elif self.log.is_late():
                     reason = ExitReason.TIME
                 else:
-                    following = solver.step(problem, state)
+                    try:
+                        following = solver.step(problem, state)
+                    except BROKEN:
+                        following = None
                     iteration += 1
-                    if following.is_finite():
+                    if following is not None and following.is_finite():
                         state = following
                         continue
                     reason = ExitReason.NONFINITE
@@ -259,7 +272,7 @@ class _Run:
             if state is None:
                 raise
             reason = ExitReason.INTERRUPTED
-        except np.linalg.LinAlgError:  # an eigenproblem that does not converge
+        except np.linalg.LinAlgError:  # of a certificate
             if state is None:
                 raise
             reason = ExitReason.NONFINITE
@@ -335,6 +348,8 @@ def solve_in_turn(
 ) -> Outcome:
     """Try solvers one after the other until one is done; one history, and the best certificate of all.
 
+    A solver that comes again starts from the dual weights of that certificate.
+
     Parameters
     ----------
     problem : Problem
@@ -346,16 +361,22 @@ def solve_in_turn(
     best: Outcome | None = None
     log = RunLog(callback, max_seconds) if log is None else log
     limit = log.before + plan[-1][1]
-    for solver, share in plan:
+    for k, (solver, share) in enumerate(plan):
         left = limit - log.before
         if best is not None and left <= 0:
             break
+        if best is not None and solver in [before for before, _ in plan[:k]]:
+            start = best.certificate.dual
         try:
             outcome = solve(problem, solver, tol=tol, max_iter=min(share, left), start=start, log=log)
         except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
             if best is None:
                 raise
             return replace(best, exit_reason=ExitReason.INTERRUPTED)
+        except NoStart:  # the next one starts elsewhere
+            if best is None and k + 1 == len(plan):
+                raise
+            continue
         log.before += outcome.n_iter
         best = outcome if best is None else _continued(best, outcome)
         if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (

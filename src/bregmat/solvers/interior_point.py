@@ -26,6 +26,9 @@ from bregmat.solvers.barriers import RelaxedBounds
 from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.newton_system import row_system
+from bregmat.spectral import SpectralDivergence
+
+PROXIMAL = 1e-8  # term on hard equalities, relative to the diagonal of the rows' Gram matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +58,15 @@ class InteriorPointState(MatrixState):
     signal: float
     at: _PathPoint
     stalled: bool = False
+    idle: int = 0  # steps in turn that brought nothing at the end of the path
 
 
 @dataclass(frozen=True)
 class InteriorPoint(SolverWithNeeds):
-    """Primal-dual interior point for heavy slack weights, any loss, any divergence; also hard inequalities.
+    """Primal-dual interior point for heavy slack weights, any loss, any divergence; also hard rows.
 
     Prefer it where mirror Newton stalls: slack weights that make the loss nearly piecewise linear. For light weights mirror
-    Newton takes cheaper steps; for hard equalities use the dual Newton.
+    Newton takes cheaper steps; for hard rows alone the dual Newton does.
 
     Parameters
     ----------
@@ -72,6 +76,9 @@ class InteriorPoint(SolverWithNeeds):
         How far ``psi(T)`` may run ahead of M: ``psi(T) <= M / neighbourhood``; dimensionless, in (0, 1). Not used for LogDet.
     linear_tol : float
         Relative residual of the linear systems.
+    ahead : float
+        How far from the border the path begins, in units of the strength of the rows: larger where the solution is far from
+        the prior, as for nearly parallel hard rows; dimensionless.
 
     Notes
     -----
@@ -87,31 +94,14 @@ class InteriorPoint(SolverWithNeeds):
     fraction: float = 0.98
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8
-
-    def check(self, problem: NearestMatrix) -> None:
-        """No hard equalities, which have no interior, and at least one inequality."""
-        super().check(problem)
-        L = problem.losses
-        if not L.sense.any():
-            raise TypeError(
-                'interior_point needs an inequality; all rows are "==". Use solver="mirror_newton" or "auto".'
-            )
-        if L.has_hard and not problem.divergence.keeps_range:
-            raise TypeError(
-                f"interior_point needs a finite slack_weight on every row for {problem.divergence.name}, whose solution is singular; "
-                f'{int(L.hard.sum())} rows are hard. Use solver="dual_newton" or "auto".'
-            )
-        rigid = int((L.hard & (L.sense == 0)).sum())
-        if rigid:
-            raise TypeError(
-                f'interior_point needs a finite slack_weight on "==" rows; {rigid} are hard. Use solver="dual_newton" or "auto".'
-            )
+    ahead: float = 1.0
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(problem.losses, problem.unit)
+        bounds.strength[L.hard] *= self.ahead
         m = _cold_weights(problem, bounds, s)
         tau = float(np.exp(np.log(bounds.strength).mean()))
         t, V = eigh(_mirror_point(problem, m / u))
@@ -144,7 +134,10 @@ class InteriorPoint(SolverWithNeeds):
         X = problem.operator.congruence(scaling.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
-        solve = row_system(X, chord + ratio, u, scaling.S, self.linear_tol, at.effort)
+        rigid = L.hard & free  # no chord, no slack: a proximal term keeps dependent rows apart
+        weight = None if scaling.S is None else scaling.S * scaling.S
+        proximal = np.where(rigid, PROXIMAL * X.squared_norms(weight) / (u * u), 0.0)
+        solve = row_system(X, chord + ratio + proximal, u, scaling.S, self.linear_tol, at.effort)
         steps = 0
 
         def direction(goal: float, cM: np.ndarray | float, cxi: np.ndarray | float, cw: np.ndarray | float) -> tuple:
@@ -176,6 +169,8 @@ class InteriorPoint(SolverWithNeeds):
         d = direction(0.0 if scaling.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
         ap, ad = lengths(d, tau)
         ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
+        if free.all():  # nothing to read it off
+            ahead = (1.0 - self.fraction * min(ap, ad)) * tau
         goal = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         worst = float(np.abs(rho).max(initial=0.0))
         price = at.residual_price or tau / max(worst, 1e-300)
@@ -194,11 +189,15 @@ class InteriorPoint(SolverWithNeeds):
         xi, w = xi + ap * d[2], w + ap * d[3]
         t, V = eigh(_mirror_point(problem, m / u))
         lam = s * m
-        tau = float((w * lam)[~free].sum()) / n if (~free).any() else max(goal, 1e-3 * tau)
+        if free.all():
+            tau = max(goal, 1e-3 * tau, _complementarity(D, factor, t, V))
+        else:
+            tau = float((w * lam)[~free].sum()) / n
         new = _state(problem, _PathPoint(bounds, factor, xi, w, m, t, V, tau, price, steps or at.effort))
-        # what is left of the path is less than rounding of the objective: then a step that brings nothing is the last one
+        # what is left of the path is less than rounding of the objective: then steps that bring nothing are the last ones
         ended = tau * (problem.c + problem.r) <= np.finfo(float).eps * max(1.0, abs(new.objective))
-        return replace(new, stalled=bool(ended and new.signal >= state.signal))
+        idle = state.idle + 1 if ended and new.signal >= state.signal else 0
+        return replace(new, idle=idle, stalled=idle > 3)
 
     def _inside(
         self, scaling: Scaling, at: _PathPoint, d: tuple, goal: float, ap: float, ad: float
@@ -230,15 +229,32 @@ class InteriorPoint(SolverWithNeeds):
         return ap, min(now, ad)
 
 
+def _complementarity(divergence: SpectralDivergence, factor: np.ndarray, t: np.ndarray, V: np.ndarray) -> float:
+    """``<M, phi'(M) - T> / r`` with ``M = factor factor'`` and ``T = V diag(t) V'``: tau on the path.
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    factor, V : ndarray, shape (r, r)
+    t : ndarray, shape (r,)
+    """
+    x = np.linalg.svd(factor, compute_uv=False) ** 2
+    return float((x * divergence.link(x)).sum() - ((V.T @ factor) ** 2).sum(axis=1) @ t) / len(t)
+
+
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
 
 
 def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
-    """Half the strength on every row, the ">=" rows scaled so that ``M0^-1 + A*(mu)`` keeps half of its size."""
+    """Half the strength on every inequality, the ">=" rows scaled so that none moves the prior far.
+
+    ``B + A*(mu)`` keeps half of its size, ``B = M0 phi''(M0)``: a move of T by B doubles M, to first order. For LogDet that is
+    ``M0^-1``, the border of the domain; for von Neumann, where T may be anything, the exponential would overflow.
+    """
     prior = np.maximum(np.abs(problem.prior), 1e-3 * max(float(np.abs(problem.prior).max()), 1e-300))
-    B = np.diag(1.0 / prior)
+    B = np.diag(prior * problem.divergence.curvature(prior))
     m = np.zeros(problem.c)
     for sense in (1.0, -1.0):
         most = np.minimum(bounds.strength, bounds.ceiling if sense > 0 else -bounds.floor)
@@ -265,7 +281,7 @@ def _state(problem: NearestMatrix, at: _PathPoint) -> InteriorPointState:
         iterate = Spectral(D, t0, D.link(sigma**2), U)
         p = problem.operator.congruence(U).values_diagonal(sigma**2)
     # a hard row with slack is reported without its multiplier (of the size of tau): restoration moves rows that have one
-    idle = L.hard & (at.slack * strength > np.abs(m))
+    idle = L.hard & (L.sense != 0) & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
     F = objective_value(problem, iterate, p, soft_only=True)
     bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf

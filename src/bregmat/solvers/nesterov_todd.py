@@ -70,7 +70,7 @@ class SpectralScaling:
         self.chord = self.S * self.S
         self.U, size, _ = np.linalg.svd(L)
         self.x = size**2
-        self.ahead = float(sigma[-1]) ** -2  # psi(T) <= ahead * M
+        self.ahead = float(np.divide(1.0, sigma[-1] ** 2))  # psi(T) <= ahead * M; infinite where the quotient overflows
 
     def defect(self, tau: float) -> np.ndarray:
         """The move of M that reaches the chord of the path at tau while T stays."""
