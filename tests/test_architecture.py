@@ -34,7 +34,7 @@ solvers
 solve
 result
 problems priors
-infeasibility
+faces infeasibility
 certificates
 nearness
 proofs

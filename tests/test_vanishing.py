@@ -6,6 +6,10 @@ import scipy
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat.binding import bind
+from bregmat.certificates import dual_bound
+from bregmat.coordinates import kernel_coordinates
+from bregmat.faces import clique_weights
+from bregmat.problems import build_problem
 from cases import DIVERGENCES
 
 NAMES = [d.name for d in DIVERGENCES[:3]]
@@ -134,3 +138,56 @@ def test_differences_are_exact_after_centring():
     exact = 2.0**-80 + (3e-9 - 1e-9) ** 2
     _, operator = result.coordinates.bind(rows)
     assert operator.norms()[0] == pytest.approx(exact, rel=1e-12)
+
+
+# ---------------------------------------------------------------- rows that only singular matrices meet
+def planar_cliques(seed, n=12, k=4):
+    """All distances among every point and its k neighbours in the plane, for a kernel of full rank."""
+    rng = np.random.default_rng(seed)
+    points, X = rng.normal(size=(n, 2)), rng.normal(size=(n, n))
+    D = ((points[:, None] - points) ** 2).sum(axis=2)
+    near = np.argsort(D, axis=1)[:, : k + 1]
+    i, j = np.array(sorted({(a, b) for clique in near for a in clique for b in clique if a < b})).T
+    return X @ X.T / n, Constraints.sq_distance(i, j, D[i, j], "==")
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("seed", range(3))
+def test_planar_cliques_are_solved_on_their_face(divergence, seed):
+    """All multipliers are infinite there; the bound is proven by finite ones, for the whole problem."""
+    K, rows = planar_cliques(seed)
+    result = nearest_kernel(K, rows, divergence=divergence)
+    assert result.status == "OPTIMAL" and result.max_violation <= 1e-9
+    assert rows.violation(result.factor).max() <= 1e-9
+    place = kernel_coordinates(K, DIVERGENCES[NAMES.index(divergence)])
+    place, operator = place.bind(rows)
+    whole = build_problem(
+        DIVERGENCES[NAMES.index(divergence)], place.t0, operator, rows, None, np.inf, scale=place.scale
+    )
+    bound = whole.worth * dual_bound(whole, result.dual * whole.scale / whole.worth)[0]
+    # weights of 1e8 times the others leave each eigenvalue uncertain by eps times the largest (see test_oracles)
+    largest = np.abs(np.linalg.eigvalsh(operator.adjoint(result.dual))).max()
+    assert result.dual_bound <= bound + np.finfo(float).eps * largest * np.trace(result.kernel())
+
+
+def test_logdet_says_that_only_singular_matrices_fit():
+    K, rows = planar_cliques(0)
+    result = nearest_kernel(K, rows, max_iter=20)
+    assert result.status == "UNKNOWN"
+    assert "only" in result.advice and "singular" in result.advice
+    assert len(result.singular) > 20
+
+
+def test_cliques_in_as_many_dimensions_as_they_fill_are_left_alone(rng):
+    """A tetrahedron is no planar clique, and a range without the direction has nothing to give up."""
+    points = rng.normal(size=(4, 3))
+    i, j = np.triu_indices(4, 1)
+    rows = Constraints.sq_distance(i, j, ((points[i] - points[j]) ** 2).sum(axis=1), "==")
+    assert clique_weights(rows, np.ones(6, bool)) == []
+    result = nearest_kernel(np.eye(4), rows)
+    assert result.status == "OPTIMAL" and result.singular is None
+    flat = np.c_[rng.normal(size=(5, 2)), np.zeros((5, 1))]
+    i, j = np.triu_indices(5, 1)
+    rows = Constraints.sq_distance(i, j, 2.0 * ((flat[i] - flat[j]) ** 2).sum(axis=1), "==")
+    result = nearest_metric(flat[:, :2], rows)
+    assert result.status == "OPTIMAL" and result.singular is None

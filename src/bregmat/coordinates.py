@@ -8,6 +8,7 @@ the identity and the touched points span fewer dimensions, M differs from the id
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -222,16 +223,23 @@ class Elimination:
     coordinates: Coordinates
     operator: Operator
     offset: float
+    weights: (
+        np.ndarray
+    )  # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
 
 
 def eliminate(
-    coordinates: Coordinates, operator: Operator, rows: np.ndarray, divergence: SpectralDivergence
+    coordinates: Coordinates,
+    operator: Operator,
+    rows: np.ndarray,
+    divergence: SpectralDivergence,
+    faces: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
 ) -> Elimination | None:
     """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
 
     None where that leaves nothing, changes nothing, or makes another row vanish that may contradict these. Without it their
     weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
-    from that of M by a constant.
+    from that of M by a constant. The ranges of semidefinite ``A*(y)`` that must vanish are left out the same way.
 
     Parameters
     ----------
@@ -241,9 +249,18 @@ def eliminate(
     rows : ndarray of int
         Those that vanish.
     divergence : Divergence
+    faces : sequence of (ndarray of int, ndarray, ndarray)
+        Rows, their weights y, and ``A*(y)`` of norm 1 (r, r) (:func:`bregmat.faces.exposed`).
     """
     before = operator.norms()
+    weights = np.zeros(operator.c)
+    for own, y, _ in faces:
+        weights[own] += y
+    weights[rows] += 1.0 / np.where(before[rows] > 0, before[rows], np.inf)
     N = np.eye(operator.r)
+    if faces:
+        values, V = eigh(np.sum([A for _, _, A in faces], axis=0))
+        N = V[:, values <= RANK_TOL * values[-1]]
     while N.shape[1]:  # rows that differ by little show once the others are met
         left = operator.restrict(rows).congruence(N)
         norms = left.norms()
@@ -264,7 +281,7 @@ def eliminate(
     offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
     offset += (operator.r - len(t0)) * divergence.phi_at_zero()
     moved = replace(coordinates, t0=t0, R=R, identity=False)
-    return Elimination(moved, operator.congruence(N), offset)
+    return Elimination(moved, operator.congruence(N), offset, weights)
 
 
 def _root_minus_one(iterate: Iterate) -> np.ndarray:

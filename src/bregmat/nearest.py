@@ -14,7 +14,9 @@ from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
-from bregmat.problems import NearestMatrix, build_problem, must_link_rows
+from bregmat.linalg import eigvalsh
+from bregmat.faces import clique_weights, exposed
+from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
 from bregmat.result import MatrixResult, Record
 from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
@@ -158,11 +160,15 @@ def _nearest(
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start, callback)
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
-    linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, slack_weight)
-    coordinates, operator = coordinates.bind(constraints, in_span=not len(linked))
+    hard = hard_rows(constraints, slack_weight)
+    linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, hard)
+    cliques = clique_weights(constraints, hard)
+    coordinates, operator = coordinates.bind(constraints, in_span=divergence.keeps_rank or not (len(linked) or cliques))
+    faces = list(exposed(operator, cliques))
+    is_reducible = bool(len(linked) or faces) and not divergence.keeps_rank
     scale = coordinates.scale
     whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, scale=scale)
-    reduced = eliminate(coordinates, operator, linked, divergence) if len(linked) else None
+    reduced = eliminate(coordinates, operator, linked, divergence, faces) if is_reducible else None
     if reduced is not None:
         problem = build_problem(
             divergence,
@@ -192,7 +198,7 @@ def _nearest(
     violation = problem.violation(outcome.certificate.values)
     if reduced is not None:
         coordinates = reduced.coordinates
-        certificate = _with_links(whole, outcome.certificate, linked)
+        certificate = _with_weights(whole, outcome.certificate, reduced.weights)
         outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     proof = outcome.certificate.in_units(whole)
     return MatrixResult(
@@ -203,22 +209,27 @@ def _nearest(
         dual=proof.dual,
         values=proof.values,
         violation=violation,
+        singular=np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces and divergence.keeps_rank else None,
     )
 
 
-def _with_links(whole: NearestMatrix, certificate: MatrixCertificate, linked: np.ndarray) -> MatrixCertificate:
+def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray) -> MatrixCertificate:
     """The certificate for all rows, with the bound that its own weights prove.
 
-    Weights of eliminated rows are infinite in theory. Here they are 1e8 times the others: what that truncates, and what it
-    rounds, cost the dual bound about 1e-8 of the objective each (measured: 1e-9 to 1.4e-7).
+    Weights of eliminated rows are infinite in theory. Large ones lose to rounding what small ones lose by truncation, about 1e-8 of
+    the objective each at their best for must-links (measured: 1e-9 to 1.4e-7), more for long chains of cliques.
     """
-    mu = certificate.dual.copy()
-    size = max(1.0, float(np.abs(whole.operator.adjoint(mu)).max()))
-    lengths = whole.operator.restrict(linked).values_diagonal(None)
-    mu[linked] = np.where(lengths > 0, 1e8 * size / np.where(lengths > 0, lengths, 1.0), 0.0)
-    bound, shrunk = dual_bound(whole, mu)
-    # rounding may lift it above what the problem without these rows has proven
-    return replace(certificate, dual=shrunk, dual_bound=min(bound, certificate.dual_bound))
+    B = certificate.iterate.factor()
+    size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
+    largest = float(eigvalsh(whole.operator.adjoint(weights))[-1])
+    rounding = float(np.finfo(float).eps * size * largest * np.vdot(B, B))
+    found = []
+    for factor in 10.0 ** np.arange(6, 13):
+        bound, shrunk = dual_bound(whole, certificate.dual + factor * size * weights)
+        bound = min(bound, certificate.dual_bound)  # rounding may lift it above what is proven without these rows
+        found.append((bound - factor * rounding, bound, shrunk))
+    _, bound, shrunk = max(found, key=lambda one: one[0])
+    return replace(certificate, dual=shrunk, dual_bound=bound)
 
 
 def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any, callback: Any) -> None:

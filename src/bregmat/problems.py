@@ -142,14 +142,17 @@ def build_problem(
     return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, offset, scale)
 
 
-def must_link_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
+def hard_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
+    """Mask of the rows without slack."""
+    return np.isinf(_slack_weights(slack_weight, constraints))
+
+
+def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
     """Hard rows that force a positive semidefinite form between samples to 0, such as a squared distance."""
-    zero = (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
+    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
     if zero.any():
         zero &= constraints.psd_rows()
-    if not zero.any():
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(zero & np.isinf(_slack_weights(slack_weight, constraints)))
+    return np.flatnonzero(zero)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:

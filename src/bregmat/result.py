@@ -178,6 +178,8 @@ class MatrixResult(Result):
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
         INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all.
+    singular : ndarray of int or None
+        Hard rows that, up to rounding, only singular matrices meet, where the divergence is finite for none of these (LogDet).
     """
 
     iterate: Iterate
@@ -186,8 +188,20 @@ class MatrixResult(Result):
     values: np.ndarray
     violation: np.ndarray
     last: Iterate | None = None
+    singular: np.ndarray | None = None
 
     noun: ClassVar[str] = "positive semidefinite matrix"
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        if self.singular is None or self.status not in (Status.FEASIBLE, Status.UNKNOWN):
+            return super().advice
+        rows = ", ".join(str(int(k)) for k in self.singular[:8]) + (", ..." if len(self.singular) > 8 else "")
+        return (
+            f"Up to rounding, rows {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
+            "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these rows slack."
+        )
 
     @property
     def certificate(self) -> MatrixCertificate:
