@@ -296,11 +296,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     names, skip = given.cases.split(",") if given.cases else None, given.skip.split(",")
-    import numba
     import threadpoolctl
 
-    numba.set_num_threads(min(given.threads, numba.config.NUMBA_NUM_THREADS))
-    threadpoolctl.threadpool_limits(1)
+    threadpoolctl.threadpool_limits(given.threads)
     print(harness.machine(), f"| {given.threads} thread(s), {'wall' if given.threads > 1 else 'CPU'} time, medians")
     wall = given.threads > 1
     rows = [compare(case, skip, given.repeats, wall) for case in cases(CASES, names)]

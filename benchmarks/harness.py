@@ -156,11 +156,9 @@ def referee(
 
 
 def one_thread() -> None:
-    """BLAS and Numba on one thread for the rest of the process."""
-    import numba
+    """BLAS, and with it bregmat's shared loops, on one thread for the rest of the process."""
     import threadpoolctl
 
-    numba.set_num_threads(1)
     threadpoolctl.threadpool_limits(1)
 
 

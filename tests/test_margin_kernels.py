@@ -83,31 +83,36 @@ def test_gaussian_rows_blocks_and_sums(rng, d, spread):
 
 
 @pytest.mark.parametrize("d", [3, 30])
-def test_parallel_loops_equal_the_serial_ones(rng, d):
+def test_parts_of_a_loop_write_what_the_whole_writes(rng, d):
     n = 1300
     X = rng.standard_normal((n, d))
     s = kernel_source(X, gamma=0.5 / d)
     rows = rng.permutation(n)[:700]
-    serial, parallel = np.empty((2, 700, n), np.float32)
-    if d == 3:
-        kernel_rows.gaussian_near_rows_inplace(serial, 0, s.Z[rows], s.ZT)
-        kernel_rows.gaussian_near_rows_parallel_inplace(parallel, 0, s.Z[rows], s.ZT)
-    else:
-        kernel_rows.gaussian_rows_inplace(serial, 0, s.Z[rows], s.h[rows], s.Z, s.h)
-        kernel_rows.gaussian_rows_parallel_inplace(parallel, 0, s.Z[rows], s.h[rows], s.Z, s.h)
-    assert (serial == parallel).all()
+    whole, cut = np.empty((2, 700, n), np.float32)
+    near = (kernel_rows.gaussian_near_rows_inplace, s.Z[rows], s.ZT)
+    far = (kernel_rows.gaussian_rows_inplace, s.Z[rows], s.h[rows], s.Z, s.h)
+    loop, *arguments = near if d == 3 else far
+    loop(whole, 0, *arguments, 0, n)
+    for part in ((1024, n), (0, 512), (512, 1024)):
+        loop(cut, 0, *arguments, *part)
+    assert (whole == cut).all()
     A, h = s._exact(rows)
     one = np.where(rng.random(700) < 0.5, 1.0, -1.0)
     for B, hB, same in ((A, h, True), (A[:650].copy(), h[:650], False)):
-        serial, parallel = np.empty((2, 700, len(B)))
+        whole, cut = np.empty((2, 700, len(B)))
         arguments = (A, h, one, B, hB, one[: len(B)], 2 * s.gamma, same)
-        kernel_rows.gaussian_block_inplace(serial, *arguments)
-        kernel_rows.gaussian_block_parallel_inplace(parallel, *arguments)
-        assert (serial == parallel).all()
-        w, f, g = rng.standard_normal(len(B)), np.zeros(700), np.zeros(700)
-        kernel_rows.gaussian_sums_inplace(f, A, h, B, hB, w, 2 * s.gamma, same)
-        kernel_rows.gaussian_sums_parallel_inplace(g, A, h, B, hB, w, 2 * s.gamma, same)
-        np.testing.assert_allclose(f, g, rtol=0, atol=1e-13 * np.abs(w).sum())  # other order of summation
+        kernel_rows.gaussian_block_inplace(whole, *arguments, 0, len(B))
+        for part in ((512, len(B)), (0, 256), (256, 512)):
+            kernel_rows.gaussian_block_inplace(cut, *arguments, *part)
+        assert (whole == cut).all()
+    w, f, g, parts = rng.standard_normal(700), np.zeros(700), np.zeros(700), np.zeros((2, 700))
+    kernel_rows.gaussian_sums_inplace(f, A, h, A, h, w, 2 * s.gamma, 0, 700)
+    for part in ((256, 700), (0, 256)):
+        kernel_rows.gaussian_sums_inplace(g, A, h, A, h, w, 2 * s.gamma, *part)
+    assert (f == g).all()
+    kernel_rows.gaussian_symmetric_sums_inplace(parts, A, h, w, 2 * s.gamma, 1, 2)
+    kernel_rows.gaussian_symmetric_sums_inplace(parts, A, h, w, 2 * s.gamma, 0, 1)
+    np.testing.assert_allclose(f, parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum())  # other order of summation
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,8 +36,8 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def held_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until the block is done; a second one does not. Other threads never get it."""
+def held_interrupts(patience: int | None = 1) -> Iterator[None]:
+    """Ctrl-C waits until the block is done; one more than ``patience`` does not. Other threads never get it."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
@@ -45,7 +45,7 @@ def held_interrupts() -> Iterator[None]:
     held: list[Any] = []
 
     def hold(number: int, frame: Any) -> None:
-        if held:
+        if patience is not None and len(held) >= patience:
             previous(number, frame)
         held.append(frame)
 
@@ -54,5 +54,5 @@ def held_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-        if len(held) == 1:
+        if held and (patience is None or len(held) <= patience):
             previous(signal.SIGINT, held[0])

@@ -14,6 +14,7 @@ from bregmat.checks import as_choice, as_points, check_integer, rows_text
 from bregmat.constraints import Constraints
 from bregmat.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
 from bregmat.sampling import PairGroups, differ, generator, sq_distances
+from bregmat.threads import on_one_blas_thread
 
 STRATEGIES = ("neighbors", "random")
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
@@ -22,6 +23,7 @@ FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are lo
 PERCENTILE_WORK = 100_000_000
 
 
+@on_one_blas_thread
 def constraints_from_labels(
     X: Any,
     y: Any,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -80,21 +79,3 @@ def triangular_inverse(C: np.ndarray) -> np.ndarray:
 
 
 eigh, eigvalsh = np.linalg.eigh, np.linalg.eigvalsh  # ascending eigenvalues of a symmetric matrix
-
-
-@cache
-def _thread_pools() -> Any:
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-
-    _lapack()  # SciPy has a BLAS of its own, which must be loaded to be found
-    return ThreadpoolController()
-
-
-@contextmanager
-def single_thread_blas(r: int) -> Iterator[None]:
-    """One BLAS thread for matrices of order r below 512, whose threads would mostly wait for each other."""
-    if r >= 512:
-        yield
-        return
-    with _thread_pools().limit(limits=1, user_api="blas"):
-        yield

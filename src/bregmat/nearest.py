@@ -24,6 +24,7 @@ from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.threads import on_one_blas_thread
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -33,6 +34,7 @@ MAX_ITER = 200  # of a plan; a solver that is asked for by name has its own
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
+@on_one_blas_thread
 def nearest_kernel(
     prior: Any,
     constraints: Constraints,
@@ -101,6 +103,7 @@ def nearest_kernel(
     )
 
 
+@on_one_blas_thread
 def nearest_metric(
     X: Any,
     constraints: Constraints,

@@ -13,6 +13,7 @@ and those that are made of other operators (:mod:`bregmat.compound_operators`), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from bregmat._kernels import pairs as kernels
 from bregmat._kernels.rows import OuterRows
+from bregmat.threads import in_parts
 
 
 class Operator(Protocol):
@@ -181,21 +183,32 @@ class PairGraph(_OuterProducts):
     def values(self, X: np.ndarray) -> np.ndarray:
         """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
         out = np.empty(self.c, self.Z.dtype)
-        kernels.bilinear_inplace(out, self.Z, self.Z @ X, self.a, self.b, self.sign)
+        self._gather(kernels.bilinear_inplace, out, self.Z, self.Z @ X)
         return out
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
         Y = np.empty_like(self.Z)
         ptr, edge, other = self.graph
-        kernels.laplacian_product_inplace(Y, ptr, edge, other, self.sign, w, self.Z)
+        graph = ptr, edge, other, self.sign, w, self.Z
+        work = float(len(edge) * self.r)
+        in_parts(lambda *rows: kernels.laplacian_product_inplace(Y, *graph, *rows), len(Y), work)
         return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         out = np.empty(self.c)
         Z = self.Z if x is None else self.Z * np.sqrt(x)
-        kernels.sq_norms_inplace(out, Z, self.a, self.b, self.sign)
+        self._gather(kernels.sq_norms_inplace, out, Z)
         return out
+
+    def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
+        """A kernel over all pairs, shared among threads."""
+
+        def run(start: int, stop: int) -> None:
+            some = slice(start, stop)
+            kernel(out[some], *points, self.a[some], self.b[some], self.sign[some])
+
+        in_parts(run, self.c, float(self.c * self.r))
 
     def congruence(self, F: np.ndarray) -> PairGraph:
         return PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)

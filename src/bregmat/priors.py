@@ -11,10 +11,12 @@ from bregmat.checks import as_matrix, check_positive
 from bregmat.constraints import Constraints
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
+from bregmat.threads import on_one_blas_thread
 
 INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
 
 
+@on_one_blas_thread
 def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
     """A prior plus ``eps`` times the projector onto (a part of) its null space.
 

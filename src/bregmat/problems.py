@@ -27,11 +27,6 @@ class NearestMatrix(Nearness, Problem):
     """Problem (P) with its proofs: certificates of points, and contradictions between hard rows."""
 
     @property
-    def order(self) -> int:
-        """Order of M."""
-        return self.r
-
-    @property
     def certifies_cheaply(self) -> bool:
         """Hard rows have to be restored first."""
         return self.is_soft

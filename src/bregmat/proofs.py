@@ -101,11 +101,6 @@ class Problem(ABC):
         """Whether every step may be certified when a callback looks on."""
         return True
 
-    @property
-    def order(self) -> int:
-        """Order of its dense matrices, for the number of BLAS threads."""
-        return 0
-
     @abstractmethod
     def certify(self, state: Any) -> Certificate:
         """What is proven about the point of a solver's state."""

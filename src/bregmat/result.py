@@ -11,6 +11,7 @@ import numpy as np
 
 from bregmat._html import certificate_rows, proof_text, result_html
 from bregmat.status import ExitReason, Record, Status
+from bregmat.threads import on_one_blas_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,6 +163,7 @@ class SolverError(RuntimeError):
         super().__init__(text)
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class MatrixResult(Result):
     """The certified matrix and its proof (api: ``nearest_kernel``, ``nearest_metric``).

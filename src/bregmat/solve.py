@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from bregmat.linalg import single_thread_blas
 from bregmat.nearness import Nearness
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.registry import Registry
 from bregmat.result import ExitReason, Record, Status
+from bregmat.threads import single_thread_blas
 
 if TYPE_CHECKING:
     from bregmat.iterates import Iterate
@@ -217,7 +217,7 @@ def solve(
     run = _Run(problem, solver, tol, RunLog(callback, max_seconds) if log is None else log)
     limit = solver.max_iter if max_iter is None else max_iter
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
-    with single_thread_blas(problem.order), np.errstate(all="ignore"):
+    with single_thread_blas(), np.errstate(all="ignore"):
         return run.iterate(start, limit)
 
 

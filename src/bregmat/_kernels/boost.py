@@ -8,8 +8,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace
 from bregmat._kernels.von_neumann import DENSE, OUTER, dense_along, project_inplace, row_in_basis_inplace

@@ -7,7 +7,8 @@ Of our own because networkx, which is no dependency, took 5 to 34 times longer f
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 
 @njit(cache=True)

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 TILE = 64

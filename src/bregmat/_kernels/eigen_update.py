@@ -8,8 +8,8 @@ roots are exact, hence orthogonal to working accuracy.
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.secular import DEFLATION, solve_secular_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # one sum of squares only

@@ -1,16 +1,17 @@
 """Blocks of a Gaussian kernel in one go: matrix product and exponential chunk by chunk, in cache; sums of its rows.
 
-Each of the parallel loops has a serial twin: threads are worth their start only for large blocks. BLAS must be limited to
-one thread by the caller, else its threads fight with Numba's for the same cores.
+Loops take the part that they are to do as its ``start`` and ``stop``, multiples of their unit (the end excepted), and let go of the
+interpreter: threads may share them (:mod:`bregmat.threads`). What is written does not depend on the parts.
 """
 
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import types
 from numba.extending import intrinsic
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 # No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
@@ -18,6 +19,7 @@ EXP = {"nnan", "ninf", "nsz", "contract", "arcp"}
 SUM = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
 CHUNK = 512  # columns of a chunk
 STRIP = 512  # rows of a chunk: 1 MB of float32 stays in the second-level cache
+HALF = 256  # rows or columns of a chunk in float64
 
 
 @intrinsic
@@ -110,22 +112,14 @@ def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
             _exp_row_inplace(out[first + i, start:stop], S[i - top], hI[i], hT)
 
 
-@njit(cache=True)
-def gaussian_rows_inplace(out, first, ZI, hI, Z, h):
+@njit(cache=True, nogil=True)
+def gaussian_rows_inplace(out, first, ZI, hI, Z, h, start, stop):
     """``out[first + i, j] = exp(ZI_i . Z_j - hI_i - h_j)`` in float32; with ``h = |z|^2 / 2`` that is ``exp(-|ZI_i - Z_j|^2 / 2)``.
 
-    ZI (k, d), hI (k,), Z (n, d), h (n,).
+    ZI (k, d), hI (k,), Z (n, d), h (n,); columns start..stop of out (m, n), unit CHUNK.
     """
-    for start in range(0, len(Z), CHUNK):
-        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
-
-
-@njit(cache=True, parallel=True)
-def gaussian_rows_parallel_inplace(out, first, ZI, hI, Z, h):
-    """:func:`gaussian_rows_inplace`, out (m, n), with Numba's threads."""
-    for chunk in prange((len(Z) + CHUNK - 1) // CHUNK):
-        start = chunk * CHUNK
-        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, min(start + CHUNK, len(Z)))
+    for left in range(start, stop, CHUNK):
+        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, left, min(left + CHUNK, stop))
 
 
 @njit(cache=True, fastmath=EXP)
@@ -162,19 +156,14 @@ def _near_chunk_inplace(out, first, ZI, ZT, start, stop):
         _exp_half_inplace(target)
 
 
-@njit(cache=True)
-def gaussian_near_rows_inplace(out, first, ZI, ZT):
-    """``out[first + i, j] = exp(-|ZI_i - Z_j|^2 / 2)`` in float32 from differences; few features, given as ``ZT`` (d, n)."""
-    for start in range(0, ZT.shape[1], 4 * CHUNK):
-        _near_chunk_inplace(out, first, ZI, ZT, start, min(start + 4 * CHUNK, ZT.shape[1]))
+@njit(cache=True, nogil=True)
+def gaussian_near_rows_inplace(out, first, ZI, ZT, start, stop):
+    """``out[first + i, j] = exp(-|ZI_i - Z_j|^2 / 2)`` in float32 from differences; few features, given as ``ZT`` (d, n).
 
-
-@njit(cache=True, parallel=True)
-def gaussian_near_rows_parallel_inplace(out, first, ZI, ZT):
-    """:func:`gaussian_near_rows_inplace`, out (m, n), with Numba's threads."""
-    for chunk in prange((ZT.shape[1] + 4 * CHUNK - 1) // (4 * CHUNK)):
-        start = chunk * 4 * CHUNK
-        _near_chunk_inplace(out, first, ZI, ZT, start, min(start + 4 * CHUNK, ZT.shape[1]))
+    ZI (k, d); columns start..stop of out (m, n), unit CHUNK.
+    """
+    for left in range(start, stop, 4 * CHUNK):
+        _near_chunk_inplace(out, first, ZI, ZT, left, min(left + 4 * CHUNK, stop))
 
 
 @njit(cache=True, fastmath=EXP)
@@ -194,9 +183,9 @@ def _sign_row_inplace(row, own, signs):
 @njit(cache=True)
 def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, symmetric):
     """Columns start..stop of :func:`gaussian_block_inplace`, out (m, n); of a symmetric block the rows from ``start`` on only."""
-    T, S, hT, sT = B[start:stop].T, np.empty((STRIP // 2, stop - start)), hB[start:stop], sB[start:stop]
-    for top in range(start if symmetric else 0, len(A), STRIP // 2):
-        bottom = min(top + STRIP // 2, len(A))
+    T, S, hT, sT = B[start:stop].T, np.empty((HALF, stop - start)), hB[start:stop], sB[start:stop]
+    for top in range(start if symmetric else 0, len(A), HALF):
+        bottom = min(top + HALF, len(A))
         np.dot(A[top:bottom], T, S[: bottom - top])
         for i in range(top, bottom):
             target = out[i, start:stop]
@@ -211,36 +200,22 @@ def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, sym
                             out[j, i] = out[i, j]
 
 
-@njit(cache=True)
-def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
+@njit(cache=True, nogil=True)
+def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric, start, stop):
     """``out_ij = sA_i sB_j exp(scale A_i . B_j - hA_i - hB_j)`` in float64; ``symmetric`` where A is B: half the work.
 
-    A (m, d), hA, sA (m,), B (n, d), hB, sB (n,).
+    A (m, d), hA, sA (m,), B (n, d), hB, sB (n,); columns start..stop of out (m, n), unit HALF, and their mirror image.
     """
-    width = CHUNK // 2
-    for start in range(0, len(B), width):
-        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
-
-
-@njit(cache=True, parallel=True)
-def gaussian_block_parallel_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric):
-    """:func:`gaussian_block_inplace`, out (m, n), with Numba's threads."""
-    width = CHUNK // 2
-    chunks = (len(B) + width - 1) // width
-    for turn in prange(chunks):
-        # of a symmetric block the first chunk is the longest and the last the shortest: threads get one of each
-        chunk = turn // 2 if turn % 2 == 0 else chunks - 1 - turn // 2
-        start = chunk * width
-        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, min(start + width, len(B)), symmetric)
+    for left in range(start, stop, HALF):
+        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, left, min(left + HALF, stop), symmetric)
 
 
 @njit(cache=True)
 def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, symmetric):
-    """What rows start..stop of A (m, d) contribute to :func:`gaussian_sums_inplace`."""
-    width = CHUNK // 2
-    row = np.empty(width)
-    for left in range(0, stop if symmetric else len(B), width):
-        right = min(left + width, stop if symmetric else len(B))
+    """What rows start..stop of A (m, d) contribute to the sums f (m,), where ``symmetric`` from columns up to their own."""
+    row = np.empty(HALF)
+    for left in range(0, stop if symmetric else len(B), HALF):
+        right = min(left + HALF, stop if symmetric else len(B))
         S = np.empty((stop - start, right - left))
         np.dot(A[start:stop], B[left:right].T, S)
         for i in range(start, stop):
@@ -255,30 +230,22 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
                 add_multiple_inplace(f[left:last], values[: last - left], weight[i])
 
 
-@njit(cache=True)
-def gaussian_sums_inplace(f, A, hA, B, hB, weight, scale, symmetric):
-    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric``: A is B.
+@njit(cache=True, nogil=True)
+def gaussian_sums_inplace(f, A, hA, B, hB, weight, scale, start, stop):
+    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept.
 
-    A (m, d), f, hA (m,), B (n, d), hB, weight (n,).
+    A (m, d), hA (m,), B (n, d), hB, weight (n,); entries start..stop of f (m,), unit HALF.
     """
-    for start in range(0, len(A), STRIP // 2):
-        _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, min(start + STRIP // 2, len(A)), symmetric)
+    for top in range(start, stop, HALF):
+        _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, top, min(top + HALF, stop), False)
 
 
-@njit(cache=True, parallel=True)
-def gaussian_sums_parallel_inplace(f, A, hA, B, hB, weight, scale, symmetric):
-    """:func:`gaussian_sums_inplace`, f (m,), with Numba's threads; every chunk of a symmetric sum adds to a vector of its own."""
-    step = STRIP // 2
-    chunks = (len(A) + step - 1) // step
-    if not symmetric:
-        for chunk in prange(chunks):
-            start = chunk * step
-            _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, min(start + step, len(A)), False)
-        return
-    parts = np.zeros((chunks, len(A)))
-    for turn in prange(chunks):
-        chunk = turn // 2 if turn % 2 == 0 else chunks - 1 - turn // 2
-        start = chunk * step
-        _gaussian_sum_chunk_inplace(parts[chunk], A, hA, B, hB, weight, scale, start, min(start + step, len(A)), True)
-    for chunk in range(chunks):
-        add_multiple_inplace(f, parts[chunk], 1.0)
+@njit(cache=True, nogil=True)
+def gaussian_symmetric_sums_inplace(parts, A, hA, weight, scale, start, stop):
+    """:func:`gaussian_sums_inplace` with B as A, half the work: vectors start..stop of parts (p, m), whose sum over p is wanted.
+
+    A (m, d), hA, weight (m,). Part k takes every p-th chunk of rows from the k-th on: about as long as any other.
+    """
+    for part in range(start, stop):
+        for top in range(part * HALF, len(A), len(parts) * HALF):
+            _gaussian_sum_chunk_inplace(parts[part], A, hA, A, hA, weight, scale, top, min(top + HALF, len(A)), True)

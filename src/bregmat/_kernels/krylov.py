@@ -9,8 +9,8 @@ return 0 steps where there is no room for more.
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.vectors import add_multiple_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums of products in any order; never inherited by the QL iteration

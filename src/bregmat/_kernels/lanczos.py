@@ -8,8 +8,8 @@ saved and loaded continues to the same bits.
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.krylov import FAST, SHORTEST, first_entry, hermitian_product_inplace, inner, trace_change
 

@@ -9,8 +9,8 @@ is ``-delta``.
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.vectors import dot
 

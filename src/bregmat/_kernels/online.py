@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.logdet import chol_update_mult_inplace, transposed_product_inplace
 from bregmat._kernels.vectors import dot

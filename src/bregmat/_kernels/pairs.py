@@ -1,18 +1,20 @@
 """Gathers over pairs of rows. A pair stands for the vector ``z_a + s z_b``; nothing of size c x r is formed.
 
-``parallel`` and most of ``fastmath`` are on: sums of r products in any order, see benchmarks/bench_million.py for the gain.
+Most of ``fastmath`` is on: sums of r products in any order, see benchmarks/bench_million.py for the gain. The interpreter is let go,
+so that threads may share a loop (:mod:`bregmat.threads`); an entry does not depend on the others.
 """
 
 import numpy as np
-from numba import njit, prange
+
+from bregmat._kernels.compiling import njit
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(fastmath=FAST, cache=True, nogil=True)
 def sq_norms_inplace(out, Z, a, b, sign):
     """``out_i = |z_a + s z_b|^2``; out, a, b, sign (c,), Z (n, r)."""
-    for i in prange(len(a)):
+    for i in range(len(a)):
         za, zb, s = Z[a[i]], Z[b[i]], Z.dtype.type(sign[i])
         total = 0.0
         for k in range(Z.shape[1]):
@@ -21,10 +23,10 @@ def sq_norms_inplace(out, Z, a, b, sign):
         out[i] = total
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(fastmath=FAST, cache=True, nogil=True)
 def bilinear_inplace(out, Z, Y, a, b, sign):
     """``out_i = (z_a + s z_b) . (y_a + s y_b)``."""
-    for i in prange(len(a)):
+    for i in range(len(a)):
         za, zb, ya, yb, s = Z[a[i]], Z[b[i]], Y[a[i]], Y[b[i]], Z.dtype.type(sign[i])
         total = Z.dtype.type(0.0)
         for k in range(Z.shape[1]):
@@ -32,10 +34,10 @@ def bilinear_inplace(out, Z, Y, a, b, sign):
         out[i] = total
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
-def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z):
-    """``out_u = sum over terms at u of w_e (z_u + s z_other)``: one row of the weighted graph matrix times Z."""
-    for u in prange(len(ptr) - 1):
+@njit(fastmath=FAST, cache=True, nogil=True)
+def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z, start, stop):
+    """``out_u = sum over terms at u of w_e (z_u + s z_other)``: rows start..stop of the weighted graph matrix times Z (n, r)."""
+    for u in range(start, stop):
         row, zu = out[u], Z[u]
         row[:] = 0.0
         for q in range(ptr[u], ptr[u + 1]):

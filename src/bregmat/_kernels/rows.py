@@ -7,7 +7,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 HARD, ITAKURA_SAITO, RELATIVE_ENTROPY, QUADRATIC = 0, 1, 2, 3  # ScalarLoss.projection_code
 

@@ -15,7 +15,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 EPS = 2.220446049250313e-16
 DEFLATION = 8.0 * EPS  # times max |lam|, as in LAPACK's dlaed2

@@ -1,7 +1,8 @@
 """Steps onto one linear row for the relative entropy of vectors, in log space. No fastmath: exponentials of both signs meet here."""
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 
 @njit(cache=True)

@@ -8,8 +8,10 @@ vectorise as a reduction, ``lane_max`` below does, and the position of a maximum
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from bregmat._kernels.compiling import njit
 
 # Without 'nnan' and 'nsz' LLVM must keep the order of a maximum, without 'reassoc' that of a sum.
 FAST = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}

@@ -1,18 +1,12 @@
 """``A+ v`` and ``A- v`` in one pass over a matrix: packed lower tiles of a nonnegative kernel, or full rows of any matrix.
 
-``parallel`` and most of ``fastmath`` are on: sums in any order.
+Most of ``fastmath`` is on: sums in any order. The interpreter is let go, so that threads may share a pass (:mod:`bregmat.threads`).
 Both read memory in few long streams: that, and not the arithmetic, sets their pace.
 """
 
-import numba
-from numba import njit, prange
+from bregmat._kernels.compiling import njit
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
-
-
-def n_threads() -> int:
-    """Threads that a parallel kernel would use now."""
-    return int(numba.get_num_threads())
 
 
 @njit(fastmath=FAST, inline="always")
@@ -43,7 +37,7 @@ def _rows_inplace(out, K, x):
 
 @njit(fastmath=FAST, inline="always")
 def _tiles_inplace(P, Q, tiles, row, column, same, v, first, last):
-    """Tiles ``first`` to ``last`` of (t, s, s), added to the accumulators (n,) of one thread."""
+    """Tiles ``first`` to ``last`` of (t, s, s), added to the accumulators (n,) of one part."""
     size = tiles.shape[1]
     P[:] = 0
     Q[:] = 0
@@ -56,19 +50,13 @@ def _tiles_inplace(P, Q, tiles, row, column, same, v, first, last):
             _rows_and_columns_inplace(out[i : i + size], out[j : j + size], tiles[t], v[i : i + size], v[j : j + size])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
-def tile_pass_inplace(P, Q, tiles, row, column, same, v):
-    """Sums within the classes ``P`` and across them ``Q``, shape (threads, n), from lower tiles (t, s, s)."""
+@njit(fastmath=FAST, cache=True, nogil=True)
+def tile_pass_inplace(P, Q, tiles, row, column, same, v, start, stop):
+    """Sums within the classes ``P`` and across them ``Q``, shape (parts, n), from lower tiles (t, s, s): parts start..stop."""
     count = tiles.shape[0]
-    for thread in prange(P.shape[0]):
-        first, last = count * thread // P.shape[0], count * (thread + 1) // P.shape[0]
-        _tiles_inplace(P[thread], Q[thread], tiles, row, column, same, v, first, last)
-
-
-@njit(fastmath=FAST, cache=True)
-def tile_pass_serial_inplace(P, Q, tiles, row, column, same, v):
-    """The same on this thread alone, for matrices whose pass is shorter than the start of a thread; P, Q of shape (1, n)."""
-    _tiles_inplace(P[0], Q[0], tiles, row, column, same, v, 0, tiles.shape[0])
+    for part in range(start, stop):
+        first, last = count * part // P.shape[0], count * (part + 1) // P.shape[0]
+        _tiles_inplace(P[part], Q[part], tiles, row, column, same, v, first, last)
 
 
 @njit(fastmath=FAST, inline="always")
@@ -95,9 +83,9 @@ def _signed_rows_inplace(p, q, A, v, i):
 
 
 @njit(fastmath=FAST, inline="always")
-def _last_rows_inplace(p, q, A, v, first):
+def _last_rows_inplace(p, q, A, v, first, last):
     """The rows that are left over after groups of four; A (n, n)."""
-    for i in range(first, A.shape[0]):
+    for i in range(first, last):
         row = A[i]
         s = t = v[0] * 0
         for j in range(len(v)):
@@ -107,19 +95,10 @@ def _last_rows_inplace(p, q, A, v, first):
         p[i], q[i] = (t + s) / 2, (t - s) / 2
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
-def signed_pass_inplace(p, q, A, v):
-    """``p = A+ v``, ``q = A- v`` for any square ``A`` and ``v >= 0``, both (n,), A read once."""
-    groups = A.shape[0] // 4
-    for g in prange(groups):
-        _signed_rows_inplace(p, q, A, v, 4 * g)
-    _last_rows_inplace(p, q, A, v, 4 * groups)
-
-
-@njit(fastmath=FAST, cache=True)
-def signed_pass_serial_inplace(p, q, A, v):
-    """The same on this thread alone; p, q, v (n,)."""
-    groups = A.shape[0] // 4
-    for g in range(groups):
-        _signed_rows_inplace(p, q, A, v, 4 * g)
-    _last_rows_inplace(p, q, A, v, 4 * groups)
+@njit(fastmath=FAST, cache=True, nogil=True)
+def signed_pass_inplace(p, q, A, v, start, stop):
+    """``p = A+ v``, ``q = A- v`` for any square ``A`` and ``v >= 0``, both (n,), A read once: rows start..stop, unit 4."""
+    whole = stop - (stop - start) % 4
+    for i in range(start, whole, 4):
+        _signed_rows_inplace(p, q, A, v, i)
+    _last_rows_inplace(p, q, A, v, whole, stop)

@@ -5,7 +5,8 @@ caller, so each says which it wants, and none drops NaN or infinities.
 """
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 REORDER = {"reassoc", "contract", "nsz"}  # sums in any order; NaN and infinities as they are
 

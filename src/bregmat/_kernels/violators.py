@@ -1,7 +1,6 @@
 """One look over all samples of a margin machine: slopes, their extremes, who violates, and the two objectives."""
 
-from numba import njit
-
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.smo import FAST, lane_max, lane_min
 
 FAR = 1e300  # stands for infinity, which the flags of a reduction do not allow

@@ -11,8 +11,8 @@ eigenproblem for others.
 import math
 
 import numpy as np
-from numba import njit
 
+from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.secular import solve_secular_inplace

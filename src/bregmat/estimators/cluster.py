@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from bregmat.checks import check_integer, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
@@ -25,10 +26,12 @@ from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
+from bregmat.threads import on_one_blas_thread
 
 _DTYPES = [np.float64, np.float32]
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     """Clusters of least squared distance to their means in the space of a kernel.
@@ -176,7 +179,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         for _ in range(self.n_init):
             init = dense(X[points.seeds(self.n_clusters, rng)])
             one = KMeans(self.n_clusters, init=init, n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0)
-            with warnings.catch_warnings():  # too few different points: said once, by fit
+            # OpenMP's threads add up in the order in which they arrive; too few different points are reported once, by fit
+            with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 runs.append(one.fit(X, sample_weight=weights))
         best = runs[best_start([run.inertia_ for run in runs])]

@@ -21,6 +21,7 @@ from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.result import MatrixResult
+from bregmat.threads import on_one_blas_thread
 
 
 class MethodBesideParameter:
@@ -40,6 +41,7 @@ class MethodBesideParameter:
         vars(instance)["kernel"] = value
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearner(KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.

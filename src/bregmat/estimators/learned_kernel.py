@@ -28,6 +28,7 @@ from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.result import MatrixResult
 from bregmat.sampling import generator
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import on_one_blas_thread
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -35,6 +36,7 @@ REST_TOL = 1e-10  # squared distance to the touched points' span, relative to th
 
 
 # ---------------------------------------------------------------------- kernels on any points
+@on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
@@ -78,6 +80,7 @@ class FactorMap:
         return {"map": self.name, "width": self.width}, {}
 
 
+@on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class LowRankMap(FactorMap):
     """Coordinates by pivots, then the learned map: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
@@ -104,6 +107,7 @@ class LowRankMap(FactorMap):
         return meta, self.pivots.to_state() | points_state("points", self.points)
 
 
+@on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class SpanMap(LowRankMap):
     """The prior kernel outside the span of the touched points S, the learned one inside.

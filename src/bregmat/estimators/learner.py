@@ -26,8 +26,10 @@ from bregmat.estimators.task import Task
 from bregmat.labels import check_drawing, check_percentiles
 from bregmat.result import MatrixResult, check
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import on_one_blas_thread
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from bregmat.checks import rows_text
 from bregmat.linalg import blocks, dense, eigh
 from bregmat.result import MatrixResult
+from bregmat.threads import on_one_blas_thread
 
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
@@ -43,6 +44,7 @@ class MahalanobisDistance:
         return sq_distance if squared else float(np.sqrt(sq_distance))
 
 
+@on_one_blas_thread
 class MahalanobisMetric:
     """What a learner with ``components_`` (r, d) says of its metric."""
 

@@ -25,6 +25,7 @@ from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
 from bregmat.result import MatrixResult
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import on_one_blas_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,7 @@ class MetricGround(Ground):
         return nearest_metric(self.points, rows, prior=self.prior, **settings)
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """Mahalanobis metric nearest to a prior metric that puts similar points near and dissimilar points far.

@@ -32,10 +32,12 @@ from bregmat.linalg import blocks, dense
 from bregmat.margin import ActiveSet, MarginResult
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
+from bregmat.threads import on_one_blas_thread
 
 BLOCK = 10_000_000  # kernel values at a time
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     """Support vector classifier whose optimality is proven by a duality gap.

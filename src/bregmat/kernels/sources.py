@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -15,28 +14,16 @@ from bregmat._kernels.vectors import gather_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import blocks, sq_norms
+from bregmat.threads import in_parts
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 DOUBLE = 2.0**-53  # and float64 by this
-PARALLEL_FLOP = 2e8  # below, starting threads costs more than they save
+FLOPS = 20.0  # operations that a product or an exponential does in a nanosecond
+PARTS = 16  # vectors that the sums of a large symmetric block are taken in, whatever the threads
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
 CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
 STRIP = 2_000_000  # entries of a block at a time
 SAMPLED = 64  # rows and columns of a given matrix that are compared
-
-
-_TEAM = threading.Lock()  # Numba's simplest scheduler cannot serve two threads at once
-
-
-def _run(work: float, serial: Callable[..., None], parallel: Callable[..., None], *arguments: Any) -> None:
-    """The parallel loop where there is enough to do and nobody else runs one, else the serial one."""
-    if work > PARALLEL_FLOP and _TEAM.acquire(blocking=False):
-        try:
-            parallel(*arguments)
-        finally:
-            _TEAM.release()
-    else:
-        serial(*arguments)
 
 
 class KernelSource(ABC):
@@ -124,15 +111,16 @@ class Gaussian(KernelSource):
         return np.ones(self.n)
 
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        work = len(rows) * (self.n if columns is None else len(columns)) * (2.0 * self.n_features + 20)
+        n = self.n if columns is None else len(columns)
+        work = len(rows) * n * (2.0 * self.n_features + 20) / FLOPS
         if self.ZT is not None:
             ZT = self.ZT if columns is None else np.ascontiguousarray(self.ZT[:, columns])
-            near = kernel_rows.gaussian_near_rows_inplace, kernel_rows.gaussian_near_rows_parallel_inplace
-            _run(work, *near, out, 0, self.Z[rows], ZT)
+            near = out, 0, self.Z[rows], ZT
+            in_parts(lambda *part: kernel_rows.gaussian_near_rows_inplace(*near, *part), n, work, kernel_rows.CHUNK)
             return
         Z, h = (self.Z, self.h) if columns is None else (self.Z[columns], self.h[columns])
-        kernels = kernel_rows.gaussian_rows_inplace, kernel_rows.gaussian_rows_parallel_inplace
-        _run(work, *kernels, out, 0, self.Z[rows], self.h[rows], Z, h)
+        far = out, 0, self.Z[rows], self.h[rows], Z, h
+        in_parts(lambda *part: kernel_rows.gaussian_rows_inplace(*far, *part), n, work, kernel_rows.CHUNK)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
@@ -149,19 +137,25 @@ class Gaussian(KernelSource):
         return out
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        (A, hA), out = self._exact(rows), np.zeros(len(rows))
-        B, hB = (A, hA) if rows is columns else self._exact(columns)
-        work = len(rows) * len(columns) * (2.0 * self.n_features + 40)
-        kernels = kernel_rows.gaussian_sums_inplace, kernel_rows.gaussian_sums_parallel_inplace
-        _run(work, *kernels, out, A, hA, B, hB, weight, 2.0 * self.gamma, rows is columns)
-        return out
+        A, hA = self._exact(rows)
+        work = len(rows) * len(columns) * (2.0 * self.n_features + 40) / FLOPS
+        if rows is columns:
+            out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)), len(rows)))
+            whole = out, A, hA, weight, 2.0 * self.gamma
+            in_parts(lambda *part: kernel_rows.gaussian_symmetric_sums_inplace(*whole, *part), len(out), work)
+            return out.sum(axis=0)
+        B, hB = self._exact(columns)
+        f = np.zeros(len(rows))
+        both = f, A, hA, B, hB, weight, 2.0 * self.gamma
+        in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), len(f), work, kernel_rows.HALF)
+        return f
 
     def _block64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
         A, hA = self._exact(rows)
         B, hB = (A, hA) if rows is columns else self._exact(columns)
-        work = out.size * (2.0 * self.n_features + 40)
-        kernels = kernel_rows.gaussian_block_inplace, kernel_rows.gaussian_block_parallel_inplace
-        _run(work, *kernels, out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns)
+        work = out.size * (2.0 * self.n_features + 40) / FLOPS
+        both = out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns
+        in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*both, *part), len(columns), work, kernel_rows.HALF)
 
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centred points in float64 and ``gamma |x|^2``."""

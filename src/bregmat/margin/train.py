@@ -11,7 +11,6 @@ import numpy as np
 from bregmat._kernels.violators import objectives
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
-from bregmat.linalg import single_thread_blas
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish, nearest_points
 from bregmat.margin.problem import MarginProblem
@@ -23,6 +22,7 @@ from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import RunLog, solve
+from bregmat.threads import single_thread_blas
 
 ROUGH = 2e-3  # violation at which the exact finish takes over
 LOOSE = 1e-4  # gaps from which float32 weights may do
@@ -165,7 +165,7 @@ def train_margin(
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
     alpha = _start(problem, start)
     # One BLAS thread: its own threads fight with Numba's for the cores, and wait for each other on blocks of this size.
-    with single_thread_blas(0), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
+    with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         factor = problem.factor
         near = problem if factor == 1.0 else problem.multiplied(factor)
         log = RunLog(callback, max_seconds, None if factor == 1.0 else lambda record: _in_units(record, factor))

@@ -14,8 +14,10 @@ from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_l
 from bregmat.online.learner import OnlineLearner
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
+from bregmat.threads import on_one_blas_thread
 
 
+@on_one_blas_thread
 class LossAndBound(OnlineLearner):
     """What :class:`bregmat.online.MatrixExponentiatedGradient` has lost, what it can have lost, and what others would have."""
 

@@ -17,8 +17,10 @@ from bregmat.online.learner import Undo
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
+from bregmat.threads import on_one_blas_thread, single_thread_blas
 
 
+@on_one_blas_thread
 class MatrixExponentiatedGradient(LossAndBound):
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
@@ -137,11 +139,12 @@ class MatrixExponentiatedGradient(LossAndBound):
     def predict_one(self, x: Any) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
         block = self._read(self._kind.one(x))
-        return float(self._state.predict(block)[0])
+        with single_thread_blas(self.dim or 0):
+            return float(self._state.predict(block)[0])
 
     def learn_one(self, x: Any, y: float) -> MatrixExponentiatedGradient:
         """One trial: predict, then move towards the label; returns self."""
-        self.predict_then_learn(self._kind.one(x), y)
+        self._learn(self._kind.one(x), y)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> MatrixExponentiatedGradient:
@@ -158,24 +161,12 @@ class MatrixExponentiatedGradient(LossAndBound):
         ValueError, TypeError
             Naming what is wrong and where; nothing of the block is learned then.
         """
-        self.predict_then_learn(X, y)
+        self._learn(X, y)
         return self
 
     def predict_then_learn(self, X: Any, y: Any) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
-        block = self._kind.read(X, self.dim)
-        y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
-        check_labels(self.settings, y)
-        if not len(y):
-            return np.zeros(0)
-        with Undo(self, [(part, part.mark(block)) for part in (self._state, self._record) if part is not None]):
-            if self._state is None:
-                self._begin(self._kind.size(block))
-            self._check_assumptions(block, y)
-            predictions = self._state.learn(block, y)
-            if self._record is not None:
-                self._record.add(block, y)
-        return predictions
+        return self._learn(X, y)
 
     def predict(self, X: Any) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
@@ -299,6 +290,24 @@ class MatrixExponentiatedGradient(LossAndBound):
     def _new_state(self, log_W: np.ndarray, eta: float) -> LogState | EigenState:
         cls = EigenState if self.settings.mode == "rank_one" else LogState
         return cls(log_W, self.settings, eta)
+
+    def _learn(self, X: Any, y: Any) -> np.ndarray:
+        block = self._kind.read(X, self.dim)
+        y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
+        check_labels(self.settings, y)
+        if not len(y):
+            return np.zeros(0)
+        with (
+            single_thread_blas(self.dim or self._kind.size(block)),
+            Undo(self, [(part, part.mark(block)) for part in (self._state, self._record) if part is not None]),
+        ):
+            if self._state is None:
+                self._begin(self._kind.size(block))
+            self._check_assumptions(block, y)
+            predictions = self._state.learn(block, y)
+            if self._record is not None:
+                self._record.add(block, y)
+        return predictions
 
     def _read(self, X: Any) -> Any:
         block = self._kind.read(X, self.dim)

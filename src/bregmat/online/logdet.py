@@ -28,8 +28,10 @@ from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.learner import OnlineLearner, Undo
 from bregmat.online.records import KeptExamples
+from bregmat.threads import on_one_blas_thread
 
 
+@on_one_blas_thread
 class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 

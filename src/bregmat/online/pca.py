@@ -18,11 +18,13 @@ from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import Undo
 from bregmat.sampling import check_random_state, generator
+from bregmat.threads import on_one_blas_thread, single_thread_blas
 
 LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Principal components from a stream, with expected loss close to that of the best subspace in hindsight.
@@ -322,7 +324,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             X = validate_data(self, X, dtype=np.float64, order="C", reset=fresh)
             if fresh:
                 self._begin(X.shape[1])
-            self._trials(X)
+            with single_thread_blas(X.shape[1]):
+                self._trials(X)
         return self
 
     def _begin(self, d: int) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
 from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
 from bregmat._kernels.vectors import add_rows_inplace
-from bregmat.linalg import single_thread_blas
 from bregmat.quadratic.free_set import FEW, FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram
+from bregmat.threads import single_thread_blas
 
 CHUNK = 200  # single exchanges between two looks at the clock
 EXCHANGES = 50  # single exchanges that count as one bulk step
@@ -70,7 +70,7 @@ class ExactActiveSet:
         ValueError
             A step along which the curvature is clearly negative: A is not positive semidefinite.
         """
-        with single_thread_blas(0):
+        with single_thread_blas():
             inside = np.minimum(np.maximum(start, 0.0), program.upper)
             return _Search(program, inside, self.tol, watch).minimize(self.max_iter, self.is_single)
 

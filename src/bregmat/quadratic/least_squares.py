@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from bregmat.checks import as_column, as_matrix
-from bregmat.linalg import cholesky, cholesky_solve, single_thread_blas
+from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.nnqp import FAR, Units, exponent
 from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, Request, minimize
@@ -18,6 +18,7 @@ from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, a
 from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome
+from bregmat.threads import single_thread_blas
 
 WIDE = 3000  # columns from which a wide X is solved on growing sets of columns
 FIRST = 200  # columns of the first set, and least growth of the next ones
@@ -77,7 +78,7 @@ def nonnegative_least_squares(
     E, e = as_equality(equality, X.shape[1])
     start = as_start(x0, bounds)
     request = Request(solver, tol, max_iter, max_seconds, callback, E)
-    with single_thread_blas(0), np.errstate(all="ignore"):
+    with single_thread_blas(), np.errstate(all="ignore"):
         columns, c = _exponents(X), exponent(float(np.abs(y).max()))
         data = _Data(X, y, bounds, E, e)
         if columns.any() or c != 0:

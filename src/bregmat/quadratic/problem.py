@@ -11,7 +11,6 @@ import numpy as np
 from bregmat._kernels.free_factor import Quadratic
 from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
-from bregmat.linalg import single_thread_blas
 from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
@@ -23,6 +22,7 @@ from bregmat.quadratic.program import EPS, Minimum, QuadraticProgram, no_rows
 from bregmat.quadratic.split_program import DenseUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
+from bregmat.threads import single_thread_blas
 
 SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
 NEWTON = 20
@@ -274,7 +274,7 @@ def minimize(
         With a :class:`QPCertificate` in terms of the rows given, which is the last line of the history, too.
     """
     course = _Course(problem, start, request, log)
-    with single_thread_blas(0), np.errstate(all="ignore"):
+    with single_thread_blas(), np.errstate(all="ignore"):
         try:
             if not trusted:
                 check_definite(problem.A)

@@ -7,15 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat._kernels.tiles import (
-    n_threads,
-    signed_pass_inplace,
-    signed_pass_serial_inplace,
-    tile_pass_inplace,
-    tile_pass_serial_inplace,
-)
+from bregmat._kernels.tiles import signed_pass_inplace, tile_pass_inplace
+from bregmat.threads import in_parts
 
-_PARALLEL = 2_000_000  # numbers in a pass below which a second thread costs more than it brings
+_SHARED = 2_000_000  # numbers of a pass from which its sums are taken in parts
+_PARTS = 16  # their number, whatever the threads: sums do not depend on those
 
 
 class Split(Protocol):
@@ -55,8 +51,7 @@ class DenseSplit:
         """``(A+ v, A- v)``."""
         x, unit = _narrowed(v, self._A.dtype, self._unit)
         p, q = np.empty((2, self.n), self._A.dtype)
-        run = signed_pass_inplace if self._A.size >= _PARALLEL else signed_pass_serial_inplace
-        run(p, q, self._A, x)
+        in_parts(lambda *part: signed_pass_inplace(p, q, self._A, x, *part), self.n, self._A.size, 4)
         # the half difference of two sums can fall below zero by rounding
         return unit * p.astype(np.float64), unit * np.maximum(q.astype(np.float64), 0.0)
 
@@ -118,7 +113,7 @@ class ClassBlocks:
             if i == j:
                 diagonal[groups[i]] = values.diagonal()
         self.diagonal = diagonal + self._ridge
-        self._parallel = self._tiles.size >= _PARALLEL
+        self._parts = _PARTS if self._tiles.size >= _SHARED else 1
 
     @property
     def nbytes(self) -> int:
@@ -130,10 +125,9 @@ class ClassBlocks:
         narrow, unit = _narrowed(v, self._dtype, 1.0)
         x = np.zeros(self._length, self._dtype)
         x[self._place] = narrow[self._rows]
-        threads = n_threads() if self._parallel else 1
-        P, Q = np.empty((2, threads, self._length), self._dtype)
-        run = tile_pass_inplace if self._parallel else tile_pass_serial_inplace
-        run(P, Q, self._tiles, self._row, self._column, self._same, x)
+        P, Q = np.empty((2, self._parts, self._length), self._dtype)
+        tiles = self._tiles, self._row, self._column, self._same
+        in_parts(lambda *part: tile_pass_inplace(P, Q, *tiles, x, *part), self._parts, 2.0 * self._tiles.size)
         p, q = np.empty((2, self.n))
         p[self._rows] = P.sum(axis=0)[self._place]
         q[self._rows] = Q.sum(axis=0)[self._place]

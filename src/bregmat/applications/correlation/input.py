@@ -20,8 +20,9 @@ from bregmat.checks import (
 )
 from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.divergences import as_divergence
-from bregmat.linalg import cholesky, eigh, single_thread_blas, symmetrize
+from bregmat.linalg import cholesky, eigh, symmetrize
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import single_thread_blas
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
@@ -80,7 +81,7 @@ def pose(
     if rank is not None and rank > len(A):
         raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
     entries = _read_fixed(fixed, len(A), labels)
-    with single_thread_blas(len(A)), np.errstate(all="ignore"):
+    with single_thread_blas(), np.errstate(all="ignore"):
         if D.keeps_range:
             return _near_definite(D, A, entries, floor if repair == "clip" else None)
         low = float(min_eig)

@@ -21,10 +21,12 @@ from bregmat.coordinates import Factor
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
+from bregmat.threads import on_one_blas_thread
 
 MAX_ITER = 200  # Newton steps
 
 
+@on_one_blas_thread
 def nearest_correlation(
     C: Any,
     *,

@@ -28,11 +28,6 @@ class RankProblem(Problem):
     convex: CorrelationCertificate
 
     @property
-    def order(self) -> int:
-        """Order of C."""
-        return len(self.C)
-
-    @property
     def certifies_cheaply(self) -> bool:
         """A step costs little more than X does."""
         return False

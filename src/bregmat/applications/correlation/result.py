@@ -11,6 +11,7 @@ import numpy as np
 from bregmat._html import number
 from bregmat.linalg import eigvalsh
 from bregmat.result import ExitReason, Result, Status
+from bregmat.threads import on_one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Repair:
     floor: float
 
 
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class CorrelationResult(Result):
     """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.

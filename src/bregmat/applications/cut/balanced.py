@@ -15,10 +15,12 @@ from bregmat.checks import as_choice, check_flag, check_integer, check_limits
 from bregmat.result import Record
 from bregmat.sampling import generator
 from bregmat.solve import solve_in_turn
+from bregmat.threads import on_one_blas_thread
 
 FALLBACK = 1500  # vertices up to which the central path takes over where the factor form stalls
 
 
+@on_one_blas_thread
 def balanced_cut(
     graph: Any,
     *,

@@ -73,11 +73,6 @@ class BalancedCut(Problem):
         self.best = BestCut(graph, refine)
         self.bound, self.dual = 0.0, np.zeros(graph.size)  # L >= 0: a proof, too
 
-    @property
-    def order(self) -> int:
-        """Number of vertices."""
-        return self.graph.size
-
     def is_due(self, state: CutState, tol: float) -> bool:
         """At every step; proofs and roundings, which cost, are left to those that are worth them."""
         return True
