@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat import balanced_cut
-from bregmat._kernels.cut import refine_inplace, swap_gains
+from bregmat._kernels.cut import curved_inplace, project_inplace, refine_inplace, swap_gains
+from bregmat._kernels.elimination import eliminate_inplace
 from bregmat.applications.cut import balanced as cut
 from bregmat.applications.cut import lowrank as cut_lowrank
 from bregmat.applications.cut import proof as cut_proof
@@ -259,6 +260,53 @@ def test_sparse_proofs_are_found(rng):
     assert is_above(graph, method.y, -1e-6, sparse=True) >= -1.1e-6
     assert is_above(graph, method.y, 1e-6, sparse=True) == -inf
     assert is_above(graph, np.full(graph.size, nan), 0.0) == -inf
+
+
+@pytest.mark.parametrize("make", [lambda: nx.random_regular_graph(3, 60, seed=1), lambda: nx.grid_2d_graph(7, 8),
+                                  lambda: nx.disjoint_union(nx.random_regular_graph(3, 10, seed=1), nx.path_graph(20))])  # fmt: skip
+def test_sparse_proofs_are_as_sharp_as_dense_ones(rng, make):
+    graph = read_graph(make())
+    for y in (np.zeros(graph.size), rng.normal(size=graph.size), -graph.degree, 10.0 ** rng.uniform(-6, 1, graph.size)):
+        V = np.linalg.svd(np.ones((graph.size, 1)))[0][:, 1:]
+        lam = np.linalg.eigvalsh(V.T @ (graph.dense + np.diag(y)) @ V)[0]
+        for below in (1e-1, 1e-4, 1e-8):
+            assert lam - below - 1e-9 <= is_above(graph, y, lam - below, sparse=True) <= lam
+        assert is_above(graph, y, lam + 1e-8, sparse=True) == -inf
+
+
+@pytest.mark.parametrize("share", [0.0, 0.15, 0.5, 2.0])
+def test_elimination_leaves_the_schur_complement(rng, share):
+    n, rounding = 30, 1e-3
+    A = sp.random_array((n, n), density=0.1, rng=rng, format="csr")
+    A = sp.csr_array(A + A.T)
+    A.setdiag(0)
+    A.eliminate_zeros()
+    d, s, terms = rng.normal(3, 2, n), rng.normal(size=n), np.zeros(n, np.int64)
+    found = eliminate_inplace(d.copy(), s.copy(), terms, A.indptr, A.indices, A.data, share, rounding)
+    left, block, corner, pivot, trace = found
+    K = np.block([[A.toarray() + np.diag(d), s[:, None]], [s, -corner]])
+    out = np.setdiff1d(np.arange(n + 1), left)
+    assert len(left) == n if share == 0 else (K[left, left] < 0).sum() <= len(left) < n
+    inner = np.linalg.inv(K[np.ix_(out, out)])
+    want = K[np.ix_(left, left)] - K[np.ix_(left, out)] @ inner @ K[np.ix_(out, left)]
+    assert_allclose(np.triu(block), np.triu(want), atol=1e-9)
+    assert_allclose(-pivot, 1 / inner[-1, -1], rtol=1e-9)
+    assert trace >= np.trace(K[np.ix_(out, out)]) + 2 * pivot - 1e-9 and terms.max() <= n
+
+
+def test_products_of_the_factor_form(rng):
+    graph = read_graph(random_graph(rng, 12, "real"))
+    n, A = graph.size, graph.A
+    D, R, y, b = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=n), rng.normal(size=4)
+    U, along = np.empty((n, 4)), np.empty(n)
+    curved_inplace(U, along, D, R, graph.degree + y, A.indptr, A.indices, A.data)
+    want = graph.laplacian_times(D) + y[:, None] * D
+    assert_allclose(U, want, atol=1e-12)
+    assert_allclose(along, (want * R).sum(axis=1), atol=1e-12)
+    project_inplace(U, along, R, b)
+    a = (want * R).sum(axis=1) - R @ b
+    assert_allclose(U, want - a[:, None] * R - b, atol=1e-12)
+    assert_allclose(along, a, atol=1e-12)
 
 
 def test_projected(rng):

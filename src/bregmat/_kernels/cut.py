@@ -85,3 +85,38 @@ def _move_inplace(x, gain, v, indptr, indices, data):
     for k in range(indptr[v], indptr[v + 1]):
         j = indices[k]
         gain[j] += -2.0 * data[k] if x[j] == x[v] else 2.0 * data[k]
+
+
+@njit(cache=True)
+def curved_inplace(out, along, D, R, diagonal, indptr, indices, data):
+    """``out = (diag(diagonal) - A) D`` for sparse A, and the inner products of its rows with those of R, ``along``.
+
+    out, D, R : (n, k); along, diagonal : (n,); indptr : (n + 1,); indices, data : (m,) of A.
+    """
+    n, k = D.shape
+    for i in range(n):
+        row, own = out[i], D[i]
+        for q in range(k):
+            row[q] = diagonal[i] * own[q]
+        for p in range(indptr[i], indptr[i + 1]):
+            other, weight = D[indices[p]], data[p]
+            for q in range(k):
+                row[q] -= weight * other[q]
+        total = 0.0
+        for q in range(k):
+            total += row[q] * R[i, q]
+        along[i] = total
+
+
+@njit(cache=True)
+def project_inplace(U, along, R, b):
+    """``U - a R - e b'`` with ``a = along - R b``; U, R : (n, k), along : (n,), which becomes a, b : (k,)."""
+    n, k = U.shape
+    for i in range(n):
+        row, own = U[i], R[i]
+        a = along[i]
+        for q in range(k):
+            a -= own[q] * b[q]
+        for q in range(k):
+            row[q] -= a * own[q] + b[q]
+        along[i] = a

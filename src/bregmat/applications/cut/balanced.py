@@ -81,9 +81,10 @@ def balanced_cut(
     under which it is a null vector; on clear communities no relaxation has to be solved.
 
     Every bound is proven in floating point (``applications/cut/proof.py``): by a dense Cholesky factorisation up to 1,000
-    vertices, and up to 8,000 if more than 2 % of all pairs are edges; else by the pivots of a sparse LDL', where much fill
-    costs time and memory. If it does not end well, the bound stays what it was,
-    0 at first. With whole weights it is rounded up to a weight that a cut can have (divisor, parity).
+    vertices, and up to 8,000 if more than 2 % of all pairs are edges; else of those that are left when the vertices of few
+    neighbours are eliminated: few on planar graphs, more than half of them on random ones, where the time grows with n^3.
+    If it does not end well, the bound stays what it was, 0 at first. With whole weights it is rounded up to a weight that a
+    cut can have (divisor, parity).
     """
     clock = time.perf_counter()
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bregmat._kernels.cut import curved_inplace, project_inplace
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
 from bregmat.applications.cut.rounding import smallest
@@ -35,7 +36,7 @@ class LowRank:
     coarse : float
         Multiple of the tolerance to which the relaxation is solved: proofs are dear where the graph is large.
     is_new : bool
-        Whether the gradient has fallen tenfold since this was last true: time for a bound and for rounding.
+        Whether the gradient has fallen enough since this was last true: time for a bound and for rounding.
     """
 
     proves_every_step = False
@@ -48,7 +49,7 @@ class LowRank:
         self.R = self._retract(rng.normal(size=(n, min(self.most, rank))))
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
-        self._due, self._proofs, self.n_steps = FIRST_BOUND, 0, 0
+        self._due, self.n_steps = FIRST_BOUND, 0
         self._derivatives()
 
     def _derivatives(self) -> None:
@@ -60,15 +61,15 @@ class LowRank:
         n, k = self.R.shape
         gram = n * np.eye(k) - self.R.T @ self.R
         self.inner = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-        self.gradient, a = self._tangent(self.LR)
+        self.gradient, a = self._tangent(self.R, 0.0)
         self.y = -a
 
-    def _tangent(self, U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Projection ``U - a R - e b'`` onto the tangent space, and a (n,)."""
-        along = np.einsum("ij,ij->i", U, self.R)
-        b = (U.sum(axis=0) - along @ self.R) @ self.inner
-        a = along - self.R @ b
-        return U - a[:, None] * self.R - b, a
+    def _tangent(self, D: np.ndarray, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """Projection ``U - a R - e b'`` of ``U = (L + diag y) D`` onto the tangent space, and a (n,)."""
+        U, along, A = np.empty_like(D), np.empty(len(D)), self.graph.A
+        curved_inplace(U, along, D, self.R, self.graph.degree + y, A.indptr, A.indices, A.data)
+        project_inplace(U, along, self.R, (U.sum(axis=0) - along @ self.R) @ self.inner)
+        return U, along
 
     @staticmethod
     def _retract(R: np.ndarray) -> np.ndarray:
@@ -95,7 +96,7 @@ class LowRank:
         self.stalled = self.stalled or self.residual < SMALLEST or self.n_steps >= PATIENCE
         self.is_new = self.stalled or self.residual < self._due
         if self.is_new:
-            self._due = 0.1 * self.residual
+            self._due = (0.1 if len(self.R) <= LARGE else 0.4) * self.residual
 
     def _trust(self) -> None:
         move, model, edge = self._newton()
@@ -129,7 +130,7 @@ class LowRank:
             return curvature <= 1e-14 * dd or size + 2.0 * alpha * dm + alpha**2 * dd >= square
 
         end = conjugate_gradients(
-            lambda d: self._tangent(self.graph.laplacian_times(d) + self.y[:, None] * d)[0],
+            lambda d: self._tangent(d, self.y)[0],
             -g,
             goal=float(np.linalg.norm(g)) * min(0.1, self.residual),
             most=CG_STEPS,
@@ -157,16 +158,21 @@ class LowRank:
     def level(self, loss: float, is_last: bool) -> float:
         """A proven lower bound of the smallest eigenvalue: an estimate less ``loss`` over n, or more if need be; or -inf."""
         n = len(self.y)
-        lam = min(smallest(self.graph, self.y, self.rng), 0.0)
-        estimate = self.value - n * lam + float(self.y.sum())
-        if n > LARGE and self._proofs and not is_last and estimate > 50.0 * loss:
+        ritz = smallest(self.graph, self.y, self.rng)
+        lam = min(ritz, 0.0)
+        estimate = self.value - n * lam + float(self.y.sum()) if ritz < np.inf else np.inf
+        if n > LARGE and not is_last and estimate > 50.0 * loss and not self._reaches_a_weight(estimate + 50.0 * loss):
             return -np.inf
-        self._proofs += 1
         for times in (1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4):
             proven = is_above(self.graph, self.y, lam - times * loss / n)
             if proven > -np.inf:
                 return proven
         return -np.inf
+
+    def _reaches_a_weight(self, short: float) -> bool:
+        """Whether a bound that is so much below the value is rounded up to the same weight; in scaled units of ``4 cut``."""
+        ends = [0.25 * self.graph.scale * end for end in (self.value - short, self.value)]
+        return self.graph.step > 0 and self.graph.round_up(ends[0]) >= self.graph.round_up(ends[1])
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Projections of the rows on a random direction."""

@@ -6,8 +6,8 @@ space orthogonal to e::
     4 cut(x) = x'L x = x'M x - sum y  >=  n lam - sum y
 
 which holds for all matrices of the relaxation, too. What has to be certain is ``lam``, and no eigenvalue routine proves that
-there is no smaller eigenvalue. Factorisations do: a Cholesky factorisation that runs to its end (dense), or the signs of the
-pivots of ``LDL'`` (sparse), each with the error of its own arithmetic taken off.
+there is no smaller eigenvalue. Factorisations do: a Cholesky factorisation that runs to its end, of all vertices (dense) or of
+those that are left when the ones of few neighbours are eliminated (sparse), with the error of its own arithmetic taken off.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy
 
+from bregmat._kernels.elimination import eliminate_inplace
 from bregmat.applications.cut.graph import Graph
 from bregmat.linalg import cholesky
 
 UNIT = 2.0**-53
 DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing
+DENSE_DEGREE = 0.15  # least degree, of the vertices that are left, at which a dense factorisation of them is quicker
 DENSE_SHARE = 0.02  # of all pairs that are edges: above, the fill of a sparse factorisation is nearly everything
 DENSE_LIMIT = 8000  # vertices up to which that is done: arrays of 0.5 GB
 
@@ -70,50 +71,38 @@ def is_above(graph: Graph, y: np.ndarray, level: float, *, sparse: bool | None =
     if sparse is None:
         sparse = n > DENSE and (graph.A.nnz <= DENSE_SHARE * n**2 or n > DENSE_LIMIT)
     if sparse:
-        return _by_inertia(graph, y, level)
+        return _by_elimination(graph, y, level)
     B, _ = projected(graph, y - level)
     if not (np.isfinite(B).all() and cholesky(B)[1]):
         return -np.inf
     return level - cholesky_error(n, float(np.trace(B))) - forming_error(graph, y - level)
 
 
-def _by_inertia(graph: Graph, y: np.ndarray, level: float) -> float:
-    """The same by a sparse ``LDL'``.
+def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
+    """The same by ``LDL'`` of ``K = [[N, s e], [s e', -c]]``, ``N = M - level I``, for any s, c > 0.
 
-    1. ``N = M - level I = LDL' - E`` with at most one negative pivot: by Sylvester and Weyl, ``N + |E| I`` has at most one
-       negative eigenvalue. With ``LU`` as computed, ``E = (LU - N) + L (DL' - U)``, and ``|LU - N| <= g |L||U|`` (Higham
-       2002, "Accuracy and stability of numerical algorithms", theorem 9.3).
-    2. If ``(N + s I) z = e + r``, there is a symmetric F with ``Fz = -r``, ``|F| <= 3 |r| / |z|``. Let ``|E| + |F| <= s``:
-       ``N + s I + F`` has at most one negative eigenvalue and maps z to e. If ``z'e < 0``, z takes that eigenvalue, and any
-       v orthogonal to e is conjugate to z; so ``v'(N + s I + F) v >= 0``.
-    Hence M is at least ``level - s - |F|`` there.
+    The vertices of few neighbours go first, then the border, whose pivot is negative, and what is left is dense: a Cholesky
+    factorisation. If that runs to its end, ``K + E = LDL'`` has one negative eigenvalue. ``|E| <= g |L||D||L'|`` entry by
+    entry (Higham 2002, "Accuracy and stability of numerical algorithms", theorems 9.3 and 10.3), g from the largest number
+    of terms that an entry is the sum of; so the norm of E is at most ``e = g sum |d_k| |l_k|^2``. By Weyl ``K + e I`` has at most
+    one negative eigenvalue. For ``e < c`` that is its last entry's, so that ``N + e I + s^2 ee' / (c - e)`` has none, and on
+    the space orthogonal to e, M is at least ``level - e``.
     """
     n = graph.size
-    N = scipy.sparse.csc_array(scipy.sparse.diags_array(graph.degree + (y - level)) - graph.A)
+    diagonal = graph.degree + (y - level)
+    border, terms = np.full(n, n**-0.5), np.zeros(n, dtype=np.int64)
+    A = graph.A
     try:
-        lu = scipy.sparse.linalg.splu(
-            N, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
+        _, block, corner, pivot, trace = eliminate_inplace(
+            diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_DEGREE, 16.0 * n * UNIT
         )
-    except (RuntimeError, MemoryError):  # a pivot is exactly zero; too much fill
+        if not np.isfinite(block).all() or (len(block) and not cholesky(block.T)[1]):  # the transpose needs no copy
+            return -np.inf
+    except MemoryError:  # too much fill
         return -np.inf
-    low, up, e = lu.L, lu.U, np.ones(n)
-    pivots = up.diagonal()
-    if (lu.perm_r != lu.perm_c).any() or not np.isfinite(pivots).all() or np.count_nonzero(pivots < 0) > 1:
-        return -np.inf
-    skew = abs(up - scipy.sparse.diags_array(pivots) @ low.T) + 2.0 * UNIT * abs(up)
-    terms = int(np.diff(low.tocsr().indptr).max()) + 8
-    error = 2.0 * terms * UNIT * (abs(low) @ (abs(up) @ e)) + 1.01 * (abs(low) @ (skew @ e))
-    norm = float(error.max()) + forming_error(graph, y - level)
-    shift = 4.0 * norm
-    z = lu.solve(e)
-    for _ in range(3):
-        z = z - lu.solve(N @ z + shift * z - e)
-    longest = int(np.diff(N.indptr).max()) + 8
-    rounding = longest * UNIT * float(np.linalg.norm(abs(N) @ np.abs(z) + 1.0 + shift * np.abs(z)))
-    share = 3.01 * (float(np.linalg.norm(N @ z + shift * z - e)) + rounding) / float(np.linalg.norm(z))
-    if not (norm + share <= shift and z.sum() < -n * UNIT * np.abs(z).sum()):
-        return -np.inf
-    return level - shift - share
+    count = int(terms.max(initial=0)) + len(block) + 10
+    error = 2.0 * UNIT * (count * (trace + 1.01 * float(np.trace(block))) + (n + 10) * pivot)  # twice: its own rounding
+    return level - error - forming_error(graph, y - level) if error < 0.5 * corner else -np.inf
 
 
 def bound_of(graph: Graph, y: np.ndarray, lam: float) -> tuple[float, np.ndarray]:
