@@ -6,12 +6,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores lint format bench reproduce clean
+.PHONY: help demo test test-cores suite lint format bench reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
 	@echo "make test-cores  the numerical tests as on other processors (CORES=\"$(CORES)\")"
+	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
@@ -30,6 +31,9 @@ test: $(STAMP)
 
 test-cores: $(STAMP)
 	@set -e; for core in $(CORES); do OPENBLAS_CORETYPE=$$core $(BIN)/python -m pytest -m numerical $(PYTEST_ARGS); done
+
+suite: $(STAMP)
+	cd tests && ../$(BIN)/python -m suite $(SUITE_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ cli
 report
 plots
 io
+verification
 online
 estimators
 applications
@@ -63,7 +64,17 @@ PUBLIC = {
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
     | {"nearest_correlation", "CorrelationResult", "balanced_cut", "CutResult"},
     "quadratic programs": {"nnqp", "nonnegative_least_squares", "QPResult", "MultiplicativeUpdates"},
-    "results": {"Result", "MatrixResult", "Status", "ExitReason", "Record", "SolverError", "check"},
+    "results": {
+        "Result",
+        "MatrixResult",
+        "Status",
+        "ExitReason",
+        "Record",
+        "SolverError",
+        "check",
+        "verify",
+        "Verification",
+    },
     "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},

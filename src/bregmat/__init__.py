@@ -43,6 +43,8 @@ _LAZY = {
     "QPResult": "bregmat.quadratic",
     "nnqp": "bregmat.quadratic",
     "nonnegative_least_squares": "bregmat.quadratic",
+    "Verification": "bregmat.verification",
+    "verify": "bregmat.verification",
     "save": "bregmat.io",
     "load": "bregmat.io",
     "ModelFileError": "bregmat.io",
@@ -81,6 +83,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "Status",
+    "Verification",
     "VonNeumann",
     "balanced_cut",
     "boost_hypotheses",
@@ -95,6 +98,7 @@ __all__ = [
     "nonnegative_least_squares",
     "register",
     "save",
+    "verify",
     "widen_range",
 ]
 

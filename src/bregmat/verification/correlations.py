@@ -1,0 +1,238 @@
+"""Nearest correlation matrices: entries, eigenvalues, distance, and the bound that the multipliers of the entries prove."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.coordinates import RANK_TOL, Factor
+from bregmat.divergences import as_divergence
+from bregmat.status import Status
+from bregmat.verification.extended import (
+    arithmetic,
+    eigenpairs,
+    eigenvalues,
+    evaluate,
+    is_semidefinite,
+    log_determinant,
+    precision_text,
+    unit_of,
+)
+from bregmat.verification.figures import CLOSE, Verification, recompute
+
+ROUNDING = float(np.finfo(float).eps)
+
+
+@recompute.register
+def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
+    Correlation(problem, result).report(found)
+
+
+class Correlation:
+    """The problem from the arguments of :func:`bregmat.nearest_correlation`; its entries are compared with those of the result."""
+
+    def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
+        if "C" not in arguments:
+            raise ValueError(
+                f"problem must hold the argument C of nearest_correlation; got {', '.join(map(repr, arguments))}."
+            )
+        self.result, self.divergence = result, as_divergence(arguments.get("divergence", "frobenius"))
+        C = arguments["C"]
+        self.is_factor = isinstance(C, Factor)
+        C = C.toarray() if scipy.sparse.issparse(C) else C
+        C = np.asarray(C.G0 @ C.G0.T if self.is_factor else C, dtype=float)
+        n = len(C)
+        self.real = arithmetic(80.0 * n**3)
+        C = C.astype(self.real)
+        C = (C + C.T) / 2
+        if arguments.get("scale"):
+            d = np.sqrt(np.diag(C))
+            C = C / np.multiply.outer(d, d)
+            C[np.diag_indices(n)] = 1
+        self.fixed = arguments.get("fixed")
+        self.low = self.real(arguments.get("min_eig", 0.0))
+        if result.repaired is not None:
+            t, U = eigenpairs(C)
+            C = (U * np.maximum(t, result.repaired.floor)) @ U.T
+        self.C, self.n = C, n
+        i, j = result.rows.T
+        self.i, self.j = i, j
+        self.b = np.where(i == j, 1 - self.low, C[i, j]).astype(self.real)
+
+    def sum(self, mu: np.ndarray) -> np.ndarray:
+        """``Y`` with ``<Y, X>`` the weighted sum of the entries."""
+        Y = np.zeros((self.n, self.n), dtype=self.real)
+        np.add.at(Y, (self.i, self.j), mu.astype(self.real) / 2)
+        return Y + Y.T
+
+    def report(self, found: Verification) -> None:
+        """Everything that can be said of the result."""
+        result, real = self.result, self.real
+        found.precision = precision_text(real)
+        if result.X.shape != (self.n, self.n):
+            raise ValueError(f"the result has shape {result.X.shape}; C has {self.n} rows.")
+        self._entries(found)
+        if found.claimed is Status.INFEASIBLE:
+            self._contradiction(found)
+            return
+        X = result.X.astype(real)
+        if not np.isfinite(result.X).all() or (result.X != result.X.T).any():
+            found.problem("X is not a finite symmetric matrix", Status.UNKNOWN)
+            return
+        missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
+        worst, allowed = float(missed.max(initial=0.0)), 16 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
+        found.compare("max_violation", result.max_violation, worst, CLOSE + allowed)
+        is_feasible = worst <= 16 * allowed
+        values = eigenvalues(X)
+        found.figures["smallest eigenvalue"] = (result.smallest_eigenvalue, float(values[0]))
+        if not values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])):
+            is_feasible = False
+            if found.claimed is not Status.UNKNOWN:
+                found.problem(f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
+        if result.rank is not None and self.n > result.rank and values[-result.rank - 1] > 1e-8 * values[-1]:
+            found.problem(f"the rank is above {result.rank}", Status.UNKNOWN)
+        if not is_feasible and found.claimed is not Status.UNKNOWN and worst > 16 * allowed:
+            found.problem(f"a prescribed entry is missed by {worst:.2g}")
+        objective, bound, lost = self._distance(X, values), *self._bound(result.dual)
+        size = max(1.0, abs(objective))
+        room = CLOSE * size + lost + self._vague()
+        if is_feasible:
+            found.compare("objective", result.objective, objective, room)
+        if np.isfinite(result.dual_bound) and bound is not None:
+            found.bound_from_below("dual_bound", result.dual_bound, bound, room)
+        if bound is None:
+            found.notes.append(
+                "the bound was not recomputed: fixed blocks are nearly singular, and what it holds on is not saved"
+            )
+            bound = result.dual_bound
+        found.judge(result, (objective - bound + lost) / size if is_feasible else np.inf, is_feasible)
+
+    def _entries(self, found: Verification) -> None:
+        """The entries of the result are those that were asked for."""
+        pairs = {(int(a), int(b)) for a, b in zip(self.i, self.j)}
+        wanted = {(k, k) for k in range(self.n)}
+        if self.fixed is not None:
+            mask = np.asarray(self.fixed, dtype=bool)
+            wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a < b}
+        if pairs != wanted:
+            found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
+
+    def _vague(self) -> float:
+        """What the last digits of C are worth where small eigenvalues of it matter."""
+        if self.divergence.takes_indefinite:
+            return 16 * ROUNDING * float(np.abs(self.C).max()) * float(np.abs(self.result.X - self.C).sum())
+        kept = self._prior()[0].astype(float)
+        return 32 * ROUNDING * self.n * float((kept[-1] / kept).max()) * max(1.0, abs(self.result.objective))
+
+    def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Eigenvalues l and vectors Q of C in its range, and the units of its rows: LogDet does not depend on those."""
+        d = np.sqrt(np.diag(self.C)) if self.divergence.is_congruence_invariant else np.ones(self.n, dtype=self.real)
+        values, Q = eigenpairs(self.C / np.multiply.outer(d, d))
+        keep = values > RANK_TOL * values[-1]
+        return values[keep], Q[:, keep], d
+
+    def _distance(self, X: np.ndarray, values: np.ndarray) -> float:
+        D = self.divergence
+        if D.takes_indefinite:
+            return float(((X - self.C) ** 2).sum()) / 2
+        l, Q, d = self._prior()
+        M = Q.T @ (X / np.multiply.outer(d, d)) @ Q
+        if D.is_congruence_invariant:
+            M = M / np.sqrt(np.multiply.outer(l, l))
+            return float(np.trace(M) - log_determinant(M) - len(M))
+        x = np.maximum(eigenvalues(M), 0)
+        phi = np.where(
+            x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), self.real(D.phi_at_zero() if not D.keeps_rank else np.inf)
+        )
+        return float(phi.sum() - evaluate(D.phi, l).sum() - (evaluate(D.link, l) * (np.diag(M) - l)).sum())
+
+    def _bound(self, mu: np.ndarray) -> tuple[float | None, float]:
+        """The bound that the multipliers prove, and its rounding; None where it cannot be told."""
+        D, eye = self.divergence, np.eye(self.n, dtype=self.real)
+        Y = self.sum(mu)
+        linear = float(mu.astype(self.real) @ self.b)
+        terms = float(np.abs(mu) @ np.abs(self.b))
+        eps = unit_of(self.real) * self.n
+        if D.takes_indefinite:
+            T, C0 = self.C - self.low * eye - Y, self.C - self.low * eye
+            if self.is_factor:
+                N = self._prior()[1]
+                T = N.T @ T @ N
+            elif self.result.null_space is not None:
+                V = self.result.null_space.astype(self.real)
+                if not self._are_null(V):
+                    return None, 0.0
+                N = np.linalg.svd(V.astype(float), full_matrices=True)[0][:, V.shape[1] :].astype(self.real)
+                T = N.T @ T @ N
+            above = np.maximum(eigenvalues((T + T.T) / 2), 0)
+            value = ((C0 * C0).sum() - (above * above).sum()) / 2
+            return float(value) - linear, eps * float(
+                (C0 * C0).sum() + (above * above).sum() + terms + np.abs(T).max() * above.sum()
+            )
+        l, Q, d = self._prior()
+        if D.is_congruence_invariant:
+            P = d[:, None] * Q * np.sqrt(l)
+            value = log_determinant(np.eye(len(l), dtype=self.real) + P.T @ Y @ P)
+            return float(value) - linear, eps * (terms + len(l) + float(np.abs(P.T @ Y @ P).sum()))
+        t0 = evaluate(D.link, l)
+        t = eigenvalues(np.diag(t0) - Q.T @ Y @ Q)
+        x = evaluate(D.inverse_link, t)
+        value = (t0 * l - evaluate(D.phi, l)).sum() - (t * x - evaluate(D.phi, x)).sum()
+        return float(value) - linear, eps * (terms + float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum()))
+
+    def _are_null(self, V: np.ndarray) -> bool:
+        """Whether every matrix with these entries has these null vectors: their block is prescribed, and singular along them."""
+        known = np.zeros((self.n, self.n), dtype=bool)
+        known[self.i, self.j] = known[self.j, self.i] = True
+        B = np.where(known, np.where(np.eye(self.n, dtype=bool), 1, self.C), 0)
+        folded = self._null_vectors(known, B)
+        if folded is None:
+            return False
+        inside = V - folded @ (folded.T @ V)
+        return bool(np.abs(inside).max() <= 1e-8)
+
+    def _null_vectors(self, known: np.ndarray, B: np.ndarray) -> np.ndarray | None:
+        """Orthonormal basis of the null vectors of prescribed blocks, found from each row of entries."""
+        vectors = []
+        for k in range(self.n):
+            near = np.flatnonzero(known[k])
+            block = [k]
+            for m in near:
+                if m != k and known[m, block].all():
+                    block.append(int(m))
+            t, U = eigenpairs(B[np.ix_(block, block)].astype(self.real))
+            for u in U[:, t <= 16 * ROUNDING * len(block) * max(1.0, float(t[-1]))].T:
+                v = np.zeros(self.n)
+                v[block] = u
+                vectors.append(v)
+        if not vectors:
+            return None
+        U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=False)
+        return U[:, sigma > 1e-8].astype(self.real)
+
+    def _contradiction(self, found: Verification) -> None:
+        """``Y`` semidefinite and ``<Y, X> = mu . b`` negative (LogDet: not positive)."""
+        mu, real = self.result.dual, self.real
+        Y, rows = self.sum(mu), np.count_nonzero(mu)
+        b = np.where(self.i == self.j, 1, self.b).astype(real)
+        total, weight = float(mu.astype(real) @ b), float(np.abs(mu) @ np.abs(b.astype(float)))
+        found.figures["y . b"] = (np.nan, total)
+        if self.result.null_space is not None or self.low > 0:
+            V = self.result.null_space
+            if V is not None:
+                N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
+                Y = N.T @ Y @ N
+            total -= float(self.low * np.trace(self.sum(mu)))
+        if self.is_factor or not self.divergence.takes_indefinite:
+            _, Q, d = self._prior()
+            Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
+        size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)
+        if not is_semidefinite(Y, size, 64.0 * self.n * ROUNDING):
+            found.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
+        limit = 64 * ROUNDING * rows * weight
+        if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
+            found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)

@@ -1,0 +1,118 @@
+"""Margin machines: weights, primal and dual value from the kernel matrix itself, and points of two hulls that coincide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bregmat.margin.result import MarginResult
+from bregmat.status import Status
+from bregmat.verification.extended import arithmetic, precision_text, unit_of
+from bregmat.verification.figures import CLOSE, Verification, recompute
+
+ROUNDING = float(np.finfo(float).eps)
+LARGEST = 4000  # samples up to which the kernel matrix is formed
+
+
+@recompute.register
+def _(result: MarginResult, problem: Any, found: Verification) -> None:
+    signs, upper, ridge, has_intercept, kernel = _machine(problem)
+    n = len(signs)
+    if len(result.alpha) != n:
+        raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
+    if n > LARGEST:
+        found.notes.append(f"not recomputed: {n} samples are more than {LARGEST}")
+        return
+    K = kernel() if callable(kernel) else np.asarray(kernel, dtype=float)
+    on = np.flatnonzero(result.alpha)
+    real = arithmetic(4.0 * n * len(on))
+    found.precision = precision_text(real)
+    alpha = result.alpha.astype(real)
+    if (alpha < 0).any() or (alpha > upper * (1 + 4 * ROUNDING)).any():
+        found.problem("a weight is outside of its box", Status.UNKNOWN)
+        return
+    x, counts = alpha * signs, upper > 0
+    sums = K[:, on].astype(real) @ x[on]
+    q = x @ sums
+    size = float(np.abs(x) @ (np.abs(K[:, on]).astype(real) @ np.abs(x[on])))
+    noise = 64 * ROUNDING * size + unit_of(real) * n * size
+    if has_intercept and not abs(float(x.sum())) <= 1e3 * ROUNDING * float(alpha.sum()):
+        found.problem("the weights of the two classes do not have the same sum", Status.FEASIBLE)
+    if found.claimed is Status.INFEASIBLE:
+        wanted = 2.0 if has_intercept else 1.0
+        if not abs(float(alpha.sum()) - wanted) <= 1e-9:
+            found.problem(f"the weights sum to {float(alpha.sum()):.9g} instead of {wanted:g}", Status.UNKNOWN)
+        distance = float(np.sqrt(max(float(q), 0.0)))
+        scale = float(np.sqrt(np.diag(K)[counts].max()))
+        found.figures["distance of the hulls"] = (np.nan, distance)
+        if not distance <= 1e-5 * scale + np.sqrt(noise):
+            found.problem(f"the points of the two hulls are {distance:.3g} apart", Status.UNKNOWN)
+        if np.isfinite(result.margin_bound) and not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(
+            noise
+        ):
+            found.problem(
+                f"no margin above {distance / wanted:.3g} is proven to be impossible, not {result.margin_bound:.3g}"
+            )
+        return
+    if not np.isfinite(result.gap):
+        return
+    margins = signs * (sums + result.intercept)
+    slack = np.where(counts, np.maximum(1 - margins, 0), 0)
+    dual = alpha.sum() - q / 2 - (ridge * alpha**2).sum() / 2
+    is_feasible, price = True, np.zeros(n, dtype=real)
+    if ridge.any():
+        price = slack**2 / (2 * np.where(ridge > 0, ridge, 1))
+    elif np.isfinite(upper).all():
+        price = upper * slack
+    else:
+        missed = float(slack.max())
+        is_feasible = missed <= 1e-8 + 256 * ROUNDING * float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum())
+        if not is_feasible:
+            found.problem(f"a sample is within the margin by {missed:.2g}")
+    primal = q / 2 + price.sum()
+    rounding = 16 * ROUNDING * size + float(
+        (np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum()
+    ) * 64 * ROUNDING * (float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum()) + abs(result.intercept))
+    unit = abs(float(primal)) or 1.0
+    found.compare("objective", result.objective, float(primal), CLOSE * unit + 16 * rounding)
+    found.bound_from_below("dual_bound", result.dual_bound, float(dual), CLOSE * unit + 16 * rounding)
+    gap = float(primal - dual) / unit
+    if rounding > result.tol * unit:
+        found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
+        gap = max(gap - rounding / unit, 0.0)
+    found.judge(result, gap, is_feasible)
+    wrong = result.certified & ~result.certified_support & (result.alpha > 0) & counts
+    if wrong.any():
+        found.problem(f"sample {np.flatnonzero(wrong)[0]} is proven to be no support vector, but has a weight")
+
+
+def _machine(problem: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, Any]:
+    """Signs, largest weights, ridge, whether there is an intercept, and the kernel matrix or what gives it."""
+    if isinstance(problem, Mapping):
+        if not {"kernel", "signs"} <= set(problem):
+            raise ValueError(
+                "problem must hold the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, "
+                f"squared_hinge and intercept; got {', '.join(map(repr, problem))}."
+            )
+        kernel, signs = problem["kernel"], np.asarray(problem["signs"], dtype=float)
+        C, squared = (
+            float(problem.get("C", 1.0)),
+            bool(problem.get("squared_hinge", False)) and np.isfinite(problem.get("C", 1.0)),
+        )
+        weight = np.asarray(1.0 if problem.get("sample_weight") is None else problem["sample_weight"], dtype=float)
+        weight = np.broadcast_to(weight, signs.shape)
+        price = np.where(weight > 0, np.where(weight > 0, weight, 1.0) * C, 0.0)
+        if not squared:
+            return signs, price, np.zeros(len(signs)), bool(problem.get("intercept", True)), kernel
+        ridge = np.divide(1.0, price, out=np.zeros(len(signs)), where=price > 0)
+        return signs, np.where(price > 0, np.inf, 0.0), ridge, bool(problem.get("intercept", True)), kernel
+    everything = np.arange(problem.n)
+    return (
+        problem.signs,
+        problem.upper,
+        problem.ridge,
+        problem.intercept,
+        lambda: problem.kernel.block(everything, everything),
+    )

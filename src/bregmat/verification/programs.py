@@ -1,0 +1,235 @@
+"""Quadratic programs and nonnegative least squares: box, rows, objective, a lower bound by convexity, rays and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.quadratic.result import QPResult
+from bregmat.status import Status
+from bregmat.verification.extended import LONG, precision_text, unit_of
+from bregmat.verification.figures import CLOSE, Verification, recompute
+
+ROUNDING = float(np.finfo(float).eps)
+FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
+CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
+PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
+EPS = unit_of(LONG)
+
+
+@recompute.register
+def _(result: QPResult, problem: Any, found: Verification) -> None:
+    Program(problem).report(result, found)
+
+
+class Program:
+    """``1/2 x'Ax + b'x + constant`` over ``0 <= x <= upper``, ``E x = e``; for least squares ``A = X'X``, ``b = -X'y``.
+
+    Parameters
+    ----------
+    arguments : mapping
+        ``A`` and ``b`` of :func:`bregmat.nnqp`, or ``X`` and ``y`` of :func:`bregmat.nonnegative_least_squares`; ``upper`` and
+        ``equality`` of both.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        if not ({"A", "b"} <= set(arguments) or {"X", "y"} <= set(arguments)):
+            raise ValueError(
+                "problem must hold the arguments A and b of nnqp, or X and y of nonnegative_least_squares; got "
+                f"{', '.join(map(repr, arguments))}."
+            )
+        self.A: Any = None
+        self.X: Any = None
+        self.constant = LONG(0)
+        if "A" in arguments:
+            self.A, self.b = _long(arguments["A"]), _long(arguments["b"])
+        else:
+            self.X, self.y = _long(arguments["X"]), _long(arguments["y"])
+            self.b, self.constant = -(self.X.T @ self.y), (self.y @ self.y) / 2
+        n = len(self.b)
+        upper = arguments.get("upper")
+        self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (n,))
+        E, e = arguments.get("equality") or (np.zeros((0, n)), np.zeros(0))
+        self.E, self.e = np.atleast_2d(_long(E)), np.atleast_1d(_long(e))
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """``A x``."""
+        return self.A @ x if self.A is not None else self.X.T @ (self.X @ x)
+
+    def sizes(self, x: np.ndarray) -> np.ndarray:
+        """Sums of the absolute terms of every entry of ``A x + b``."""
+        if self.A is not None:
+            return np.abs(self.A) @ np.abs(x) + np.abs(self.b)
+        return np.abs(self.X).T @ (np.abs(self.X) @ np.abs(x) + np.abs(self.y))
+
+    def objective(self, x: np.ndarray) -> Any:
+        """At a point."""
+        if self.X is not None:
+            residual = self.X @ x - self.y
+            return (residual @ residual) / 2
+        return (x @ self.times(x)) / 2 + self.b @ x
+
+    def bound(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
+        """``F(w) >= F(z) + F'(z)(w - z)`` for z near x, and the share of b that has to be granted (inf: there is no bound).
+
+        With ``h = F'(z) + E'y`` every w of the problem has ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e``; where a variable has no
+        upper bound and ``h_i < 0``, z moves along a direction that raises it.
+        """
+        unlimited, best = np.isinf(self.upper), LONG(-np.inf)
+        for z in (x, *self._raised(x, y, unlimited)):
+            h, low = self._reduced(z, y)
+            if not (unlimited & (low < 0)).any():
+                best = max(best, self._value(z, y, h, low))
+        if best > -np.inf:
+            return best, 0.0
+        h = self.times(x) + self.b + y @ self.E
+        low = np.minimum(h, 0)
+        short = np.where(unlimited, -low, 0)
+        size = float(np.abs(self.b).max()) or 1.0
+        return self._value(x, y, h, low) - short @ x, float(short.max()) / size
+
+    def _reduced(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``h`` at z, and the negative part of what it is at least in spite of rounding."""
+        h = self.times(z) + self.b + y @ self.E
+        noise = EPS * (len(z) + 8) * (self.sizes(z) + np.abs(y) @ np.abs(self.E))
+        return h, np.where(h < noise, h - noise, 0)
+
+    def _value(self, z: np.ndarray, y: np.ndarray, h: np.ndarray, low: np.ndarray) -> Any:
+        """The bound from z."""
+        return (
+            self.objective(z)
+            - (h - y @ self.E) @ z
+            - y @ self.e
+            + (np.where(np.isinf(self.upper), 0, self.upper) * low).sum()
+        )
+
+    def _raised(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> Any:
+        """Points near x with a larger reduced gradient where it is too small."""
+        h, low = self._reduced(x, y)
+        goal = np.where(unlimited & (low < 0), -2 * low, 0)
+        if not goal.any() and not (low < 0).any():
+            return
+        eye = np.eye(len(x), dtype=LONG)
+        product = np.array([self.times(e) for e in eye])
+        diagonal = np.maximum(np.diag(product), np.diag(product).max(initial=0) * ROUNDING**2)
+        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
+        unit = np.nan_to_num((product / scale / scale[:, None]).astype(float))
+        top = (goal / scale).max() or 1
+        part_of = x * scale / ((x * scale).max() if x.any() else 1)
+        for share in (-1e-12, 0.0, 1e-9, 1e-6, 1e-3):
+            rows = np.flatnonzero((part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)))
+            if not len(rows):
+                continue
+            part = unit[np.ix_(rows, rows)]
+            noise = 4 * EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
+            step = np.zeros(len(x), dtype=LONG)  # to where the gradient is just above its rounding on these variables
+            for _ in range(3):
+                left = (noise - h - product @ step)[rows] / scale[rows]
+                step[rows] += _least_squares(part, left) / scale[rows]
+            yield x + step
+            d = np.zeros(len(x), dtype=LONG)
+            d[rows] = _least_squares(part, np.ones(len(rows))) / scale[rows] * top
+            rise = product @ d
+            able = (goal > 0) & (rise > 0)
+            if able.any():
+                yield from (x + times * (goal[able] / rise[able]).max() * d for times in (0.5, 1, 2))
+
+    # ------------------------------------------------------------------ the report
+    def report(self, result: QPResult, found: Verification) -> None:
+        """Everything that can be said of the result."""
+        found.precision = precision_text(LONG)
+        if len(result.x) != len(self.b) or len(result.equality_dual) != len(self.e):
+            raise ValueError(
+                f"the result has {len(result.x)} variables and {len(result.equality_dual)} rows; the problem others."
+            )
+        if found.claimed is Status.INFEASIBLE:
+            self._contradiction(result.equality_dual.astype(LONG), found)
+            return
+        if found.claimed is Status.UNBOUNDED:
+            self._ray(result.direction, found)
+            return
+        x, y = result.x.astype(LONG), result.equality_dual.astype(LONG)
+        if not np.isfinite(result.x).all() or (x < 0).any() or (x > self.upper).any():
+            found.problem("x is outside of its box", Status.UNKNOWN)
+            return
+        terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
+        missed = np.abs(self.E @ x - self.e)
+        missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
+        worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
+        found.figures["max_violation"] = (result.max_violation, worst)
+        is_feasible = worst <= FEASIBLE
+        if not is_feasible and found.claimed is not Status.UNKNOWN:
+            found.problem(f"the rows are missed by {worst:.2g}")
+        objective = self.objective(x)
+        bound, granted = self.bound(x, y)
+        curved = abs(float(x @ self.times(x))) / 2
+        cost = float(objective - self.constant)
+        size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
+        if size == 0.0:
+            size = 1e-4 * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
+        allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
+        found.compare("objective", result.objective, float(objective), allowed)
+        if granted > PERTURBED:
+            bound = LONG(-np.inf)
+        elif granted:
+            found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
+        zero = self.constant if self.A is not None else LONG(0)
+        if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
+            bound = max(bound, zero)
+        found.figures["dual_bound"] = (result.dual_bound, float(bound))
+        if result.dual_bound > float(objective) + allowed:
+            found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
+        elif result.dual_bound > float(bound) + allowed + result.tol * size:
+            found.notes.append("the bound was not reached: it comes from a point near x that the result does not hold")
+        gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
+        of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
+        found.judge(result, gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0, is_feasible)
+
+    def _largest(self) -> Any:
+        diagonal = np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0)
+        return max(diagonal.max(initial=0), LONG(1e-300))
+
+    def _contradiction(self, y: np.ndarray, found: Verification) -> None:
+        """``y'E x < y'e`` for every x in the box."""
+        h = y @ self.E
+        noise = 64 * ROUNDING * (np.abs(y) @ np.abs(self.E))
+        unlimited = np.isinf(self.upper)
+        if (unlimited & (h > noise)).any():
+            found.problem(
+                "the weighted sum of the rows is positive on a variable without an upper bound", Status.UNKNOWN
+            )
+        most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
+        least = 64 * ROUNDING * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
+        found.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
+        if not y @ self.e - most > least:
+            found.problem("the weighted rows do not contradict the box", Status.UNKNOWN)
+
+    def _ray(self, direction: np.ndarray | None, found: Verification) -> None:
+        """A direction of the box along which the objective falls without end."""
+        if direction is None or not np.isfinite(direction).all():
+            found.problem("UNBOUNDED without a direction", Status.UNKNOWN)
+            return
+        d = direction.astype(LONG)
+        noise = 256 * ROUNDING * len(d)
+        flat = np.abs(self.times(d)) <= noise * (self.sizes(d) - np.abs(self.b) * (self.A is not None))
+        level = np.abs(self.E @ d) <= noise * (np.abs(self.E) @ d)
+        if (d < 0).any() or (d[np.isfinite(self.upper)] > 0).any():
+            found.problem("the direction leaves the box", Status.UNKNOWN)
+        if not flat.all() or not level.all():
+            found.problem("the objective is curved along the direction, or the rows change", Status.UNKNOWN)
+        found.figures["slope"] = (np.nan, float(self.b @ d))
+        if not self.b @ d < 0:
+            found.problem("the objective does not fall along the direction", Status.UNKNOWN)
+
+
+def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``A^+ b`` in float64, for b of any size."""
+    top = np.abs(b).max(initial=0) or 1
+    return np.linalg.lstsq(A, (b / top).astype(float), rcond=1e-13)[0] * top
+
+
+def _long(x: Any) -> np.ndarray:
+    return np.asarray(x.toarray() if scipy.sparse.issparse(x) else x).astype(float).astype(LONG)

@@ -1,0 +1,146 @@
+"""Nearest distributions and boosting: relative entropy, its dual bound, rows; the exponential loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.applications.simplex.boosting import BoostResult
+from bregmat.applications.simplex.nearest import DistributionResult
+from bregmat.columns import sense_codes
+from bregmat.proofs import FEASIBLE
+from bregmat.status import Status
+from bregmat.verification.extended import LONG, precision_text, unit_of
+from bregmat.verification.figures import CLOSE, Verification, recompute
+
+ROUNDING = float(np.finfo(float).eps)
+EPS = unit_of(LONG)
+
+
+@recompute.register
+def _(result: DistributionResult, problem: Any, found: Verification) -> None:
+    Distribution(problem).report(result, found)
+
+
+class Distribution:
+    """``KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from the arguments of :func:`bregmat.nearest_distribution`."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        if not {"x0", "A", "b", "sense"} <= set(arguments):
+            raise ValueError(
+                f"problem must hold the arguments x0, A, b and sense of nearest_distribution; got {', '.join(map(repr, arguments))}."
+            )
+        A = arguments["A"]
+        self.A = np.atleast_2d(np.asarray(A.toarray() if scipy.sparse.issparse(A) else A, dtype=float)).astype(LONG)
+        self.x0 = np.asarray(arguments["x0"], dtype=float).astype(LONG)
+        c = len(self.A)
+        self.b = np.broadcast_to(np.asarray(arguments["b"], dtype=float), (c,)).astype(LONG)
+        self.sense = sense_codes(arguments["sense"], c).astype(int)
+        total = arguments.get("total", 1.0)
+        self.total = None if total is None else LONG(total)
+        mass = LONG(1) if self.total is None else self.total / self.x0.sum()
+        unit, size = np.abs(self.b), mass * (np.abs(self.A) @ self.x0)
+        self.unit = np.where(unit > 0, unit, np.where(size > 0, size, 1))
+
+    def report(self, result: DistributionResult, found: Verification) -> None:
+        """Everything that can be said of the result."""
+        found.precision = precision_text(LONG)
+        mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.x0 > 0
+        if len(mu) != len(self.b) or len(x) != len(self.x0):
+            raise ValueError(
+                f"the result has {len(x)} entries and {len(mu)} rows; the problem has {len(self.x0)} and {len(self.b)}."
+            )
+        if (self.sense * mu < 0).any():
+            found.problem(f"the dual weight of row {np.flatnonzero(self.sense * mu < 0)[0]} has the wrong sign")
+            mu = np.where(self.sense * mu < 0, 0, mu)
+        if found.claimed is Status.INFEASIBLE:
+            self._contradiction(mu, found)
+            return
+        if not np.isfinite(x).all() or (x < 0).any() or (x[~on] > 0).any():
+            found.problem("x is not a nonnegative vector on the support of x0", Status.UNKNOWN)
+            return
+        gone = self.A @ x - self.b
+        excess = np.where(self.sense == 0, np.abs(gone), np.maximum(self.sense * gone, 0))
+        noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
+        worst = float((excess / self.unit).max(initial=0.0))
+        found.compare("max_violation", result.max_violation, worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
+        is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
+        if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
+            is_feasible = False
+            found.problem(f"x sums to {float(x.sum()):.17g}")
+        if not is_feasible and found.claimed is not Status.UNKNOWN:
+            found.problem(f"a row is missed by {worst:.2g}")
+        ratio = np.where(x > 0, x, 1) / np.where(on, self.x0, 1)
+        objective = (np.where(x > 0, x * np.log(ratio), 0) - x + self.x0).sum()
+        bound, lost = self._bound(mu)
+        size = max(1.0 if self.total is None else float(self.total), abs(float(objective)))
+        size = max(size, min(result.unit, 1.0))
+        upper = objective + np.abs(mu) @ excess
+        terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
+        allowed = CLOSE * size + lost + 8 * ROUNDING * terms
+        if is_feasible:
+            found.compare("objective", result.objective, float(objective), allowed)
+        if np.isfinite(result.dual_bound):
+            found.bound_from_below("dual_bound", result.dual_bound, float(bound), CLOSE * 1e-2 * size + lost)
+        found.judge(result, float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
+
+    def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
+        """The least of the Lagrangian, and its rounding."""
+        on = self.x0 > 0
+        x0, v = self.x0[on], (mu @ self.A)[on]
+        shift = EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
+        if self.total is None:
+            y = x0 * np.exp(-v)
+            terms = float(x0.sum() + y.sum() + np.abs(mu) @ np.abs(self.b))
+            return x0.sum() - y.sum() - mu @ self.b, EPS * len(x0) * terms + float(shift @ y)
+        top = (np.log(x0) - v).max()
+        mass = np.exp(np.log(x0) - v - top).sum()
+        log_mass = top + np.log(mass) - np.log(self.total)
+        terms = float(x0.sum() + self.total * (1 + abs(log_mass) + abs(top)) + np.abs(mu) @ np.abs(self.b))
+        return x0.sum() - self.total - self.total * log_mass - mu @ self.b, EPS * len(x0) * terms + float(
+            self.total * shift.max()
+        )
+
+    def _contradiction(self, y: np.ndarray, found: Verification) -> None:
+        """``y . b >= y . A x >= total min(A'y)``: or, with a free sum, ``A'y >= 0`` and ``y . b < 0``."""
+        on = self.x0 > 0
+        v, noise = (y @ self.A)[on], 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
+        least = 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
+        value = y @ self.b
+        found.figures["y . b"] = (np.nan, float(value))
+        if self.total is None:
+            holds = (v >= -noise).all() and value < -least
+        else:
+            holds = self.total * (v - noise).min() > value + least
+        if not holds:
+            found.problem("the dual weights do not separate the rows from all vectors", Status.UNKNOWN)
+
+
+@recompute.register
+def _(result: BoostResult, problem: Any, found: Verification) -> None:
+    if not {"H", "y"} <= set(problem):
+        raise ValueError(
+            f"problem must hold the arguments H and y of boost_hypotheses; got {', '.join(map(repr, problem))}."
+        )
+    H = problem["H"]
+    H = np.asarray(H.toarray() if scipy.sparse.issparse(H) else H, dtype=float).astype(LONG)
+    y = np.asarray(problem["y"], dtype=float).astype(LONG)
+    weight = problem.get("sample_weight")
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    w = w.astype(LONG) / w.sum()
+    found.precision = precision_text(LONG)
+    if (result.weights < 0).any():
+        found.problem("a hypothesis has a negative weight", Status.UNKNOWN)
+    margins = y * (H @ result.weights.astype(LONG))
+    terms = w * np.exp(-margins)
+    loss = float(terms.sum())
+    slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
+    found.compare("objective", result.objective, loss, (CLOSE + slack) * loss)
+    found.bound_from_below("dual_bound", result.dual_bound, 0.0, 0.0)
+    if loss > 0 and np.abs(terms / loss - result.sample_weight).max() > CLOSE + slack:
+        found.problem("the weights of the examples are not those of the hypotheses")
+    if len(result.bound) and not loss <= result.bound[-1] * (1 + CLOSE + slack):
+        found.problem(f"the loss is {loss:.9g}, above the bound of Theorem 4.1, {result.bound[-1]:.9g}")

@@ -1,0 +1,1 @@
+"""Seeded problems whose answer is known by construction; ``python -m suite`` from the folder ``tests`` (``make suite``) judges all."""

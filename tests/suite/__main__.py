@@ -1,0 +1,5 @@
+import sys
+
+from suite.run import main
+
+sys.exit(main())

@@ -1,0 +1,222 @@
+"""Correlation matrices, balanced cuts, distributions, boosting and streams, with what is known of them by construction."""
+
+import itertools
+
+import numpy as np
+
+import bregmat
+from suite.judge import SECONDS, Case
+
+
+def correlations(rng):
+    """Noisy, indefinite, low-rank, nearly singular input; fixed entries, smallest eigenvalues, ranks; entries that contradict."""
+    n = int(rng.integers(2, 14))
+    G = rng.normal(size=(n, int(rng.integers(1, n + 2))))
+    G /= np.linalg.norm(G, axis=1)[:, None]
+    truth = G @ G.T
+    np.fill_diagonal(truth, 1.0)
+    noise = rng.normal(size=(n, n)) * 10.0 ** rng.uniform(-8, 0)
+    C = truth + (noise + noise.T) / 2
+    np.fill_diagonal(C, 1.0)
+    arguments = {"C": C, "divergence": str(rng.choice(["frobenius", "frobenius", "logdet", "vonneumann"]))}
+    kind, feasible = str(rng.choice(["plain", "min_eig", "fixed", "impossible", "rank", "scale"])), True
+    if arguments["divergence"] != "frobenius":
+        R = rng.normal(size=(n, 2 * n))
+        C = R @ R.T / (2 * n) * 10.0 ** rng.choice([0, 0, -4, 4]) + 1e-3 * np.eye(n)
+        arguments["C"], truth = (C + C.T) / 2, np.eye(n)
+        kind = "plain" if kind != "scale" else kind
+        if kind == "scale":
+            arguments["scale"] = True
+    elif kind == "min_eig":
+        arguments["min_eig"] = float(rng.choice([1e-8, 0.01, 0.3]))
+        truth = np.eye(n)
+    elif kind in ("fixed", "impossible"):
+        mask = np.triu(rng.random((n, n)) < rng.uniform(0.05, 0.6), 1)
+        C[mask] = truth[mask]
+        if kind == "impossible" and n >= 3:
+            i, j, k = np.sort(rng.choice(n, 3, replace=False))
+            C[i, j], C[j, k], C[i, k] = 0.9, 0.9, float(rng.uniform(-1, 0.6))  # at least 2 * .81 - 1 = .62
+            mask[i, j] = mask[j, k] = mask[i, k] = True
+            feasible = False
+        arguments |= {"C": np.triu(C) + np.triu(C, 1).T, "fixed": mask | mask.T}
+    elif kind == "rank":
+        arguments["rank"] = int(rng.integers(1, n + 1))
+    given = {name: x for name, x in arguments.items() if name != "C"}
+
+    def far(result):
+        if (
+            kind in ("rank", "scale")
+            or not feasible
+            or arguments["divergence"] != "frobenius"
+            or result.status == "INFEASIBLE"
+        ):
+            return None
+        known = 0.5 * float(((truth - arguments["C"]) ** 2).sum())
+        room = 1e-7 * max(1.0, known)
+        return (
+            f"dual bound {result.dual_bound:.9g} above a feasible point's {known:.9g}"
+            if result.dual_bound > known + room
+            else None
+        )
+
+    return Case(
+        solve=lambda: bregmat.nearest_correlation(arguments["C"], max_seconds=SECONDS, **given),
+        arguments=arguments,
+        feasible=feasible,
+        expected="FEASIBLE" if kind == "rank" else "OPTIMAL",
+        judge=far,
+        text=f"{arguments['divergence']} {kind} n {n}",
+    )
+
+
+def cuts(rng):
+    """Graphs of 2 to 14 vertices, all of whose cuts are tried: whole and real weights, paths, stars, empty ones, any scale."""
+    n = int(rng.integers(2, 15))
+    A = np.triu(rng.random((n, n)) < rng.uniform(0.1, 1.0), 1) * 1.0
+    kind = rng.integers(5)
+    if kind == 1:
+        A *= rng.integers(1, 6, size=(n, n))
+    elif kind == 2:
+        A *= rng.random((n, n))
+    elif kind == 3:
+        A *= 10.0 ** rng.uniform(-6, 6, size=(n, n))
+    elif kind == 4:
+        A = np.triu(np.eye(n, k=1) if rng.random() < 0.5 else np.outer(np.arange(n) == 0, np.arange(n) > 0)) * 1.0
+    A = (A + A.T) * 10.0 ** rng.choice([0, 0, 0, -100, 100])
+    smaller = np.array(list(itertools.combinations(range(n), n // 2)))
+    x = np.zeros((len(smaller), n))
+    x[np.arange(len(smaller))[:, None], smaller] = 1.0
+    best = float(((x @ A) * (1 - x)).sum(axis=1).min())
+
+    def wrong(result):
+        room = 1e-9 * best + 1e-13 * float(A.sum())
+        if result.lower_bound > best + room:
+            return f"bound {result.lower_bound:.9g} above the best cut {best:.9g}"
+        if result.status == "OPTIMAL" and result.cut > best * (1 + result.tol) + room:
+            return f"OPTIMAL at {result.cut:.9g}, the best cut is {best:.9g}"
+        return None
+
+    seed = int(rng.integers(1000))
+    return Case(
+        solve=lambda: bregmat.balanced_cut(A, random_state=seed, max_seconds=SECONDS),
+        arguments={"graph": A},
+        judge=wrong,
+        expected=("OPTIMAL", "FEASIBLE"),  # the relaxation may have a gap of its own
+        text=f"n {n} kind {kind}",
+    )
+
+
+def distributions(rng):
+    """Rows that a planted vector meets, of any scale, said twice, summing up, over 12 orders; or two that contradict each other."""
+    n, c = int(rng.integers(2, 40)), int(rng.integers(1, 12))
+    x0 = rng.random(n) ** rng.integers(1, 6) + 1e-12
+    x0[rng.random(n) < 0.1] = 0.0
+    x0[rng.integers(n)] = 1.0
+    total = [1.0, None, 1e-3, 1e4][rng.integers(4)]
+    x = x0 * np.exp(rng.normal(size=n))
+    x = x if total is None else x * (total / x.sum())
+    A = rng.normal(size=(c, n)) * (rng.random((c, n)) < rng.uniform(0.2, 1))
+    kind = str(rng.choice(["plain", "scaled", "duplicate", "empty", "impossible"]))
+    if kind == "scaled":
+        A *= 10.0 ** rng.uniform(-6, 6, size=(c, 1))
+    if kind == "duplicate":
+        A = np.vstack([A, A[:1], 2 * A[:1], A.sum(axis=0)])
+    if kind == "empty":
+        A[0] = 0.0
+    p, sense = A @ x, rng.choice(["<=", ">=", "=="], len(A))
+    room = rng.random(len(A)) * np.abs(A @ x0 - p) * (rng.random(len(A)) < 0.8)
+    b = np.where(sense == "<=", p + room, np.where(sense == ">=", p - room, p))
+    feasible = True
+    if kind == "impossible":
+        a = A[0] + (np.abs(A[0]).max() + 1.0) * 0.5
+        q = float(a @ x)
+        A, b, sense = (
+            np.vstack([A, a, a]),
+            np.append(b, [q, q + (abs(q) + 0.1) * 10.0 ** rng.uniform(-5, 0)]),
+            np.append(sense, ["<=", ">="]),
+        )
+        feasible = False
+    arguments = {"x0": x0, "A": A, "b": b, "sense": list(sense), "total": total}
+    on = x > 0
+    known = float((x[on] * np.log(x[on] / x0[on])).sum() - x.sum() + x0.sum())
+    return Case(
+        solve=lambda: bregmat.nearest_distribution(x0, A, b, list(sense), total=total, max_seconds=SECONDS),
+        arguments=arguments,
+        feasible=feasible,
+        known=(lambda result: known) if feasible else None,
+        rtol=1e-9,
+        text=f"{kind} n {n} c {len(A)} total {total}",
+    )
+
+
+def boosting(rng):
+    """AdaBoost on stumps, some perfect, some constant, some said twice."""
+    d, n = int(rng.integers(2, 40)), int(rng.integers(1, 20))
+    y = rng.choice([-1.0, 1.0], d)
+    H = np.sign(rng.normal(size=(d, n)) + 0.5 * y[:, None] * rng.random(n)) * rng.choice([1.0, 0.5])
+    kind = rng.integers(4)
+    if kind == 0:
+        H[:, 0] = y
+    elif kind == 1:
+        H[:, 0] = 1.0
+    elif kind == 2:
+        H[:, -1] = H[:, 0]
+    weight = rng.random(d) + 1e-3 if rng.random() < 0.5 else None
+    steps = int(rng.integers(0, 60))
+    return Case(
+        solve=lambda: bregmat.boost_hypotheses(H, y, n_steps=steps, sample_weight=weight),
+        arguments={"H": H, "y": y, "sample_weight": weight},
+        expected="FEASIBLE",
+        text=f"{d} x {n} kind {kind} steps {steps}",
+    )
+
+
+def streams(rng):
+    """The total loss of an online learner is at most the bound it names, for matrices drawn beforehand and the best in hindsight."""
+    kind = str(rng.choice(["meg", "logdet", "pca"]))
+    d, steps = int(rng.integers(2, 9)), int(rng.integers(1, 200))
+    scale = 10.0 ** rng.choice([0, 0, -4, 4])
+
+    def meg():
+        R = rng.normal(size=(d, d))
+        U = R @ R.T * 10.0 ** rng.uniform(-3, 0)
+        U = scale * U / np.trace(U)
+        pairs = np.array([rng.choice(d, 2, replace=False) for _ in range(steps)])
+        y = np.array([0.5 * (U[a, a] + U[b, b] - 2 * U[a, b]) for a, b in pairs])
+        y = np.maximum(y + scale * rng.choice([0.0, 0.05]) * rng.normal(size=steps), 0.0)
+        learner = bregmat.MatrixExponentiatedGradient(d, trace=scale)
+        for pair, label in zip(pairs, y):
+            learner.learn_one(tuple(int(k) for k in pair), float(label))
+        return learner.cumulative_loss_, learner.loss_bound(U)
+
+    def logdet():
+        R = rng.normal(size=(d, d))
+        U = R @ R.T / d + 0.05 * np.eye(d)
+        Z = rng.normal(size=(steps, d)) * scale
+        y = np.einsum("ti,ij,tj->t", Z, U, Z) * np.exp(rng.choice([0.0, 0.1]) * rng.normal(size=steps))
+        learner = bregmat.OnlineLogDet(d, differences=True)
+        for z, label in zip(Z, y):
+            learner.learn_one(z, float(label))
+        return learner.cumulative_loss_, learner.loss_bound(
+            U, float((0.5 * (np.einsum("ti,ij,tj->t", Z, U, Z) - y) ** 2).sum())
+        )
+
+    def pca():
+        Z = rng.normal(size=(steps, d)) * scale * np.linspace(1, 0.05, d)
+        learner = bregmat.OnlinePCA(int(rng.integers(1, d)), random_state=0)
+        learner.partial_fit(Z)
+        return learner.cumulative_loss_, learner.loss_bound()
+
+    def wrong(sides):
+        loss, bound = sides
+        return None if loss <= bound * (1 + 1e-9) + 1e-300 else f"loss {loss:.9g} above the bound {bound:.9g}"
+
+    return Case(
+        solve={"meg": meg, "logdet": logdet, "pca": pca}[kind],
+        judge=wrong,
+        text=f"{kind} d {d} steps {steps} scale {scale:g}",
+    )
+
+
+FAMILIES = {f.__name__: f for f in (correlations, cuts, distributions, boosting, streams)}
+COUNTS = {"correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}

@@ -1,0 +1,181 @@
+"""Quadratic programs, least squares and margin machines whose optimum, ray or contradiction is planted."""
+
+import numpy as np
+
+import bregmat
+from bregmat.margin.problem import MarginProblem
+from bregmat.margin.train import train_margin
+from suite.judge import SECONDS, Case
+
+
+def planted(rng, n, *, rank=None, equality=False, bounded=False):
+    """A, b, upper, equality and a point that meets the conditions of optimality: its objective is the optimum."""
+    rank = n if rank is None else rank
+    G = rng.normal(size=(n, rank))
+    kind = rng.integers(4)
+    if kind == 0 and n > 2:  # columns said twice
+        G[rng.integers(n)] = G[rng.integers(n)]
+    elif kind == 1:
+        G = G * 10.0 ** rng.uniform(-3, 3, size=(n, 1))
+    elif kind == 2:
+        G = G * np.logspace(0, -5, rank)
+    A = G @ G.T
+    A = (A + A.T) / 2
+    size = np.sqrt(np.maximum(np.diag(A), 1e-30))
+    state = rng.random(n)
+    upper = np.where(rng.random(n) < 0.5, np.inf, rng.uniform(0.5, 2, n) / size) if bounded else np.full(n, np.inf)
+    x = np.where(state < 0.5, rng.uniform(0.1, 1, n) / size, 0.0)
+    h = np.where(state >= 0.5, rng.uniform(0, 1, n) * size, 0.0) * (rng.random(n) < 0.8)
+    at_top = np.isfinite(upper) & (rng.random(n) < 0.3)
+    x, h = np.where(at_top, upper, np.minimum(x, upper)), np.where(at_top, -rng.uniform(0, 1, n) * size, h)
+    h = np.where((x > 0) & (x < upper), 0.0, h)
+    E, y = (np.sign(rng.normal(size=(1, n))), rng.normal(size=1)) if equality else (np.zeros((0, n)), np.zeros(0))
+    b = h - A @ x - y @ E
+    return A, b, upper, ((E, E @ x) if equality else None), x
+
+
+def quadratic(rng):
+    """Planted optima: scales, bounds, duplicates, singular matrices, equalities."""
+    n = int(rng.integers(1, 25))
+    A, b, upper, equality, x = planted(
+        rng,
+        n,
+        rank=int(rng.integers(1, n + 1)) if rng.random() < 0.4 else None,
+        equality=rng.random() < 0.3,
+        bounded=rng.random() < 0.5,
+    )
+    scale = 10.0 ** rng.choice([0, 0, 0, -8, 8])
+    A, b = scale * A, scale * b
+    arguments = {"A": A, "b": b, "upper": upper, "equality": equality}
+    optimum = float(0.5 * x @ A @ x + b @ x)
+    solver = str(rng.choice(["auto", "active_set"]))
+    return Case(
+        solve=lambda: bregmat.nnqp(A, b, upper=upper, equality=equality, solver=solver, max_seconds=SECONDS),
+        arguments=arguments,
+        judge=lambda result: _far(result, optimum, float(x @ A @ x) + float(np.abs(b) @ x)),
+        text=f"n {n} scale {scale:g} equality {equality is not None} {solver}",
+    )
+
+
+def _far(result, optimum, terms):
+    """Whether an objective or a bound is on the wrong side of the optimum."""
+    room = 1e-7 * max(abs(optimum), 1e-4 * terms)
+    if result.status in ("INFEASIBLE", "UNBOUNDED"):
+        return f"{result.status}, but the optimum is {optimum:.9g}"
+    if result.dual_bound > optimum + room:
+        return f"dual bound {result.dual_bound:.9g} above the optimum {optimum:.9g}"
+    if result.status == "OPTIMAL" and abs(result.objective - optimum) > room:
+        return f"OPTIMAL at {result.objective:.9g}, but the optimum is {optimum:.9g}"
+    return None
+
+
+def unbounded(rng):
+    """A falls along a planted ray; or, with equalities, the rows contradict the box."""
+    n = int(rng.integers(2, 15))
+    G = rng.normal(size=(n, int(rng.integers(1, n))))
+    d = np.where(rng.random(n) < 0.5, rng.integers(1, 4, n), 0).astype(float)
+    d[rng.integers(n)] = 1.0
+    if rng.random() < 0.5:
+        G = G - np.outer(d, d @ G) / (d @ d)
+        G[d == 0] = np.round(G[d == 0], 3)
+        A = G @ G.T
+        b = rng.normal(size=n)
+        b -= d * (b @ d + rng.uniform(0.1, 1)) / (d @ d)
+        arguments, wanted = {"A": (A + A.T) / 2, "b": b}, "UNBOUNDED"
+    else:
+        A, b = G @ G.T, rng.normal(size=n)
+        E = np.abs(rng.normal(size=(1, n))) * (rng.random(n) < 0.7)
+        E[0, 0] = 1.0
+        arguments, wanted = (
+            {"A": (A + A.T) / 2, "b": b, "equality": (E, np.array([-rng.uniform(1e-3, 1)]))},
+            "INFEASIBLE",
+        )
+
+    def wrong(result):
+        return f"{result.status}, but {wanted} by construction" if result.status == "OPTIMAL" else None
+
+    given = {k: v for k, v in arguments.items() if k not in ("A", "b")}
+    return Case(
+        solve=lambda: bregmat.nnqp(arguments["A"], arguments["b"], max_seconds=SECONDS, **given),
+        arguments=arguments,
+        feasible=None,
+        expected=wanted,
+        judge=wrong,
+        text=wanted,
+    )
+
+
+def least_squares(rng):
+    """Any shape and rank; columns said twice, of very different lengths; against SciPy's own method."""
+    import scipy.optimize
+
+    m, n = int(rng.integers(1, 30)), int(rng.integers(1, 20))
+    X = rng.normal(size=(m, n))
+    kind = rng.integers(4)
+    if kind == 0 and n > 1:
+        X[:, 0] = X[:, 1]
+    elif kind == 1:
+        X *= 10.0 ** rng.uniform(-4, 4, size=n)
+    elif kind == 2:
+        X = np.abs(X)
+    y = X @ np.maximum(rng.normal(size=n), 0) + rng.choice([0.0, 1e-6, 1.0]) * rng.normal(size=m)
+    scale = 10.0 ** rng.choice([0, 0, -8, 8])
+    X, y = X * scale, y * scale
+    best = 0.5 * scipy.optimize.nnls(X, y, maxiter=1000)[1] ** 2
+
+    def wrong(result):
+        room = 1e-9 * (y @ y)
+        if result.dual_bound > best + room:
+            return f"dual bound {result.dual_bound:.9g} above SciPy's {best:.9g}"
+        if result.status == "OPTIMAL" and result.objective > best + room:
+            return f"OPTIMAL at {result.objective:.9g}, SciPy has {best:.9g}"
+        return None
+
+    return Case(
+        solve=lambda: bregmat.nonnegative_least_squares(X, y, max_seconds=SECONDS),
+        arguments={"X": X, "y": y},
+        judge=wrong,
+        text=f"{m} x {n} kind {kind} scale {scale:g}",
+    )
+
+
+def machines(rng):
+    """Margin machines: hinge, squared hinge and hard margin, samples said twice, tiny and large C, classes that coincide."""
+    from bregmat.kernels import kernel_source
+
+    n, d = int(rng.integers(4, 50)), int(rng.integers(1, 6))
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    y[0], y[1] = 1.0, -1.0
+    loss = str(rng.choice(["hinge", "squared", "hard", "impossible"]))
+    C = 10.0 ** rng.uniform(-3, 4) if loss in ("hinge", "squared") else np.inf
+    if loss == "hard":  # separated by construction
+        X[:, 0] = np.where(y > 0, np.abs(X[:, 0]) + 0.1, -np.abs(X[:, 0]) - 0.1)
+    if loss == "impossible":
+        X[1] = X[0]
+    if rng.random() < 0.3 and loss != "impossible":
+        k = int(rng.integers(2, n)) if n > 2 else 0
+        X[k], y[k] = X[2 % n], y[2 % n]
+    X *= 10.0 ** rng.choice([0, 0, 0, -3, 3])
+    gamma = float(rng.choice([0.1, 1.0])) / max(1e-300, float(X.var()))
+    kernel = "linear" if loss == "hard" or rng.random() < 0.5 else "rbf"
+    intercept = bool(rng.random() < 0.7)
+    if not intercept and loss == "impossible":
+        intercept = True
+    problem = MarginProblem.build(
+        kernel_source(X, kernel=kernel, **({"gamma": gamma} if kernel == "rbf" else {})),
+        y,
+        C=C,
+        squared_hinge=loss == "squared",
+        intercept=intercept,
+    )
+    return Case(
+        solve=lambda: train_margin(problem, tol=1e-6, max_seconds=SECONDS),
+        arguments=problem,
+        feasible=loss != "impossible",
+        text=f"{loss} {kernel} n {n} C {C:.3g} intercept {intercept}",
+    )
+
+
+FAMILIES = {f.__name__: f for f in (quadratic, unbounded, least_squares, machines)}
+COUNTS = {"quadratic": 500, "unbounded": 150, "least_squares": 300, "machines": 300}

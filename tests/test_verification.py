@@ -1,0 +1,281 @@
+"""``bregmat.verify``: true results hold, tampered ones are caught, and a status is never raised."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bregmat
+from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
+from bregmat.iterates import Spectral
+from bregmat.margin import MarginProblem, kernel_source, train_margin
+from bregmat.verification import extended
+
+
+def with_status(result, status):
+    return replace(result, status=status)
+
+
+def kernel_problem(rng, divergence="logdet", slack_weight=np.inf):
+    X = rng.normal(size=(8, 3))
+    rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 1.5, 9.0], ["<=", "==", ">="]) + Constraints.similarity(
+        6, 7, 0.1, "<="
+    )
+    return {"prior": X @ X.T + np.eye(8), "constraints": rows, "divergence": divergence, "slack_weight": slack_weight}
+
+
+def solved(arguments, **more):
+    given = dict(arguments)
+    first = given.pop("X") if "X" in given else given.pop("prior")
+    return (bregmat.nearest_metric if "X" in arguments else bregmat.nearest_kernel)(first, **given, **more)
+
+
+# ---------------------------------------------------------------- matrices
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+@pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
+def test_a_result_holds(rng, divergence, slack_weight):
+    arguments = kernel_problem(rng, divergence, slack_weight)
+    found = verify(arguments, solved(arguments))
+    assert found.holds
+    assert found.status == "OPTIMAL"
+    assert repr(found).startswith("Verification(status=OPTIMAL, claimed=OPTIMAL, holds, ")
+    assert found.figures["objective"][0] == pytest.approx(found.figures["objective"][1], rel=1e-12)
+
+
+@pytest.mark.parametrize("prior", [None, "dense", "factor"])
+def test_metrics_and_estimators_hold(rng, prior):
+    X = rng.normal(size=(12, 4))
+    given = {None: None, "dense": np.diag([1.0, 2.0, 3.0, 4.0]), "factor": Factor(rng.normal(size=(4, 2)))}[prior]
+    arguments = {
+        "X": X,
+        "constraints": Constraints.sq_distance([0, 1], [2, 3], [1.0, 20.0], ["<=", ">="], weight=[np.inf, 2.0]),
+    }
+    arguments |= {"divergence": "vonneumann", "prior": given, "slack_weight": 1.0, "loss": Squared()}
+    assert verify(arguments, solved(arguments)).holds
+    learner = bregmat.MetricLearner(slack_weight=10.0, random_state=0).fit(X, rng.integers(0, 2, 12))
+    assert verify({"X": X, "constraints": learner.constraints_, "slack_weight": 10.0}, learner.result_).holds
+
+
+def tampered_matrices(result):
+    """(what was done, a result that it was done to, the word that its problem must have, the status that is left)."""
+    t, U = result.iterate.t, result.iterate.F
+    moved = Spectral(result.iterate.divergence, result.iterate.t0, t + 0.01 * np.arange(len(t)), U)
+    flipped = -result.dual
+    yield "matrix changed", replace(result, iterate=moved), "missed", Status.UNKNOWN
+    yield "a sign flipped", replace(result, dual=flipped), "sign", Status.FEASIBLE
+    yield "weights scaled", replace(result, dual=1.5 * result.dual), "dual_bound", Status.FEASIBLE
+    yield "weights lost", replace(result, dual=np.zeros_like(result.dual)), "dual_bound", Status.FEASIBLE
+    yield "objective edited", replace(result, objective=result.objective * 1.01), "objective", Status.OPTIMAL
+    yield "bound edited", replace(result, dual_bound=result.dual_bound + 0.01), "dual_bound", Status.OPTIMAL
+    yield "violation edited", replace(result, max_violation=1e-3), "max_violation", Status.UNKNOWN
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_tampered_matrices_are_caught(rng, divergence):
+    arguments = kernel_problem(rng, divergence)
+    for what, result, word, left in tampered_matrices(solved(arguments)):
+        found = verify(arguments, result)
+        assert not found.holds, what
+        assert any(word in text for text in found.problems), (what, found)
+        assert found.status is left, (what, found)
+
+
+def test_a_raised_status_is_caught(rng):
+    arguments = kernel_problem(rng)
+    short = solved(arguments, max_iter=1)
+    assert short.status is not Status.OPTIMAL
+    found = verify(arguments, with_status(short, Status.OPTIMAL))
+    assert found.status is short.status
+    assert not found.holds
+    assert verify(arguments, short).status is short.status
+
+
+def test_a_status_is_never_raised(rng):
+    arguments = kernel_problem(rng)
+    modest = with_status(solved(arguments), Status.FEASIBLE)
+    assert verify(arguments, modest).status is Status.FEASIBLE
+
+
+def test_other_bounds_than_those_solved_for_are_caught(rng):
+    arguments = kernel_problem(rng)
+    result = solved(arguments)
+    other = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [0.9, 1.5, 9.0], ["<=", "==", ">="]) + Constraints.similarity(
+        6, 7, 0.1, "<="
+    )
+    assert verify(arguments | {"constraints": other}, result).status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- that there is nothing to find
+def test_proofs_of_infeasibility():
+    rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 9.0, 1.0], ["<=", ">=", "<="])
+    arguments = {"prior": np.eye(3), "constraints": rows}
+    result = solved(arguments)
+    assert result.status is Status.INFEASIBLE
+    assert verify(arguments, result).holds
+    for change in (
+        {"dual": -result.dual},
+        {"dual": result.dual * [1, 1, 0]},
+        {"dual": 0 * result.dual},
+        {"conflict": np.array([0])},
+    ):
+        assert not verify(arguments, replace(result, **change)).holds
+    loose = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 3.9, 1.0], ["<=", ">=", "<="])
+    assert verify(arguments | {"constraints": loose}, result).status is Status.UNKNOWN
+
+
+def test_a_negative_direction_is_not_taken_for_rounding():
+    """``diag(1, 1e15)`` meets the row: -1e-15 is what was given, and no rounding of anything."""
+    rows = Constraints.linear([np.diag([1.0, -1e-15])], [-1.0], "<=")
+    point = bregmat.nearest_kernel(np.eye(2), Constraints.diagonal([1.0], [0]))
+    claim = replace(point, status=Status.INFEASIBLE, dual=np.ones(1), conflict=np.array([0]))
+    found = verify({"prior": np.eye(2), "constraints": rows}, claim)
+    assert found.status is Status.UNKNOWN
+    assert "semidefinite" in found.problems[0]
+
+
+def test_a_row_that_is_rounding_carries_no_proof(rng):
+    """``e'Ke`` is 0 for every kernel on centred data; a weight of 1e15 on it proves nothing."""
+    X = rng.normal(size=(10, 3))
+    X -= X.mean(axis=0)
+    rows = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.linear([(np.ones((10, 1)), np.ones(1))], [0.5], ">=")
+    point = bregmat.nearest_metric(X, Constraints.sq_distance([0, 2], [1, 3], [1.0, 9.0], "<="))
+    claim = replace(point, dual=np.array([point.dual[0], -1e15]), values=np.ones(2), violation=np.zeros(2))
+    assert verify({"X": X, "constraints": rows}, claim).status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- the other kinds of results
+def other_results(rng):
+    """(arguments, result, what to tamper with, the status that is left)."""
+    G = rng.normal(size=(6, 6))
+    A, b = G @ G.T, rng.normal(size=6)
+    program = bregmat.nnqp(A, b)
+    yield {"A": A, "b": b}, program, {"x": program.x + 0.1}, Status.FEASIBLE
+    yield {"A": A, "b": b}, program, {"x": program.x - 0.1}, Status.UNKNOWN
+    y = rng.normal(size=6)
+    squares = bregmat.nonnegative_least_squares(G, y)
+    yield {"X": G, "y": y}, squares, {"objective": squares.objective - 0.1}, Status.OPTIMAL
+    yield {"X": G, "y": y}, squares, {"dual_bound": squares.objective + 0.1}, Status.OPTIMAL
+    C = np.corrcoef(rng.normal(size=(5, 20))) + 0.5 * (lambda E: (E + E.T) / 2)(rng.normal(size=(5, 5)))
+    np.fill_diagonal(C, 1.0)
+    X = bregmat.nearest_correlation(C)
+    yield {"C": C}, X, {"dual": -X.dual}, Status.FEASIBLE
+    yield {"C": C}, X, {"X": X.X - 0.5 * np.eye(5)}, Status.UNKNOWN
+    W = np.triu(rng.random((8, 8)) < 0.5, 1) * 1.0
+    W = W + W.T
+    cut = bregmat.balanced_cut(W, random_state=0)
+    yield {"graph": W}, cut, {"labels": 1 - np.eye(8, dtype=int)[0]}, Status.UNKNOWN
+    yield {"graph": W}, cut, {"dual": cut.dual * np.arange(8)}, Status.FEASIBLE
+    rows = {"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
+    vector = bregmat.nearest_distribution(**rows)
+    yield rows, vector, {"x": rows["x0"]}, Status.UNKNOWN
+    yield rows, vector, {"dual": -vector.dual}, Status.FEASIBLE
+    H, labels = np.sign(rng.normal(size=(20, 4))), np.sign(rng.normal(size=20))
+    boost = bregmat.boost_hypotheses(H, labels, n_steps=5)
+    yield {"H": H, "y": labels}, boost, {"objective": 0.5 * boost.objective}, Status.FEASIBLE
+    points = rng.normal(size=(20, 2))
+    signs = np.where(points[:, 0] + 0.3 * rng.normal(size=20) > 0, 1.0, -1.0)
+    machine = train_margin(MarginProblem.build(kernel_source(points, "linear"), signs))
+    yield {"kernel": points @ points.T, "signs": signs}, machine, {"alpha": 0.5 * machine.alpha}, Status.FEASIBLE
+    yield (
+        {"kernel": points @ points.T, "signs": signs},
+        machine,
+        {"intercept": machine.intercept + 1.0},
+        Status.FEASIBLE,
+    )
+
+
+def test_other_results_hold_and_tampered_ones_are_caught(rng):
+    for arguments, result, change, left in other_results(rng):
+        assert verify(arguments, result).holds, verify(arguments, result)
+        found = verify(arguments, replace(result, **change))
+        assert not found.holds, (type(result).__name__, change)
+        assert found.status in (left, Status.UNKNOWN if left is Status.FEASIBLE else left), (found, change)
+
+
+def test_rays_contradictions_and_hulls(rng):
+    ray = bregmat.nnqp([[1.0, -1.0], [-1.0, 1.0]], [-1.0, 0.5])
+    arguments = {"A": [[1.0, -1.0], [-1.0, 1.0]], "b": [-1.0, 0.5]}
+    assert ray.status is Status.UNBOUNDED
+    assert verify(arguments, ray).holds
+    assert verify(arguments, replace(ray, direction=np.array([1.0, 0.0]))).status is Status.UNKNOWN
+    none = bregmat.nnqp(np.eye(2), np.ones(2), equality=([[1.0, 1.0]], [-1.0]))
+    arguments = {"A": np.eye(2), "b": np.ones(2), "equality": ([[1.0, 1.0]], [-1.0])}
+    assert verify(arguments, none).holds
+    assert verify(arguments | {"equality": ([[1.0, -1.0]], [-1.0])}, none).status is Status.UNKNOWN
+    X, signs = np.array([[0.0], [1.0], [0.5]]), np.array([1.0, 1.0, -1.0])
+    hulls = train_margin(MarginProblem.build(kernel_source(X, "linear"), signs, C=np.inf))
+    assert hulls.status is Status.INFEASIBLE
+    arguments = {"kernel": X @ X.T, "signs": signs, "C": np.inf}
+    assert verify(arguments, hulls).holds
+    assert verify(arguments, replace(hulls, alpha=np.array([1.0, 0.0, 1.0]))).status is Status.UNKNOWN
+    C = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1.0]])
+    arguments = {"C": C, "fixed": ~np.eye(3, dtype=bool)}
+    entries = bregmat.nearest_correlation(**arguments)
+    assert entries.status is Status.INFEASIBLE
+    assert verify(arguments, entries).holds
+    assert verify(arguments, replace(entries, dual=-entries.dual)).status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- how it is called
+def test_without_the_problem_only_the_figures_are_compared(rng, tmp_path):
+    result = solved(kernel_problem(rng))
+    assert verify(None, result).holds
+    assert "not at hand" in verify(None, result).notes[0]
+    assert verify(None, replace(result, gap=1.0)).status is Status.FEASIBLE
+    assert verify(None, replace(result, max_violation=1.0)).status is Status.UNKNOWN
+    bregmat.save(tmp_path / "result.bm", result)
+    loaded = bregmat.load(tmp_path / "result.bm")
+    assert verify(kernel_problem(np.random.default_rng(20261120)), loaded).holds
+
+
+@pytest.mark.parametrize(
+    ("problem", "error", "text"),
+    [
+        ({"prior": np.eye(8)}, ValueError, "problem must hold the arguments of nearest_kernel"),
+        ({"constraints": Constraints.trace(1.0)}, ValueError, "problem must hold the arguments of nearest_kernel"),
+        ({"prior": np.eye(8), "constraints": 3}, TypeError, "constraints must be Constraints; got int"),
+        (
+            {"prior": np.eye(8), "constraints": Constraints.trace(1.0)},
+            ValueError,
+            "4 dual weights but there are 1 constraints",
+        ),
+        ({"prior": np.eye(8), "constraints": Constraints.trace(1.0), "K": 0}, ValueError, "'K'"),
+        (np.eye(8), TypeError, "problem must be a mapping"),
+    ],
+)
+def test_arguments_that_make_no_problem(rng, problem, error, text):
+    with pytest.raises(error, match=text):
+        verify(problem, solved(kernel_problem(rng)))
+    with pytest.raises(TypeError, match="result must be a result of this library; got int"):
+        verify(None, 3)
+
+
+def test_interrupted_results_hold(rng):
+    arguments = kernel_problem(rng)
+    result = solved(arguments, callback=lambda record: True)
+    assert result.exit_reason is ExitReason.INTERRUPTED
+    assert verify(arguments, result).holds
+
+
+# ---------------------------------------------------------------- the arithmetic
+def test_eigenvalues_beyond_float64(rng):
+    """Small eigenvalues of a matrix of condition 1e15 to ten digits, where float64 has none."""
+    if np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("long double is no longer than double on this machine")
+    A = rng.normal(size=(6, 6)).astype(np.longdouble)
+    Q = extended.eigenpairs(A + A.T)[1]
+    values = np.logspace(-15, 0, 6).astype(np.longdouble)
+    found, U = extended.eigenpairs((Q * values) @ Q.T)
+    np.testing.assert_allclose(found.astype(float), values.astype(float), rtol=1e-3)
+    np.testing.assert_allclose((U.T @ U - np.eye(6)).astype(float), 0, atol=1e-18)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.longdouble])
+def test_cholesky_and_semidefinite(rng, dtype):
+    G = rng.normal(size=(5, 5)).astype(dtype)
+    A = G @ G.T
+    assert float(extended.log_determinant(A)) == pytest.approx(np.linalg.slogdet(A.astype(float))[1])
+    assert extended.log_determinant(-A) == -np.inf
+    assert extended.is_semidefinite(A, A, 0.0)
+    assert not extended.is_semidefinite(A - 2 * np.eye(5, dtype=dtype) * np.trace(A), np.eye(5, dtype=dtype), 1e-9)
+    assert not extended.is_semidefinite(np.diag([1.0, -1e-15]).astype(dtype), np.diag([1.0, 1e-15]).astype(dtype), 1e-9)
