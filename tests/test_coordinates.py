@@ -291,7 +291,7 @@ class TestElimination:
         place = metric_coordinates(X, positive(rng, 4), D)
         constraints = Constraints.sq_distance([0, 2, 4], [1, 3, 5], [0.0, 1.0, 1.0], "<=")
         place, operator = place.bind(constraints)
-        reduced = eliminate(place, operator, np.array([0]), D)
+        reduced = eliminate(place, operator, np.array([0]), D, np.ones(3, bool))
         iterate = an_iterate(D, reduced.coordinates.t0, rng)
         W = reduced.coordinates.metric(iterate)
         worth = place.scale ** (D.degree or 0)

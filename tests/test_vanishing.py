@@ -191,3 +191,17 @@ def test_cliques_in_as_many_dimensions_as_they_fill_are_left_alone(rng):
     rows = Constraints.sq_distance(i, j, 2.0 * ((flat[i] - flat[j]) ** 2).sum(axis=1), "==")
     result = nearest_metric(flat[:, :2], rows)
     assert result.status == "OPTIMAL" and result.singular is None
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("sense", ["<=", "=="])
+def test_rows_that_vanish_with_a_must_link(divergence, sense):
+    """No finite weights contradict ``K_00 = 0`` and ``K_01 >= 1/2``; where the row holds at 0 it is exactly 0."""
+    link = Constraints.of("diagonal", [0], bound=0.0, sense=sense)
+    rows = link + Constraints.diagonal([2.0], [2])
+    result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], 0.5, ">="), divergence=divergence)
+    assert result.status == "INFEASIBLE" and result.conflict.tolist() == [0, 2]
+    for bound, its in ((0.5, "<="), (0.0, "==")):
+        result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], bound, its), divergence=divergence)
+        assert result.status == "OPTIMAL"
+        assert np.allclose(result.kernel(), np.diag([0.0, 1.0, 2.0]), atol=1e-6)

@@ -13,10 +13,9 @@ from bregmat.columns import LowRankMatrix
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.constraints import Constraints
 from bregmat.linalg import sq_norms
-from bregmat.operators import MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.operators import VANISHING, MatrixRows, Operator, PairGraph, RankOneRows
 from bregmat.terms import Terms
 
-VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
 TURNED = 1e-14  # what rounding turns eigenvectors by, relative to their eigenvalue over the largest
 
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.binding import TURNED, VANISHING, Rounding, bind
+from bregmat.binding import TURNED, Rounding, bind
 from bregmat.checks import as_matrix, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
 from bregmat.linalg import blocks, cholesky, dense, eigh, sq_norms, triangular_inverse
-from bregmat.operators import Operator
+from bregmat.operators import VANISHING, Operator
 from bregmat.spectral import SpectralDivergence
 
 INDEPENDENT = (
@@ -223,6 +223,7 @@ class Elimination:
     coordinates: Coordinates
     operator: Operator
     offset: float
+    met: np.ndarray  # rows that hold by construction
     weights: (
         np.ndarray
     )  # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
@@ -233,11 +234,12 @@ def eliminate(
     operator: Operator,
     rows: np.ndarray,
     divergence: SpectralDivergence,
+    holds: np.ndarray,
     faces: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
 ) -> Elimination | None:
     """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
 
-    None where that leaves nothing, changes nothing, or makes another row vanish that may contradict these. Without it their
+    None where that leaves nothing, changes nothing, or makes another row vanish that does not hold at 0. Without it their
     weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
     from that of M by a constant. The ranges of semidefinite ``A*(y)`` that must vanish are left out the same way.
 
@@ -249,6 +251,8 @@ def eliminate(
     rows : ndarray of int
         Those that vanish.
     divergence : Divergence
+    holds : ndarray of bool, shape (c,)
+        Whether a row holds where its value is 0.
     faces : sequence of (ndarray of int, ndarray, ndarray)
         Rows, their weights y, and ``A*(y)`` of norm 1 (r, r) (:func:`bregmat.faces.exposed`).
     """
@@ -269,19 +273,18 @@ def eliminate(
             break
         values, V = eigh(left.adjoint(weight))
         N = N @ V[:, values <= RANK_TOL * values[-1]]
-    N_norms = operator.congruence(N).norms() if N.shape[1] else np.zeros(operator.c)
-    others = np.ones(operator.c, dtype=bool)
-    others[rows] = False
-    vanishing = others & (before > 0) & (N_norms <= GONE * before)
-    if N.shape[1] in (0, operator.r) or vanishing.any():
+    vanishing = operator.vanishing(N)
+    vanishing[rows] = False
+    if N.shape[1] in (0, operator.r) or (vanishing & ~holds).any():
         return None
+    met = np.union1d(rows, np.flatnonzero(vanishing))
     t0, Q = eigh((N.T * coordinates.t0) @ N)
     N = N @ Q
     R = N if coordinates.R is None else coordinates.R @ N
     offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
     offset += (operator.r - len(t0)) * divergence.phi_at_zero()
     moved = replace(coordinates, t0=t0, R=R, identity=False)
-    return Elimination(moved, operator.congruence(N), offset, weights)
+    return Elimination(moved, operator.congruence(N), offset, met, weights)
 
 
 def _root_minus_one(iterate: Iterate) -> np.ndarray:

@@ -14,6 +14,11 @@ from bregmat.nearness import Nearness
 from bregmat.operators import Operator
 from bregmat.proofs import Proof
 
+DEPENDENT, INDEPENDENT = (
+    1e-14,
+    1e-4,
+)  # eigenvalues of sums of unit rows, relative to the largest: rounding, and clearly none
+PRUNED = 200  # most must-links that are tried to be left out of a proof
 CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contradict each other by less count as met
 
 
@@ -58,6 +63,45 @@ def singular_rows(problem: Nearness) -> Proof | None:
     return None
 
 
+def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
+    """A hard row whose value is 0 wherever those of must-links are, but may not be: weights of these prove it in the limit.
+
+    ``K_00 = 0`` and ``K_01 >= 1``: no finite weights contradict each other. Only where the links are clearly independent or
+    clearly dependent, so that rounding does not decide.
+
+    Parameters
+    ----------
+    problem : Nearness
+    linked : ndarray of int
+        Rows of rank one that force ``v' M v = 0``.
+    """
+    op, L = problem.operator, problem.losses
+    before = op.norms()
+    linked = linked[before[linked] > 0]
+
+    def vanishing(links: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        values, V = eigh(op.restrict(links).adjoint(1.0 / before[links]))
+        left = values <= DEPENDENT * values[-1]
+        if (values[~left] < INDEPENDENT * values[-1]).any():
+            return rows[:0]
+        return rows[op.restrict(rows).vanishing(V[:, left])]
+
+    sign = np.where(L.sense == 0, -np.sign(L.bound), L.sense)
+    wrong = np.flatnonzero(L.hard & (sign * L.bound < 0) & (before > 0))
+    found = vanishing(linked, wrong) if len(linked) and len(wrong) else wrong[:0]
+    if not len(found):
+        return None
+    row = found[:1]
+    for one in linked[:PRUNED]:
+        rest = linked[linked != one]
+        if len(rest) and len(vanishing(rest, row)):
+            linked = rest
+    y = np.zeros(problem.c)
+    y[linked] = 1e8 * before[row] / before[linked]
+    y[row] = sign[row]
+    return Proof(y, np.sort(np.append(linked, row)))
+
+
 def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
     """The proof without rows it does not need: blocks of the weakest first, then single ones; each removal is proven again."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
@@ -79,13 +123,6 @@ def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
                 break
         block //= 2
     return proof
-
-
-def _row_norms(op: Operator) -> np.ndarray:
-    """Frobenius norm of each A_i, a few megabytes of matrices at a time."""
-    block = max(1, 2**22 // (op.r * (op.r + 1) // 2))
-    parts = [np.arange(first, min(first + block, op.c)) for first in range(0, op.c, block)]
-    return np.concatenate([np.linalg.norm(op.restrict(rows).features(None), axis=1) for rows in parts])
 
 
 def _in_own_units(op: Operator, y: np.ndarray) -> Operator:
@@ -128,8 +165,8 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     outside = V[:, ~keep]
     if outside.shape[1]:
         chosen = op.restrict(rows)
-        part = _row_norms(chosen.congruence(outside))
-        minus[rows[part > 1e-12 * np.maximum(_row_norms(chosen), 1e-300)]] = 0.0
+        part = chosen.congruence(outside).exact_norms()
+        minus[rows[part > 1e-12 * np.maximum(chosen.exact_norms(), 1e-300)]] = 0.0
         if not minus.any():
             return None
     root = V[:, keep] / np.sqrt(values[keep])

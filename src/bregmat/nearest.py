@@ -14,8 +14,8 @@ from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
-from bregmat.linalg import eigvalsh
 from bregmat.faces import clique_weights, exposed
+from bregmat.linalg import eigvalsh
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
 from bregmat.result import MatrixResult, Record
 from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
@@ -168,10 +168,11 @@ def _nearest(
     cliques = clique_weights(constraints, hard)
     coordinates, operator = coordinates.bind(constraints, in_span=divergence.keeps_rank or not (len(linked) or cliques))
     faces = list(exposed(operator, cliques))
+    holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
     is_reducible = bool(len(linked) or faces) and not divergence.keeps_rank
     scale = coordinates.scale
     whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, scale=scale)
-    reduced = eliminate(coordinates, operator, linked, divergence, faces) if is_reducible else None
+    reduced = eliminate(coordinates, operator, linked, divergence, holds, faces) if is_reducible else None
     if reduced is not None:
         problem = build_problem(
             divergence,
@@ -180,10 +181,12 @@ def _nearest(
             constraints,
             loss,
             slack_weight,
-            met=linked,
+            met=reduced.met,
             offset=reduced.offset,
             scale=scale,
         )
+    elif len(linked):
+        problem = whole = replace(whole, linked=linked)
     start = None
     if warm_start is not None:
         start = np.zeros(problem.c)

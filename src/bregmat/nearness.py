@@ -37,6 +37,8 @@ class Nearness:
         Constant of the objective, from directions that were eliminated.
     scale : float
         What 1 of M, of bounds and of values is in the user's units. Where the divergence is homogeneous, all is in units of the prior.
+    linked : ndarray of int or None
+        Must-links among the rows, which force directions to vanish; None where they are eliminated or the divergence admits none.
     """
 
     divergence: SpectralDivergence
@@ -46,6 +48,7 @@ class Nearness:
     unit: np.ndarray
     offset: float = 0.0
     scale: float = 1.0
+    linked: np.ndarray | None = None
     size: ClassVar[float] = SIZE
 
     @property

@@ -23,6 +23,8 @@ from bregmat._kernels import pairs as kernels
 from bregmat._kernels.rows import OuterRows
 from bregmat.threads import in_parts
 
+VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
+
 
 class Operator(Protocol):
     """A linear map of symmetric r x r matrices to c values, with its adjoint."""
@@ -57,6 +59,25 @@ class Operator(Protocol):
 
     def norms(self) -> np.ndarray:
         """Frobenius norms of the A_i, or upper bounds of them."""
+
+    def exact_norms(self) -> np.ndarray:
+        """Frobenius norms of the A_i, a few megabytes of matrices at a time."""
+        block = max(1, 2**22 // (self.r * (self.r + 1) // 2))
+        parts = [np.arange(first, min(first + block, self.c)) for first in range(0, self.c, block)]
+        return np.concatenate([np.linalg.norm(self.restrict(rows).features(None), axis=1) for rows in parts])
+
+    def vanishing(self, N: np.ndarray) -> np.ndarray:
+        """Which rows are 0 up to rounding on the directions N (r, k), but are not 0 themselves; boolean, shape (c,)."""
+        before = self.norms()
+        if not N.shape[1]:
+            return before > 0
+        inside = self.congruence(N)
+        norms = inside.norms()
+        gone = norms <= VANISHING**2 * before
+        rest = np.flatnonzero(~gone)
+        if len(rest) and not self.is_rank_one:  # sums of terms that are left may cancel
+            gone[rest] = inside.restrict(rest).exact_norms() <= VANISHING * norms[rest]
+        return gone & (before > 0)
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """``<A_i, Psi o A_i>`` of every row, or bounds of them; None stands for 1."""

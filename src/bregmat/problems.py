@@ -13,7 +13,7 @@ import numpy as np
 from bregmat.certificates import MatrixCertificate, certify
 from bregmat.checks import as_column, rows_text
 from bregmat.constraints import Constraints
-from bregmat.infeasibility import infeasibility, singular_rows
+from bregmat.infeasibility import impossible_rows, infeasibility, singular_rows
 from bregmat.losses import OwnSlack, as_loss
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator
@@ -47,7 +47,9 @@ class NearestMatrix(Nearness, Problem):
 
     def proof_beforehand(self) -> Proof | None:
         """Rows that only a singular matrix meets, where the divergence admits none."""
-        return singular_rows(self) if self.losses.has_hard else None
+        if not self.losses.has_hard:
+            return None
+        return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
 
     def dual_size(self, state: Any) -> float:
         """The largest weight; 0 where the problem is about to be solved, or has no hard rows."""
