@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates import MatrixCertificate, dual_bound
+from bregmat.certificates import MatrixCertificate, certify, dual_bound
 from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
@@ -17,7 +17,7 @@ from bregmat.divergences import as_divergence
 from bregmat.faces import clique_weights, exposed
 from bregmat.linalg import eigvalsh
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
-from bregmat.result import MatrixResult, Record
+from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
@@ -29,7 +29,7 @@ from bregmat.threads import on_one_blas_thread
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
 LINKED = 2e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
-MAX_ITER = 200  # of a plan; a solver that is asked for by name has its own
+MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
@@ -78,7 +78,7 @@ def nearest_kernel(
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
-        Limit on steps: 200 Newton steps, unless the solver that is asked for has its own default.
+        Limit on steps: 300 Newton steps, unless the solver that is asked for has its own default.
     max_seconds : float, optional
         Limit on wall time.
     warm_start : MatrixResult, optional
@@ -194,7 +194,11 @@ def _nearest(
 
     def run(problem: NearestMatrix, tol: float) -> Outcome:
         log = RunLog(callback, max_seconds, problem.record_in_units)
-        return solve_in_turn(problem, _plan(problem, solver, max_iter), tol=tol, start=start, log=log)
+        outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), tol=tol, start=start, log=log)
+        missed = outcome.status is Status.UNKNOWN and outcome.exit_reason is not ExitReason.INTERRUPTED
+        is_mixed = problem.losses.has_hard and not problem.losses.hard.all()
+        may_go_on = isinstance(solver, str) and solver == "auto" and max_iter is None and not log.is_late()
+        return _with_hard_rows_alone(problem, outcome, log) if missed and is_mixed and may_go_on else outcome
 
     # the weights of rows that are eliminated cost the bound a little, which the run must make up for
     outcome = run(problem, tol if reduced is None else max(tol - LINKED, 0.5 * tol))
@@ -217,6 +221,36 @@ def _nearest(
         violation=violation,
         singular=np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces and divergence.keeps_rank else None,
     )
+
+
+def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog) -> Outcome:
+    """An outcome without a feasible point: the hard rows alone may lead to one, or contradict each other.
+
+    Their dual bound holds for the problem, too: no loss is negative.
+    """
+    rows = np.flatnonzero(problem.losses.hard)
+    alone = replace(
+        problem,
+        operator=problem.operator.restrict(rows),
+        losses=problem.losses.restrict(rows),
+        unit=problem.unit[rows],
+    )
+    found = solve_in_turn(alone, _plan(alone, "auto", None), tol=outcome.tol, log=log.beside(is_quiet=True))
+    mu = np.zeros(problem.c)
+    mu[rows] = found.certificate.dual
+    if found.conflict is not None:
+        proven = replace(outcome.certificate, dual=mu, upper=np.inf)
+        conflict = rows[found.conflict]
+        return replace(
+            outcome, certificate=proven, status=found.status, exit_reason=found.exit_reason, conflict=conflict
+        )
+    if not found.certificate.is_feasible:
+        return outcome
+    iterate = found.certificate.iterate
+    with np.errstate(all="ignore"):
+        values = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
+        best = outcome.certificate.joined(certify(problem, iterate, values, mu))
+    return replace(outcome, certificate=best, status=best.status(outcome.tol))
 
 
 def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray) -> MatrixCertificate:
@@ -259,15 +293,17 @@ def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tup
         found = SOLVERS.resolve(solver)
         return [(found, found.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
-    hard = problem.losses.has_hard
-    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 60)]
-    if not hard and problem.divergence.keeps_range:
+    hard = problem.losses.hard
+    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 150)]
+    if (
+        hard.all()
+    ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
+        plan = [(DualNewton(), 50), (InteriorPoint(), 80), (InteriorPoint(ahead=1e6), 50)]
+    elif not hard.any() and problem.divergence.keeps_range:
         # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        plan = [(DualNewton(), 25 if problem.c <= 3000 else 15), (InteriorPoint(), 100)]
+        plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 15)
         if problem.divergence.is_congruence_invariant:
             plan.insert(0, (MirrorNewton(), 20))
-    elif hard:  # where the solution is far from the prior, such as for nearly parallel rows
-        plan.append((InteriorPoint(ahead=1e6), 40))
     plan.append((DualNewton(), limit))  # from the best weights of all
     plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)
