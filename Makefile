@@ -6,13 +6,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite lint format bench reproduce clean
+.PHONY: help demo test test-cores suite fuzz soak lint format bench reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
 	@echo "make test-cores  the numerical tests as on other processors (CORES=\"$(CORES)\")"
 	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
+	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
+	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
@@ -34,6 +36,12 @@ test-cores: $(STAMP)
 
 suite: $(STAMP)
 	cd tests && ../$(BIN)/python -m suite $(SUITE_ARGS)
+
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz_files.py
+
+soak: $(STAMP)
+	$(BIN)/python tests/soak.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

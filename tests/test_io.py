@@ -4,11 +4,15 @@ import hashlib
 import json
 import os
 import struct
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fuzz_files
 from bregmat.io import ModelFileError, atomic_write, check_writable, load, models, read_manifest, save
 
 
@@ -327,6 +331,22 @@ def test_absent_file_stays_a_file_error(tmp_path):
         load(tmp_path / "absent.bm")
 
 
+def test_damaged_and_hostile_files_and_killed_saves():
+    """The short form of `make fuzz`."""
+    script = Path(__file__).with_name("fuzz_files.py")
+    command = [sys.executable, str(script), "--cases", "300", "--kills", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.endswith(" 0 wrong\n"), done.stdout + done.stderr
+
+
+def test_members_that_overlap(tmp_path):
+    """Each is as large as the file and no larger: together they would take gigabytes."""
+    path = tmp_path / "m"
+    path.write_bytes(fuzz_files.overlapping(2**12, 100))
+    with pytest.raises(ModelFileError, match="members overlap"):
+        load(path)
+
+
 # ---------------------------------------------------------------- output paths
 
 
@@ -338,6 +358,20 @@ def test_failed_write_keeps_the_old_file(tmp_path):
         raise RuntimeError("halfway")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_goes_at_the_next_write(tmp_path):
+    left, mine = tmp_path / ".model.0123456789ab.bregmat-tmp", tmp_path / ".other.tmp"
+    for path in (left, mine):
+        path.write_bytes(b"half")
+    with atomic_write(tmp_path / "first") as first, atomic_write(tmp_path / "second") as second:
+        assert not left.exists() and mine.exists()
+        first.write(b"1")  # the file of one that lives is not taken away
+        second.write(b"2")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path != mine} == {
+        "first": b"1",
+        "second": b"2",
+    }
 
 
 def test_write_keeps_mode_and_follows_links(tmp_path):

@@ -273,6 +273,16 @@ def test_one_thread_and_two_give_the_same_bits():
     assert one.count("\n") == 6 and one == two
 
 
+def test_load_and_ends_at_random_moments():
+    """The short form of `make soak`."""
+    script = Path(__file__).with_name("soak.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "--here", "--scale", "0.01"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\n") == 9
+
+
 # ---------------------------------------------------------------- Ctrl-C
 def test_interrupts_wait_until_a_kernel_is_compiled():
     def add_one(x): ...

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -135,8 +136,10 @@ def load(path: str | os.PathLike) -> Any:
         state = reader.restored("state")
     cls = getattr(importlib.import_module(SAVABLE[name]), name)
     try:
-        return cls.from_state(state, arrays)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part where there is none
+            return cls.from_state(state, arrays)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, Warning) as error:
         raise ModelFileError(f"{os.fspath(path)}: the state of this {name} is not complete ({error!r})") from error
 
 
@@ -192,6 +195,8 @@ class _Reader:
             if info.file_size + info.header_offset > self._size:
                 raise self._wrong(f"cut off inside member {name!r}")
             infos[name] = info
+        if sum(info.file_size for info in infos.values()) > self._size:
+            raise self._wrong("members overlap")
         if _MANIFEST not in infos:
             raise self._wrong(f"no {_MANIFEST}: not a bregmat model")
         if infos[_MANIFEST].file_size > _MAX_MANIFEST_BYTES:

@@ -3,11 +3,18 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["atomic_write", "check_writable"]
+
+_TEMPORARY = ".bregmat-tmp"  # how the names of temporary files end
 
 
 def check_writable(path: str | os.PathLike) -> Path:
@@ -44,30 +51,68 @@ def check_writable(path: str | os.PathLike) -> Path:
             raise PermissionError(f"cannot write {os.fspath(path)!r}: the file is read-only")
     probe = _sibling(target)
     try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(_new(probe, 0o600))
     except OSError as error:
         raise type(error)(f"cannot write {os.fspath(path)!r}: {error.strerror or error}") from error
-    probe.unlink()
+    probe.unlink(missing_ok=True)  # a process that tidies up may have taken it for what a dead one left
     return target
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`; it takes the place of `path` when the block ends without an error."""
+    """Open a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
+
+    What a process that was killed left of its temporary files in the folder goes at the next write.
+    """
     target = check_writable(path)
-    temporary = _sibling(target)
+    _tidy(target.parent)
+    temporary, handle = _temporary(target)
     try:
-        # O_EXCL: never through a link someone else has put there; 0o666 leaves the permissions to the umask.
-        with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b") as handle:
+        with handle:
             if target.exists():
                 os.chmod(temporary, target.stat().st_mode & 0o777)
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.replace(temporary, target)
+            if fcntl is not None:  # while the lock is held
+                os.replace(temporary, target)
+        if fcntl is None:  # Windows does not rename what is open
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def _temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside ``target``, locked: as long as it is open, nobody takes it for what a dead process left."""
+    while True:
+        path = _sibling(target)
+        handle = os.fdopen(_new(path, 0o666), "w+b")  # less what the umask takes
+        if fcntl is None:
+            return path, handle
+        with suppress(OSError):  # no locks on this file system: then nobody tidies up, either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle.fileno()).st_nlink:
+            return path, handle
+        handle.close()  # someone tidied up before the lock
+
+
 def _sibling(target: Path) -> Path:
-    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
+    return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_TEMPORARY}")
+
+
+def _new(path: Path, permissions: int) -> int:
+    """Descriptor of a new file, never through a link that someone else has put there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove temporary files that nobody holds: a process that was killed has let go of them."""
+    if fcntl is None:
+        return
+    for path in folder.glob(f".*{_TEMPORARY}"):
+        try:
+            with path.open("rb") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+        except OSError:  # held, gone already, or another user's
+            continue

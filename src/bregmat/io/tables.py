@@ -7,11 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, TextIO
+from zipfile import BadZipFile
 
 import numpy as np
 
 from bregmat.io.paths import atomic_write
+
+LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a .parquet file may unpack to, whichever is more
+# what NumPy says of damaged headers and shapes, and zipfile of what it takes for an archive
+NOT_NPY = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, TokenError, BadZipFile)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +98,7 @@ def read_npy(path: str | os.PathLike, *, mmap: bool = False) -> np.ndarray:
     """The array of a .npy file, read or mapped; nothing is unpickled."""
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except NOT_NPY as error:
         raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
@@ -173,8 +179,9 @@ def open_parquet(path: Path) -> Iterator[Any]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             yield file
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path}: not a parquet file ({error})") from error
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        # pyarrow says OSError of damaged pages, MemoryError of sizes that cannot be
+        raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
 
 
 def is_numeric(kind: Any) -> bool:
@@ -186,6 +193,11 @@ def is_numeric(kind: Any) -> bool:
 
 def _read_parquet(path: Path) -> dict[str, np.ndarray]:
     with open_parquet(path) as file:
+        size = 8 * file.metadata.num_rows * file.metadata.num_columns
+        if size > max(LARGE, EXPANDS * path.stat().st_size):
+            raise ValueError(
+                f"{path}: a file of {path.stat().st_size} bytes that unpacks to {size}: damaged, or a trap"
+            )
         table = file.read()
     if table.num_rows == 0:
         raise ValueError(f"{path}: no rows")
