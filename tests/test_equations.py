@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
-from bregmat import Constraints, SquaredHinge, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, SquaredHinge, nearest_kernel, nearest_metric
 from bregmat.divergences import as_divergence
 from bregmat.losses import RelativeSlack
 from cases import DIVERGENCES
@@ -102,6 +102,21 @@ def test_kulis_22_of_indefinite_rows(name, row, solver):
     assert s * mu > 0 or s == 0
     assert result.objective == pytest.approx(primal, rel=1e-7)
     assert primal == pytest.approx(best, rel=1e-6)
+
+
+def test_kulis_22_of_rows_that_cannot_all_be_positive():
+    """K_01 = -|z|^2 for z and -z, and two comparisons that contradict each other: eq. 22 is infinite (LogDet) or least at 0."""
+    opposite = Factor(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])), Constraints.similarity(0, 1, 0.5, ">=")
+    cycle = Constraints.of("comparison", [0, 2], [1, 3], [2, 0], [3, 1], bound=0.5, sense=">=")
+    for prior, rows in (opposite, (np.eye(4), cycle)):
+        result = nearest_kernel(prior, rows, slack_weight=1.0)
+        assert (result.status, result.objective) == ("UNKNOWN", np.inf)
+        assert "SquaredHinge" in result.proof_text()
+        least = nearest_kernel(prior, rows, slack_weight=1.0, divergence="vonneumann")
+        assert least.status == "OPTIMAL"
+        assert least.values == pytest.approx(0.0, abs=1e-6)
+        assert least.gap >= -1e-10
+        assert nearest_kernel(prior, rows, slack_weight=1.0, loss=SquaredHinge()).status == "OPTIMAL"
 
 
 def dense_row(rows, n):

@@ -126,6 +126,11 @@ def proof_text(result: Any) -> str:
             f"The {short} meets the hard constraints; that it is the best one is not proven to the tolerance asked for."
             f"{known}"
         )
+    if result.max_violation == 0 and result.objective == math.inf:
+        return (
+            "The search stopped before anything was proven: soft rows have values at which their loss is infinite. A positive bound "
+            f'with ">=" or "==" asks for a positive value; where rows contradict each other in this, use loss=SquaredHinge().{known}'
+        )
     return (
         "The search stopped before anything was proven: hard constraints are still violated, by up to "
         f"{number(result.max_violation, 2)} of their bounds.{known}"

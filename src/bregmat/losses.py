@@ -14,7 +14,7 @@ from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.scalar_losses import TINY, Loss, ScalarLoss, Squared, SquaredHinge, bound_rows
 from bregmat.spectral import FAR, STEP, SpectralDivergence, check_agreement, check_elementwise, is_unbounded
 
-AT_ZERO = 1e-9  # relative to its bound, how far below 0 rounding may put a value
+AT_ZERO = 1e-12  # relative to its bound, how far below 0 rounding may put a value
 
 
 class OwnSlack(ScalarLoss):
@@ -58,7 +58,7 @@ class OwnSlack(ScalarLoss):
         return self.divergence.curvature(q)
 
     def is_outside(self, p, b):
-        """0 is inside where ``phi(0)`` is finite, and so is what rounding makes of it, to the accuracy asked of hard rows."""
+        """0 is inside where ``phi(0)`` is finite, and so is what rounding makes of it."""
         return p <= 0 if self.divergence.keeps_rank else p < -AT_ZERO * b
 
     def on_path(self, mu, b, g, scale, tau):

@@ -45,7 +45,7 @@ _MEANING = {
     "FEASIBLE": "The result meets every hard constraint; how far it is from the optimum is the gap.",
     "INFEASIBLE": "Nothing meets all hard constraints; result.conflict names rows that prove it.",
     "UNBOUNDED": "The objective has no lower bound.",
-    "UNKNOWN": "Nothing is proven yet: hard constraints are still violated.",
+    "UNKNOWN": "Nothing is proven yet: hard constraints are still violated, or soft rows have values at which their loss is infinite.",
 }
 _ADVICE = {
     "TOLERANCE": "The tolerance was met.",
