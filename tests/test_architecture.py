@@ -75,7 +75,7 @@ PUBLIC = {
         "verify",
         "Verification",
     },
-    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
+    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

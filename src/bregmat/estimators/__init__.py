@@ -3,6 +3,7 @@
 from bregmat.estimators.cluster import KernelKMeans
 from bregmat.estimators.kernel import KernelLearner
 from bregmat.estimators.metric import MetricLearner
+from bregmat.estimators.metric_cv import MetricLearnerCV
 from bregmat.estimators.svm import MarginSVC
 
-__all__ = ["KernelKMeans", "KernelLearner", "MarginSVC", "MetricLearner"]
+__all__ = ["KernelKMeans", "KernelLearner", "MarginSVC", "MetricLearner", "MetricLearnerCV"]

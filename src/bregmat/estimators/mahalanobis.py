@@ -13,6 +13,7 @@ from bregmat.linalg import blocks, dense, eigh
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
 
+PRIORS = ("identity", "variance", "covariance")
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
 MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
@@ -152,6 +153,13 @@ def inverse_covariance(X: Any) -> np.ndarray:
         kept = values > RANK_TOL * values[-1]
         P = scale[:, None] * (Z.T @ vectors[:, kept]) / (values[kept] * np.sqrt(max(1, n - 1)))
     return P if kept.any() else np.eye(d)
+
+
+def prior_components(X: Any, prior: str) -> np.ndarray:
+    """Components (r, d) of a prior metric by its name, from rows X (n, d)."""
+    if prior == "covariance":
+        return inverse_covariance(X).T
+    return np.diag(inverse_deviations(X)) if prior == "variance" else np.eye(X.shape[1])
 
 
 def inverse_deviations(X: Any) -> np.ndarray:

@@ -12,12 +12,7 @@ from bregmat.checks import CheckedPoints, check_integer
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.mahalanobis import (
-    MahalanobisMetric,
-    inverse_covariance,
-    inverse_deviations,
-    principal_components,
-)
+from bregmat.estimators.mahalanobis import MahalanobisMetric, principal_components, prior_components
 from bregmat.estimators.task import Ground, Task
 from bregmat.labels import constraints_from_labels
 from bregmat.linalg import eigh
@@ -189,9 +184,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _prior(self, X: Any) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
-            if self.prior == "variance":
-                return Factor(np.diag(inverse_deviations(X)))
-            return None if self.prior == "identity" else Factor(inverse_covariance(X))
+            return None if self.prior == "identity" else Factor(prior_components(X, self.prior).T)
         prior = np.asarray(self.prior, dtype=float)
         d = X.shape[1]
         if prior.shape != (d, d):

@@ -43,6 +43,7 @@ SAVABLE = {
     "MarginSVC": "bregmat.estimators.svm",
     "MatrixExponentiatedGradient": "bregmat.online.gradient",
     "MetricLearner": "bregmat.estimators.metric",
+    "MetricLearnerCV": "bregmat.estimators.metric_cv",
     "OnlineLogDet": "bregmat.online.logdet",
     "OnlinePCA": "bregmat.online.pca",
     "QPResult": "bregmat.quadratic.result",

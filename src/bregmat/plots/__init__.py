@@ -9,6 +9,7 @@ from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
 from bregmat.plots.online_loss import OnlineLossDisplay
 from bregmat.plots.pairs import PairDistanceDisplay
+from bregmat.plots.search import SearchDisplay
 from bregmat.plots.spectrum import SpectrumDisplay
 from bregmat.plots.violation import ViolationDisplay
 
@@ -18,6 +19,7 @@ __all__ = [
     "EmbeddingDisplay",
     "OnlineLossDisplay",
     "PairDistanceDisplay",
+    "SearchDisplay",
     "SpectrumDisplay",
     "ViolationDisplay",
 ]

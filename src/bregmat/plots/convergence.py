@@ -58,8 +58,9 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_result(cls, result: Any, **options: Any) -> ConvergenceDisplay:
-        """Draw ``result.history`` with ``result.tol``; options as in `from_data`."""
-        return cls.from_data(result.history, **{"tol": result.tol, **options})
+        """Draw ``result.history`` with ``result.tol``, of several problems solved in a row the last; options as in `from_data`."""
+        last = [record for record in result.history if record.stage == result.history[-1].stage]
+        return cls.from_data(last, **{"tol": result.tol, **options})
 
     @classmethod
     def from_data(

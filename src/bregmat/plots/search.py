@@ -1,0 +1,88 @@
+"""What a search over slack weights found, beside not learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat.plots._style import NEUTRAL, class_colors, log_scale, panels, tidy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(eq=False, repr=False)
+class SearchDisplay:
+    """Mean score on the inner folds against slack weight, a line for each way to learn; dashed, the priors as they are.
+
+    Bars are one standard error over the folds; a ring is around what was chosen.
+
+    Parameters
+    ----------
+    params : list of dict
+        prior, strategy (None: not learned), slack_weight and n_components of each candidate.
+    mean, error : ndarray of shape (m,)
+        Mean score and its standard error; NaN where the time was up.
+    chosen : int
+        Place of the choice.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    lines_ : dict of str to Line2D
+        By label.
+    """
+
+    params: list[dict[str, Any]]
+    mean: NDArray[np.float64]
+    error: NDArray[np.float64]
+    chosen: int
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> SearchDisplay:
+        """Draw the search of a fitted :class:`bregmat.MetricLearnerCV`."""
+        table = estimator.cv_results_
+        error = np.asarray(table["std_test_score"]) / np.sqrt(max(1, estimator.n_splits_ - 1))
+        mean = np.asarray(table["mean_test_score"])
+        return cls(list(table["params"]), mean, error, estimator.best_index_).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> SearchDisplay:
+        """Draw; returns self."""
+        ax = self.ax_ = panels(ax, (1, 1), (6.4, 4.2))[0]
+        self.figure_ = ax.figure
+        self.lines_ = {}
+        labels = [self._label(row) for row in self.params]
+        names = list(dict.fromkeys(labels))
+        colors = dict(zip(names, class_colors(max(2, min(10, len(names)))) * (1 + len(names) // 10)))
+        weights = [row["slack_weight"] for row in self.params if row["strategy"]]
+        for name in names:
+            rows = np.array([k for k, label in enumerate(labels) if label == name and np.isfinite(self.mean[k])], int)
+            if not len(rows):
+                continue
+            if self.params[rows[0]]["strategy"] is None:
+                self.lines_[name] = ax.axhline(self.mean[rows[0]], color=colors[name], linestyle="--", label=name)
+                continue
+            x = [self.params[k]["slack_weight"] for k in rows]
+            bars = ax.errorbar(
+                x, self.mean[rows], self.error[rows], color=colors[name], marker="o", capsize=3, label=name
+            )
+            self.lines_[name] = bars.lines[0]
+        at = self.params[self.chosen].get("slack_weight") or min(weights, default=1.0)
+        ax.plot([at], [self.mean[self.chosen]], "o", ms=14, mfc="none", mec=NEUTRAL, mew=1.5, label="chosen")
+        if weights:
+            log_scale(ax.xaxis, min(weights) / 1.5, max(weights) * 1.5)
+        ax.set(xlabel="slack weight", ylabel="mean score on the inner folds")
+        ax.legend(frameon=False, fontsize="small")
+        tidy(ax, grid="y")
+        return self
+
+    @staticmethod
+    def _label(row: dict[str, Any]) -> str:
+        """What a line stands for."""
+        if row["strategy"] is None:
+            return f"{row['prior']}, not learned"
+        number = row["n_components"]
+        return f"{row['prior']}, {row['strategy']}" + (f", {number} components" if number else "")

@@ -1,0 +1,175 @@
+"""MetricLearnerCV: the choice among candidates, never worse than not learning, in scikit-learn's manner."""
+
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+
+import bregmat as bm
+from bregmat.estimators.metric_cv import Candidate, _choose
+from bregmat.plots import SearchDisplay
+from estimator_suite import sklearn_checks
+
+LIGHT = bm.MetricLearner(passes=1, n_neighbors=1, n_impostors=3)
+QUICK = {"learner": LIGHT, "slack_weights": (1.0,), "cv": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(wine):
+    chooser = bm.MetricLearnerCV(**QUICK | {"slack_weights": (10.0, 0.1)}, n_components=(None, 2))
+    return chooser.fit(*wine)
+
+
+def test_the_table_has_every_candidate_and_what_is_chosen_is_in_it(fitted):
+    table = fitted.cv_results_
+    assert len(table["params"]) == 2 + 2 * 2 * 2  # two priors as they are; with two weights and two numbers
+    assert table["params"][fitted.best_index_] == fitted.best_params_
+    scores = np.array([table[f"split{k}_test_score"] for k in range(3)])
+    assert np.allclose(table["mean_test_score"], scores.mean(axis=0))
+    assert table["rank_test_score"][np.argmax(table["mean_test_score"])] == 1
+    assert fitted.best_score_ == table["mean_test_score"][fitted.best_index_]
+
+
+def test_scores_are_those_of_fits_by_hand(wine, fitted):
+    X, y = wine
+    table = fitted.cv_results_
+    folds = list(StratifiedKFold(3).split(X, y))
+    place = next(k for k, p in enumerate(table["params"]) if p == {"prior": "variance", "strategy": None})
+    for fold, (train, test) in enumerate(folds):
+        scale = X[train].std(axis=0)
+        model = KNeighborsClassifier(4).fit(X[train] / scale, y[train])
+        assert table[f"split{fold}_test_score"][place] == model.score(X[test] / scale, y[test])
+
+
+def test_never_worse_than_not_learning_on_its_own_folds(rng):
+    for seed in range(3):
+        X = np.random.default_rng(seed).normal(size=(60, 4))
+        y = rng.integers(0, 2, 60)  # nothing to learn
+        chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
+        table = chooser.cv_results_
+        plain = [m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] is None]
+        assert chooser.best_score_ >= max(plain)
+
+
+def test_learns_where_learning_helps(rng):
+    X = rng.normal(size=(200, 12))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)  # ten columns of noise
+    chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
+    assert chooser.best_params_["strategy"] == "neighbors"
+    assert chooser.best_learner_.result_.status == "OPTIMAL"
+    assert np.array_equal(chooser.transform(X), X @ chooser.components_.T)
+
+
+def test_the_simplest_within_a_standard_error_of_the_best_but_not_below_the_unlearned():
+    plain, light, heavy = (
+        Candidate("identity"),
+        Candidate("identity", "neighbors", 0.1),
+        Candidate("identity", "neighbors", 10.0),
+    )
+    same = np.array([0.90, 0.91, 0.92, 0.93])
+    noise = np.array([0.02, -0.02, 0.03, -0.03])
+    assert _choose([plain, light, heavy], np.array([same - 0.1, same - noise / 10, same]), [0, 1, 2]) == 1
+    assert _choose([plain, light, heavy], np.array([same - 0.1, same - 0.05, same]), [0, 1, 2]) == 2
+    assert _choose([plain, light, heavy], np.array([same, same, same]), [0, 1, 2]) == 0
+    # light is within the error of heavy, but worse than not learning
+    scores = np.array([same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same])
+    assert _choose([plain, light, heavy], scores, [0, 1, 2]) == 2
+
+
+def test_groups_scoring_and_an_estimator_of_ones_own(wine):
+    X, y = wine
+    groups = np.arange(len(y)) % 4
+    chooser = bm.MetricLearnerCV(
+        **QUICK | {"cv": GroupKFold(4)}, scoring="f1_macro", estimator=KNeighborsClassifier(1)
+    ).fit(X, y, groups=groups)
+    assert chooser.n_splits_ == 4 and 0 < chooser.best_score_ <= 1
+
+
+def test_rows_without_a_label_take_no_part_in_the_scores(wine):
+    X, y = wine
+    some = np.where(np.arange(len(y)) % 2, y, -1)
+    a = bm.MetricLearnerCV(**QUICK).fit(X, some)
+    b = bm.MetricLearnerCV(**QUICK).fit(X[some >= 0], y[some >= 0])
+    assert a.best_params_ == b.best_params_ and a.best_score_ == b.best_score_
+
+
+def test_regression(rng):
+    X = rng.normal(size=(150, 6))
+    chooser = bm.MetricLearnerCV(**QUICK).fit(X, X[:, 0] + 0.1 * rng.normal(size=150))
+    assert chooser.best_params_["strategy"] == "neighbors" and chooser.best_score_ > 0.5
+
+
+def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
+    monkeypatch.setattr("bregmat.estimators.metric_cv.HALVING_FROM", 60)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    table = bm.MetricLearnerCV(**QUICK | {"slack_weights": (0.1, 1.0, 10.0)}).fit(X, y).cv_results_
+    is_plain = np.array([p["strategy"] is None for p in table["params"]])
+    assert np.all(table["n_samples"][is_plain] == 200)
+    assert sorted(table["n_samples"][~is_plain]) == [22] * 4 + [66] + [200]
+
+
+def test_a_budget_of_time_is_kept(rng):
+    X, y = rng.normal(size=(400, 30)), rng.integers(0, 4, 400)
+    start = time.perf_counter()
+    chooser = bm.MetricLearnerCV(slack_weights=np.logspace(-2, 3, 40), max_seconds=1.0).fit(X, y)
+    assert time.perf_counter() - start < 60
+    assert np.isnan(chooser.cv_results_["mean_test_score"]).any() and np.isfinite(chooser.best_score_)
+    with pytest.raises(ValueError, match="max_seconds is too short"):
+        bm.MetricLearnerCV(max_seconds=1e-9).fit(X, y)
+
+
+def test_files(fitted, wine, tmp_path):
+    bm.save(tmp_path / "chosen.bm", fitted)
+    again = bm.load(tmp_path / "chosen.bm")
+    assert again.best_params_ == fitted.best_params_
+    assert np.array_equal(again.transform(wine[0]), fitted.transform(wine[0]))
+    assert np.array_equal(again.cv_results_["mean_test_score"], fitted.cv_results_["mean_test_score"])
+
+
+def test_the_picture_of_the_search(fitted):
+    display = SearchDisplay.from_estimator(fitted)
+    assert {"variance, not learned", "identity, neighbors", "identity, neighbors, 2 components"} <= set(display.lines_)
+    table = fitted.cv_results_
+    drawn = display.lines_["identity, neighbors"].get_ydata()
+    rows = [
+        p == {"prior": "identity", "strategy": "neighbors", "slack_weight": w, "n_components": None}
+        for w in (0.1, 10.0)
+        for p in table["params"]
+    ]
+    assert np.allclose(drawn, np.tile(table["mean_test_score"], 2)[rows])
+    plt.close(display.figure_)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}))))
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"priors": "variance"},
+        {"priors": ("scaled",)},
+        {"strategies": ()},
+        {"strategies": ("nearest",)},
+        {"slack_weights": (0.0,)},
+        {"slack_weights": 1.0},
+        {"n_components": (0,)},
+        {"max_seconds": -1},
+        {"learner": KNeighborsClassifier()},
+        {"random_state": "x"},
+    ],
+)
+def test_bad_parameters_are_named(wine, options):
+    with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+        bm.MetricLearnerCV(**options).fit(*wine)
