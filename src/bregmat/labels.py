@@ -120,7 +120,13 @@ def constraints_from_labels(
 
 
 def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any, index: Any = "exact") -> None:
-    """Raise for a parameter of the drawing that no data could make valid."""
+    """Raise for a parameter of the drawing that no data could make valid.
+
+    Parameters
+    ----------
+    strategy, n_neighbors, n_impostors, form, index
+        As in :func:`constraints_from_labels`.
+    """
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_neighbors", n_neighbors, 1, optional=False)
     check_integer("n_impostors", n_impostors, 1, optional=False)
@@ -131,7 +137,16 @@ def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any, 
 
 
 def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
-    """Who belongs together, from labels; with "neighbors" also from numbers and from sets of labels."""
+    """Who belongs together, from labels; with "neighbors" also from numbers and from sets of labels.
+
+    Parameters
+    ----------
+    y : array-like, shape (n,) or (n, n_labels)
+    n : int
+        Number of points.
+    strategy, unlabeled
+        As in :func:`constraints_from_labels`.
+    """
     values = np.asarray(y.toarray() if sp.issparse(y) else y)
     if strategy == "neighbors" and values.ndim == 2 and values.shape[1] > 1:
         if not np.isin(values, (0, 1)).all():

@@ -169,7 +169,17 @@ class Nearest:
 
 
 def nearest_related(space: Space, kinds: Kinds, how: int, k: int) -> Nearest:
-    """The k nearest points of each known point among those alike (never itself) or apart; one index for each group."""
+    """The k nearest points of each known point among those alike (never itself) or apart; one index for each group.
+
+    Parameters
+    ----------
+    space : Space
+    kinds : Kinds
+        Of n points.
+    how : int
+        ALIKE or APART.
+    k : int
+    """
     n = len(kinds.codes)
     rows, distances = np.full((n, k), -1, np.int64), np.full((n, k), np.inf)
     for group, among in enumerate(kinds.members):

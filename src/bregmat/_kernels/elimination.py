@@ -3,7 +3,8 @@
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
+
+from bregmat._kernels.compiling import njit
 
 SMALL = 1e-3  # rows whose pivot is below this share of the sum of their entries are left
 
