@@ -97,7 +97,7 @@ def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
         if len(rest) and len(vanishing(rest, row)):
             linked = rest
     y = np.zeros(problem.c)
-    y[linked] = 1e8 * before[row] / before[linked]
+    y[linked] = 1e17 * before[row] / before[linked]  # leaves what is negative below rounding
     y[row] = sign[row]
     return Proof(y, np.sort(np.append(linked, row)))
 

@@ -208,7 +208,7 @@ def _nearest(
     violation = problem.violation(outcome.certificate.values)
     if reduced is not None:
         coordinates = reduced.coordinates
-        certificate = _with_weights(whole, outcome.certificate, reduced.weights)
+        certificate = _with_weights(whole, outcome.certificate, reduced.weights, is_exact=not faces)
         outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     proof = outcome.certificate.in_units(whole)
     return MatrixResult(
@@ -234,6 +234,7 @@ def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog)
         operator=problem.operator.restrict(rows),
         losses=problem.losses.restrict(rows),
         unit=problem.unit[rows],
+        linked=None,  # row numbers of the whole problem
     )
     found = solve_in_turn(alone, _plan(alone, "auto", None), tol=outcome.tol, log=log.beside(is_quiet=True))
     mu = np.zeros(problem.c)
@@ -253,21 +254,37 @@ def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog)
     return replace(outcome, certificate=best, status=best.status(outcome.tol))
 
 
-def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray) -> MatrixCertificate:
+def _with_weights(
+    whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray, is_exact: bool
+) -> MatrixCertificate:
     """The certificate for all rows, with the bound that its own weights prove.
 
     Weights of eliminated rows are infinite in theory. Large ones lose to rounding what small ones lose by truncation, about 1e-8 of
-    the objective each at their best for must-links (measured: 1e-9 to 1.4e-7), more for long chains of cliques.
+    the objective each at their best for must-links (measured: 1e-9 to 1.4e-7), more for chains of cliques.
+
+    Parameters
+    ----------
+    whole : NearestMatrix
+        With all rows.
+    certificate : MatrixCertificate
+        Of the problem without the eliminated rows.
+    weights : ndarray, shape (c,)
+        Of the eliminated rows, up to a factor.
+    is_exact : bool
+        Whether they are must-links, whose matrices vanish whatever the weights are; the rounding of other weights costs the bound.
     """
     B = certificate.iterate.factor()
     size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
-    largest = float(eigvalsh(whole.operator.adjoint(weights))[-1])
-    rounding = float(np.finfo(float).eps * size * largest * np.vdot(B, B))
+    off = float(eigvalsh(whole.operator.adjoint(weights))[-1] * np.vdot(B, B))
+    if not is_exact:
+        off = float(np.abs(weights) @ (whole.operator.norms() * np.vdot(B, B) + np.abs(whole.losses.bound)))
+    rounding = 2.0 * float(np.finfo(float).eps) * size * off  # of the weights, and of the bound
     found = []
     for factor in 10.0 ** np.arange(6, 13):
         bound, shrunk = dual_bound(whole, certificate.dual + factor * size * weights)
         bound = min(bound, certificate.dual_bound)  # rounding may lift it above what is proven without these rows
-        found.append((bound - factor * rounding, bound, shrunk))
+        sure = bound - factor * rounding
+        found.append((sure, bound if is_exact else sure, shrunk))
     _, bound, shrunk = max(found, key=lambda one: one[0])
     return replace(certificate, dual=shrunk, dual_bound=bound)
 
