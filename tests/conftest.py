@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import verified_calls
+
+verified_calls.install()
+
 # Everything else is marked `numerical`: `make test-cores` runs it again with OpenBLAS written for other processors.
 NOT_NUMERICAL = {
     *("test_architecture", "test_registry", "test_checks", "test_bad_input", "test_cut_input", "test_nnqp_input"),
@@ -23,6 +27,13 @@ NOT_NUMERICAL = {
 }
 
 
+# Every result of the doors that these files call goes through `bregmat.verify`; the suite (test_suite) has a judge of its own.
+VERIFIED = {
+    *("test_oracles", "test_simplex", "test_nnqp", "test_nnqp_hard", "test_cut", "test_boosting", "test_outcomes"),
+    *("test_margin", "test_correlation", "test_interior_point", "test_verification"),
+}
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-cores)")
 
@@ -31,6 +42,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.stem not in NOT_NUMERICAL:
             item.add_marker("numerical")
+
+
+def pytest_runtest_setup(item):
+    verified_calls.is_on = item.path.stem in VERIFIED
 
 
 def pytest_report_header():
@@ -48,6 +63,12 @@ def pytest_report_header():
 
 def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail the run if any test was skipped")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many results were verified on the way."""
+    counts = ", ".join(f"{n} {word}" for word, n in verified_calls.counts.items())
+    terminalreporter.write_line(f"results of the library: {counts}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,16 +2,9 @@
 
 import pytest
 
-import verified_calls
 from suite.run import COUNTS, DEFAULT, FAMILIES, is_good, main, run, table
 
 SHORT = 0.02  # share of the problems of the long form, at most ten seeds a family
-
-
-@pytest.fixture(autouse=True)
-def judged_here(monkeypatch):
-    """The suite's own judge verifies, and says of what problem a word is false."""
-    monkeypatch.setattr(verified_calls, "is_on", False)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

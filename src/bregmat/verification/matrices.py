@@ -39,7 +39,7 @@ from bregmat.verification.extended import (
 from bregmat.verification.figures import CLOSE, Verification, recompute
 
 ROUNDING = float(np.finfo(float).eps)
-VANISHING = 64.0 * ROUNDING  # of the size of what it is made of, below which a vector is rounding
+VANISHING = 1e-13  # share of the size of what it is made of, below which a vector is rounding
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
 OPTIONS = ("divergence", "loss", "slack_weight")
@@ -496,7 +496,8 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (Y.T * C.weights) @ Y, (N.T * np.abs(C.weights)) @ N
     A = _dense(C).astype(Z.dtype)
     B, N = Z.T @ A @ Z, np.abs(Z).T @ np.abs(A) @ np.abs(Z)
-    return (B if (np.abs(B) > VANISHING * N).any() else np.zeros_like(B)), N
+    lengths = np.sqrt((Z * Z).sum(axis=1))
+    return (B if np.abs(B).max(initial=0) > VANISHING * (lengths @ np.abs(A) @ lengths) else np.zeros_like(B)), N
 
 
 def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
