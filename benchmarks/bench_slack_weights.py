@@ -4,6 +4,7 @@ Slack weights 1e-2 ... 1e4, LogDet and von Neumann (metric form, identity prior)
 `harness.referee` from the returned matrix and multipliers. A cell that is not OPTIMAL says so.
 
     python benchmarks/bench_slack_weights.py [--max-seconds 60] [--only TEXT] [--divergence NAME]
+    python benchmarks/bench_slack_weights.py --large    # 1e5 and 1e6 pairs in the place of the others
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--max-seconds", type=float, default=60.0, help="limit of one cell (default 60)")
     parser.add_argument("--only", metavar="TEXT", default="", help="only problems whose name contains TEXT")
     parser.add_argument("--divergence", choices=DIVERGENCES)
+    parser.add_argument("--large", action="store_true", help="1e5 and 1e6 pairs of 10,000 points in 100 dimensions")
     args = parser.parse_args()
     harness.one_thread()
     print(harness.machine() + "; one thread, wall seconds, one run each")
@@ -68,6 +70,8 @@ def main() -> None:
         harness.digits(10_000),
         harness.clusters(10_000),
     ]
+    if args.large:
+        problems = [harness.clusters(100_000), harness.clusters(1_000_000)]
     header = ["problem", "divergence", "weight", "status", "exit", "gap", "recomputed", "steps", "time", "objective"]
     chosen = [args.divergence] if args.divergence else list(DIVERGENCES)
     rows = []

@@ -24,11 +24,13 @@ from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.solvers.newton_system import factor_flops
 from bregmat.threads import on_one_blas_thread
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
 LINKED = 2e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
+BEYOND_FLOPS = 1e13  # of a factorisation in the interior point's steps, from where many of mirror Newton's cost less
 MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
@@ -320,7 +322,8 @@ def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tup
         # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
         plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 15)
         if problem.divergence.is_congruence_invariant:
-            plan.insert(0, (MirrorNewton(), 20))
+            is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
+            plan.insert(0, (MirrorNewton(), 150 if is_beyond else 20))
     plan.append((DualNewton(), limit))  # from the best weights of all
     plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)

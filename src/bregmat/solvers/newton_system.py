@@ -59,7 +59,7 @@ def solve_newton_system(
     """
     if op.c == 0:
         return LinearSolution(B, 0, 0.0)
-    solve = _by_factor(op, h, S) if _flops(op) <= direct_flops else None
+    solve = _by_factor(op, h, S) if factor_flops(op) <= direct_flops else None
     solve = solve or _by_conjugate_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000)
     return solve(B, tol)
 
@@ -88,7 +88,7 @@ def row_system(
     """
     h = 1.0 / d
     m = op.r * (op.r + 1) // 2
-    flops = _flops(op)
+    flops = factor_flops(op)
     is_small = flops <= SHARED_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2)
     if is_small and op.c < m:
         root = np.sqrt(h)
@@ -115,7 +115,7 @@ def row_system(
     return solve
 
 
-def _flops(op: Operator) -> float:
+def factor_flops(op: Operator) -> float:
     """Operations of a factorisation, over rows or over entries of a matrix."""
     m = op.r * (op.r + 1) // 2
     return float(min(op.c, m)) ** 2 * max(op.c, m)
