@@ -1,15 +1,24 @@
 """Bad input ends in one clear error that names argument, value and rows - before any work, and with nothing lost.
 
-Files with unknown columns or relations: test_io_tables.py; damaged model files: test_io.py; commands: test_cli.py.
+Files with unknown columns or relations: test_io_tables.py; damaged model files: test_io.py. The matrix of every public entry and
+command times bad values is at the end; its tables are in bad_inputs.py.
 """
 
+import inspect
 import pickle
+import re
+import time
+import traceback
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import typer
+from typer.testing import CliRunner
 
 import bregmat
+from bad_inputs import COMMANDS, ENTRIES, bad_commands, write_files
 from bregmat import (
     Constraints,
     CyclicProjection,
@@ -22,6 +31,7 @@ from bregmat import (
     nearest_kernel,
     nearest_metric,
 )
+from bregmat.cli.app import app
 from bregmat.io import check_writable, read_constraints
 from bregmat.solvers.dual_newton import DualNewton
 from cases import random_pairs
@@ -435,3 +445,121 @@ def test_arguments_are_left_as_they_were(rng):
         nearest_kernel(Factor(points), rows, divergence=divergence, slack_weight=1.0)
     for old, new in zip(before, [points, prior, rows.bound, rows.index]):
         assert np.array_equal(old, new)
+
+
+# ---------------------------------------------------------------- every public entry, every bad value
+LEARNERS = (
+    "MetricLearner",
+    "KernelLearner",
+    "KernelKMeans",
+    "MarginSVC",
+    "MatrixExponentiatedGradient",
+    "OnlineLogDet",
+    "OnlinePCA",
+)
+# made by the library, not by users; classes to derive from; and what has no parameters
+MADE_HERE = (
+    "BoostResult",
+    "CorrelationResult",
+    "CutResult",
+    "DistributionResult",
+    "MatrixResult",
+    "QPResult",
+    "Result",
+    "Record",
+    "SolverError",
+)
+ABSTRACT = ("ScalarLoss", "SpectralDivergence", "ExitReason", "Status", "ModelFileError")
+PLAIN = ("RelativeSlack", "Squared", "SquaredHinge")
+FOR_FILES = ("from_state", "to_state")
+# scikit-learn's own words, which its users know and its checks ask for
+THEIRS = "Expected 2D array|Found array with|inconsistent numbers of samples|Unknown label type"
+
+
+def parameters(callable_):
+    given = inspect.signature(callable_).parameters.values()
+    return {p.name for p in given if p.kind not in (p.VAR_KEYWORD,) and p.name != "self"}
+
+
+def public_calls():
+    """Name and callable of everything that users call: functions, constructors, constructors of constraints, methods of learners."""
+    for name in bregmat.__all__:
+        if name not in (*MADE_HERE, *ABSTRACT, *PLAIN, "Constraints"):
+            given = getattr(bregmat, name)
+            yield name, given.__call__ if name in ("LogDet", "VonNeumann", "Frobenius") else given
+    inside = ("check_range", "renumbered", "touched", "where")  # for operators
+    for owner in ("Constraints", *LEARNERS):
+        for name, method in inspect.getmembers(getattr(bregmat, owner), callable):
+            own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (
+                *FOR_FILES,
+                *inside,
+            )
+            if own and not name.startswith(("_", "set_", "get_")) and parameters(method):
+                yield f"{owner}.{name}", method
+
+
+def test_every_public_call_has_its_bad_values():
+    """A new public name, method or parameter has to say of what kind it is."""
+    for name in PLAIN:
+        assert not parameters(getattr(bregmat, name))
+    calls = dict(public_calls())
+    assert sorted(calls) == sorted(set(ENTRIES) - {"MatrixResult.transform"})
+    for name, call in calls.items():
+        assert parameters(call) == set(ENTRIES[name].bad) | set(ENTRIES[name].free), name
+    assert sum(len(values) for entry in ENTRIES.values() for values in entry.bad.values()) > 2000
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_good_values_are_taken(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if ENTRIES[name].good is not None:
+        ENTRIES[name].call(**ENTRIES[name].good)
+
+
+@pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, entry in ENTRIES.items() for p in entry.bad])
+def test_bad_values_are_refused_by_name(name, parameter, tmp_path, monkeypatch):
+    """Each ends in a TypeError or ValueError that names the argument (OSError for files), soon, and raised by a check."""
+    monkeypatch.chdir(tmp_path)
+    entry = ENTRIES[name]
+    word = rf"(?<!\w)({entry.called.get(parameter, parameter)})(?!\w)|{THEIRS}"
+    for kind, value in entry.bad[parameter].items():
+        start = time.process_time()
+        with pytest.raises((TypeError, ValueError, OSError)) as caught, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            entry.call(**(entry.good or {}) | {parameter: value})
+        assert re.search(word, str(caught.value)), (kind, caught.value)
+        deepest = traceback.extract_tb(caught.tb)[-1].filename
+        assert "bregmat" in deepest or "sklearn" in deepest or isinstance(caught.value, OSError), (
+            kind,
+            caught.value,
+            deepest,
+        )
+        assert time.process_time() - start < 10.0, kind
+
+
+# ---------------------------------------------------------------- every command, every bad option
+def test_every_option_of_every_command_has_its_bad_values():
+    commands = typer.main.get_command(app).commands
+    assert sorted(commands) == sorted(COMMANDS)
+    for name, command in commands.items():
+        known = {option.opts[0] for option in command.params}
+        assert known == set(COMMANDS[name].bad) | set(COMMANDS[name].free), name
+    assert sum(1 for _ in bad_commands()) > 90
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"), list(bad_commands()), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_bad_commands_end_in_one_error(arguments, named, tmp_path, monkeypatch):
+    """Exit code 2 and a message that names option or file, before any work."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    write_files(tmp_path)
+    run = CliRunner().invoke(app, arguments)
+    assert run.exit_code == 2 and (run.exception is None or isinstance(run.exception, SystemExit)), (
+        run.output,
+        run.exception,
+    )
+    assert re.search(named, re.sub(r"\s+", " ", run.output)), run.output
+    assert "Traceback" not in run.output
+    assert not list(tmp_path.glob("out*"))

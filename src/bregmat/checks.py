@@ -285,6 +285,13 @@ def as_rows(name: str, value: Any, n: int) -> np.ndarray:
     return np.where(rows < 0, rows + n, rows)
 
 
+def as_row(name: str, value: Any, n: int) -> int:
+    """One row number among n; negative numbers count from the end."""
+    if np.ndim(value) or not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a row number; got {value!r}.")
+    return int(as_rows(name, int(value), n)[0])
+
+
 # ---------------------------------------------------------------------- matrices
 def as_matrix(
     name: str,
@@ -445,6 +452,14 @@ class CheckedPoints:
     """Points that a door has checked: those that it hands them to do not look again."""
 
     points: Any
+
+
+def check_numeric(name: str, X: Any) -> None:
+    """Raise for what scikit-learn's own check of points converts silently or does not name: text, masked or complex entries, objects."""
+    if scipy.sparse.issparse(X) or (type(X) in (np.ndarray, np.memmap) and X.dtype.kind in "biuf"):
+        return
+    if as_numbers(name, X, booleans=True, complex_too=True).dtype.kind == "c":
+        raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")  # its own words
 
 
 def as_points(name: str, X: Any, *, look: bool = True) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import as_column, as_points, as_rows, check_finite, rows_text
+from bregmat.checks import as_column, as_numbers, as_points, as_row, as_rows, check_finite, check_positive, rows_text
 from bregmat.columns import (
     SENSES,
     compact_index,
@@ -213,7 +213,7 @@ class Constraints:
     @classmethod
     def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:
         """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
-        values = np.atleast_1d(np.asarray(values, dtype=float))
+        values = np.atleast_1d(as_numbers("values", values))
         index = np.arange(len(values)) if index is None else index
         return cls._named(DIAGONAL, {"index": index}, values, None, weight)
 
@@ -234,6 +234,8 @@ class Constraints:
         bound, sense, weight
             As in :meth:`sq_distance`; bounds may be negative.
         """
+        if not np.iterable(matrices) or isinstance(matrices, str):
+            raise TypeError(f"matrices must be one symmetric matrix a constraint; got {matrices!r}.")
         parsed = tuple(symmetric_matrix(m, row) for row, m in enumerate(matrices))
         sizes = {m.shape[0] for m in parsed}
         if len(sizes) > 1:
@@ -255,6 +257,7 @@ class Constraints:
 
     def matrix(self, row: int | np.integer) -> Any:
         """The matrix of a row that touches all points, as it was given; None stands for the identity."""
+        row = as_row("row", row, self.n_constraints)
         return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
 
     def touched(self, n: int) -> np.ndarray | None:
@@ -412,10 +415,12 @@ class Constraints:
 
     def satisfied(self, G: Any, tol: float = 1e-3) -> np.ndarray:
         """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
+        check_positive("tol", tol, finite=True, zero=True)
         return self.violation(G) <= tol
 
     def describe(self, row: int | np.integer, sample_id: Any = None) -> str:
         """One row in words, for reports and messages; `sample_id` names the samples of rows that say numbers."""
+        row = as_row("row", row, self.n_constraints)
         relation = self._relation(row)
         ids = self.ids if sample_id is None else np.asarray(sample_id)
         named = ids is not None and not relation.is_whole

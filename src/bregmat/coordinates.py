@@ -18,7 +18,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.binding import TURNED, Rounding, bind
-from bregmat.checks import as_matrix, as_points, check_finite, check_psd
+from bregmat.checks import as_matrix, as_numbers, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
 from bregmat.linalg import blocks, cholesky, dense, eigh, sq_norms, triangular_inverse
@@ -48,7 +48,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         if isinstance(self.G0, list | tuple):
-            object.__setattr__(self, "G0", np.asarray(self.G0, dtype=float))
+            object.__setattr__(self, "G0", as_numbers("Factor: G0", self.G0))
         if getattr(self.G0, "ndim", None) != 2:
             shape = getattr(self.G0, "shape", type(self.G0).__name__)
             raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
@@ -104,6 +104,11 @@ class Coordinates:
 
     def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
         """``X @ B`` for rows X in the coordinates of ``base``; dense."""
+        first: Any = self.R
+        if first is None:
+            first = self._factor_of(iterate) if self.span is None else self.span.vectors.T
+        if X.shape[1] != first.shape[0]:
+            raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
         Z = self._map(X)
         if self.span is None:
             return dense(Z @ self._factor_of(iterate))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat.checks import check_positive
 from bregmat.linalg import add_diagonal
 from bregmat.registry import Registry
 from bregmat.spectral import LARGEST, STEP, SpectralDivergence, check_agreement, check_elementwise, eigenpairs
@@ -175,6 +176,7 @@ class Frobenius(SpectralDivergence):
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Half the squared Frobenius distance of two symmetric or Hermitian matrices, which need not be semidefinite here."""
+        check_positive("rtol", rtol, finite=True, zero=True)
         x, V, y, U = eigenpairs(self.name, X, Y)
         return 0.5 * float((np.abs((V * x) @ V.conj().T - (U * y) @ U.conj().T) ** 2).sum())
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bregmat.checks import as_choice, check_number
 from bregmat.registry import Registry
 
 SAMPLES = ("i", "j", "k", "l")  # as the columns of a constraints file
@@ -73,6 +74,19 @@ class Relation:
     takes_matrix: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"name of a relation must be a word; got {self.name!r}.")
+        if not isinstance(self.form, Mapping):
+            raise TypeError(f"{self.name}: form must be a mapping such as {{'i-j': 1.0}}; got {self.form!r}.")
+        for key, coef in self.form.items():
+            check_number(f"{self.name}: form[{key!r}]", coef)
+            if not np.isfinite(float(coef)):
+                raise ValueError(f"{self.name}: form[{key!r}] must be finite; got {coef!r}.")
+        if self.bound is not None:
+            check_number(f"{self.name}: bound", self.bound, hint="None or ")
+            if not np.isfinite(float(self.bound)):
+                raise ValueError(f"{self.name}: bound must be finite; got {self.bound!r}.")
+        as_choice(f"{self.name}: sense", self.sense, (None, "<=", ">=", "=="))
         unknown = [key for key in self.form if not _FORM.fullmatch(key)]
         if unknown:
             raise ValueError(f'{self.name}: form must be made of "i", "i-j", "i+j" and "i.j"; got {unknown[0]!r}.')

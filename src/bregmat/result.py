@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from bregmat._html import certificate_rows, proof_text, result_html
+from bregmat.checks import as_points
 from bregmat.status import ExitReason, Record, Status
 from bregmat.threads import on_one_blas_thread
 
@@ -234,7 +235,7 @@ class MatrixResult(Result):
 
     def transform(self, X: Any) -> np.ndarray:
         """``X @ B``, shape (n, k), without forming B where the data has many columns."""
-        return self.coordinates.transform(X, self.iterate)
+        return self.coordinates.transform(as_points("X", X), self.iterate)
 
     def kernel(self, iterate: Iterate | None = None) -> np.ndarray:
         """``W``, shape (n, n), at the certified matrix or at another iterate such as :attr:`last`."""
@@ -299,6 +300,8 @@ def check(result: _R) -> _R:
     SolverError
         If the problem is infeasible, unbounded, or a number overflowed.
     """
+    if not isinstance(result, Result):
+        raise TypeError(f"result must be a bregmat.Result; got {type(result).__name__}.")
     if result.status in (Status.INFEASIBLE, Status.UNBOUNDED) or result.exit_reason is ExitReason.NONFINITE:
         raise SolverError(result)
     if result.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED):

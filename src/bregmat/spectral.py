@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.checks import as_matrix, check_psd
+from bregmat.checks import as_matrix, check_positive, check_psd
 from bregmat.linalg import eigh
 
 STEP = 6e-6  # of central differences, relative: the cube root of the rounding unit balances both of their errors
@@ -139,6 +139,7 @@ class SpectralDivergence(ABC):
         rtol : float
             Eigenvalues below ``rtol`` times the largest count as zero; dimensionless.
         """
+        check_positive("rtol", rtol, finite=True, zero=True)
         x, V, y, U = eigenpairs(self.name, X, Y)
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
         zeros = 0  # eigenvalues of X that count beside the positive ones

@@ -157,6 +157,8 @@ def learn(
         "max_iter": max_iter,
         "random_state": seed,
     }
+    if folds == 1:
+        raise fail("--folds must be 2 at least, or 0, which leaves the test out; got 1")
     choose = slack_weight == "auto"
     if choose and labels is None:
         raise fail("--slack-weight auto needs --labels COLUMN to judge by")

@@ -15,7 +15,8 @@ _OPTIONS = {
     "resume=False": "--fresh",
     "raise trace": "raise --trace",
 }
-_FIRST_WORDS = ("divergence", "prior", "tol")  # options where a message begins with them, else plain words
+# options where a message begins with them, else plain words
+_FIRST_WORDS = ("dim", "divergence", "eta", "loss", "mode", "prior", "share", "solver", "tol", "trace")
 # what advice says of Python objects, which a command does not have
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",
@@ -31,7 +32,7 @@ def for_command(text: str) -> str:
         text = text.replace(phrase, own)
     for name, option in _OPTIONS.items():
         text = re.sub(rf"(?<![-\w]){name}(?=\W|$)", option, text)
-    return re.sub(rf"^({'|'.join(_FIRST_WORDS)})\b", r"--\1", text)
+    return re.sub(rf"^({'|'.join(_FIRST_WORDS)})(?= )", r"--\1", text)
 
 
 def for_labels(text: str, name: str) -> str:

@@ -84,7 +84,7 @@ def bad_input() -> Iterator[None]:
     except OSError as error:
         raise fail(messages.of_file(error)) from error
     except (ValueError, TypeError, ImportError) as error:
-        raise fail(str(error)) from error
+        raise fail(messages.for_command(str(error))) from error
 
 
 @contextmanager

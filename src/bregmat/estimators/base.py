@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bregmat.checks import check_limits
+from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
 from bregmat.sampling import check_random_state
 from bregmat.solve import SOLVERS
@@ -73,6 +73,8 @@ def check_run(estimator: Any) -> None:
         fewest=1,
     )
     check_random_state(estimator.random_state)
+    if not isinstance(estimator.verbose, bool):
+        check_integer("verbose", estimator.verbose, 0, optional=False)
 
 
 def callback_of(estimator: Any) -> Callable[[Any], Any] | None:

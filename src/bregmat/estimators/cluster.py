@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import check_random_state as random_state_of
+from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from bregmat.checks import check_integer, check_positive
+from bregmat.checks import as_column, check_integer, check_numeric, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
@@ -26,6 +26,7 @@ from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
+from bregmat.sampling import check_random_state
 from bregmat.threads import on_one_blas_thread
 
 _DTYPES = [np.float64, np.float32]
@@ -138,6 +139,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
         """Set the fitted attributes; the number of different clusters."""
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
@@ -147,10 +149,12 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
                 )
         if base.is_precomputed:
             check_given(X)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = np.ones(n)
+        if sample_weight is not None:
+            weights = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0)
         if not weights.sum() > 0:
             raise ValueError("sample_weight must not be 0 for every point.")
-        rng = check_random_state(self.random_state)
+        rng = random_state_of(self.random_state)
         self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
         if self.rank is not None:
             X = X.astype(np.float64, copy=False)
@@ -211,6 +215,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         base = self._fit_base
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
         if self._fit_pivots is not None:
             X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
@@ -228,6 +233,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             check_integer(name, getattr(self, name), 1, optional=False)
         check_integer("rank", self.rank, 1)
         check_positive("tol", self.tol, finite=True, zero=True)
+        check_random_state(self.random_state)
         self._kernel_function()
 
     # ------------------------------------------------------------------ files

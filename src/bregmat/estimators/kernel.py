@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bregmat.checks import check_integer
+from bregmat.checks import check_integer, check_numeric
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator
@@ -160,6 +160,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if base.is_precomputed:
             check_given(X)
@@ -212,6 +213,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
             float32 if X is, else float64.
         """
         check_is_fitted(self)
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
         return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
 
@@ -235,6 +237,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         return KernelFunction(vars(self)["kernel"]).accept_sparse
 
     def _points(self, X: Any, name: str) -> Any:
+        check_numeric(name, X)
         if hasattr(X, "columns"):  # a data frame: its names are compared
             return validate_data(self, X, dtype=np.float64, reset=False)
         X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)

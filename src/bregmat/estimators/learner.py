@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bregmat.checks import check_integer, check_positive
+from bregmat.checks import check_flag, check_integer, check_positive
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import AllOrNothing, check_run
@@ -137,6 +137,7 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         check_percentiles(self.percentiles)
         check_drawing(self.strategy, self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
+        check_flag("warm_start", self.warm_start)
         check_run(self)
 
     def __sklearn_is_fitted__(self) -> bool:

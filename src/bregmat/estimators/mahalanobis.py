@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.checks import rows_text
+from bregmat.checks import check_numeric, rows_text
 from bregmat.linalg import blocks, dense, eigh
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
@@ -77,6 +77,7 @@ class MahalanobisMetric:
         -------
         ndarray, shape (m,)
         """
+        check_numeric("pairs", pairs)
         pairs, components = np.asarray(pairs), self.components_
         d = components.shape[1]
         if pairs.ndim != 3 or pairs.shape[1:] != (2, d):

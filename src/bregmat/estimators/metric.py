@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregmat.checks import CheckedPoints, check_integer
+from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.learner import ConstraintLearner
@@ -161,6 +161,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     # ------------------------------------------------------------------ fit
     def _checked_points(self, X: Any) -> Any:
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         if self.n_components is not None and self.n_components > X.shape[1]:
             raise ValueError(
@@ -185,7 +186,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _prior(self, X: Any) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
             return None if self.prior == "identity" else Factor(prior_components(X, self.prior).T)
-        prior = np.asarray(self.prior, dtype=float)
+        prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
@@ -205,6 +206,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             ``X @ components_.T``; float32 if X is, else float64.
         """
         check_is_fitted(self)
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bregmat.checks import as_choice, check_flag, check_positive
+from bregmat.checks import as_choice, as_column, check_flag, check_numeric, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run
 from bregmat.estimators.kernel import KernelLearner
 from bregmat.estimators.state import (
@@ -219,13 +219,16 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """The training examples, checked; sets ``classes_`` and ``class_weight_``."""
         base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
+        check_numeric("X", X)
         X, y = validate_data(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]}.")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = np.ones(len(y))
+        if sample_weight is not None:
+            weights = as_column("sample_weight", sample_weight, len(y), per="row of X", scalar=True, lowest=0)
         self.class_weight_ = self._weights_of_classes(y, np.bincount(codes, weights))
         if base.takes_gamma and base.params["gamma"] is None:
             base = base.with_gamma(gamma_of(X, str(self.gamma), weights))
@@ -240,6 +243,9 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = counts.sum() / (len(counts) * counts)
         else:
+            if isinstance(self.class_weight, dict):
+                for label, weight in self.class_weight.items():
+                    check_positive(f"class_weight[{label!r}]", weight, finite=True)
             weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         if not (np.isfinite(weights).all() and (weights > 0).all()):
             raise ValueError(f"class_weight must be positive and finite; got {self.class_weight!r}.")
@@ -283,10 +289,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             raise ValueError(f"tol is a relative duality gap and must be below 1; got {self.tol!r}.")
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
-        if not isinstance(self.solver, tuple(self._solvers.values())) and self.solver not in self._solvers:
-            raise ValueError(
-                f"solver must be one of {', '.join(self._solvers)} or settings of one; got {self.solver!r}."
-            )
+        if not isinstance(self.solver, tuple(self._solvers.values())):
+            as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
         as_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
         self._kernel_function()
 
@@ -343,6 +347,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     def _pair_decisions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         base = self._fit_base
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, order="C", reset=False)
         if base.kernel == "linear" and not sp.issparse(self.support_vectors_):
             return np.asarray(X @ self.coef_.T) + self.intercept_

@@ -18,13 +18,12 @@ import re
 import struct
 import warnings
 import zipfile
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from bregmat import __version__
-from bregmat.io.paths import atomic_write
+from bregmat.io.paths import as_path, atomic_write
 
 __all__ = ["ModelFileError", "load", "read_manifest", "save"]
 
@@ -83,6 +82,8 @@ def save(path: str | os.PathLike, obj: Any, *, info: dict[str, Any] | None = Non
     OSError
         The path cannot be written.
     """
+    if not isinstance(info, dict | None):
+        raise TypeError(f"info must be None or a dict; got {info!r}.")
     name = type(obj).__name__
     if SAVABLE.get(name) != type(obj).__module__:
         raise TypeError(f"cannot save a {type(obj).__module__}.{name}; savable: {', '.join(sorted(SAVABLE))}")
@@ -154,7 +155,7 @@ class _Reader:
     """An open model file whose manifest and list of members have been checked."""
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         self._handle = self.path.open("rb")
         try:
             self._size = os.fstat(self._handle.fileno()).st_size

@@ -17,6 +17,13 @@ __all__ = ["atomic_write", "check_writable"]
 _TEMPORARY = ".bregmat-tmp"  # how the names of temporary files end
 
 
+def as_path(path: str | os.PathLike) -> Path:
+    """The path of a file; TypeError for anything else."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the name of a file; got {path!r}.")
+    return Path(path)
+
+
 def check_writable(path: str | os.PathLike) -> Path:
     """Make sure a file can be written at `path`; the file itself is not touched.
 
@@ -35,7 +42,7 @@ def check_writable(path: str | os.PathLike) -> Path:
     FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, OSError
         Naming the path and what is in the way.
     """
-    target = Path(path).expanduser().resolve()
+    target = as_path(path).expanduser().resolve()
     if target.is_dir():
         raise IsADirectoryError(f"cannot write {os.fspath(path)!r}: it is a folder, give a file name")
     if not target.parent.exists():

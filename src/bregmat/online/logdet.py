@@ -17,6 +17,7 @@ from bregmat.checks import (
     check_finite,
     check_flag,
     check_integer,
+    check_numeric,
     check_positive,
     check_psd,
     rows_text,
@@ -154,6 +155,7 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
 
     def learn_one(self, x: Any, y: float, *, sense: str = "==") -> OnlineLogDet:
         """One trial, for a pair of points (2, d), or with ``differences=True`` a difference (d,); returns self."""
+        check_numeric("x", x)
         self._learn([x], [y], sense)
         return self
 
@@ -163,6 +165,7 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
 
     def predict_one(self, x: Any) -> float:
         """Squared distance ``z' A z`` of a pair or a difference; of the prior where nothing was learned yet."""
+        check_numeric("x", x)
         return float(self.predict([x])[0])
 
     def predict(self, X: Any) -> np.ndarray:
@@ -360,6 +363,7 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
 
     def _differences(self, X: Any, d: int | None) -> np.ndarray:
         """Finite rows (n, d): differences as they are, pairs (n, 2, d) subtracted."""
+        check_flag("differences", self.differences)
         if self.differences:
             return _rows(X, d, "(n, d) differences", ndim=2)
         A = _rows(X, d, "(n, 2, d) pairs of points (differences of points need differences=True)", ndim=3)

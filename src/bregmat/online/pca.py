@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.secular import eigen_work
-from bregmat.checks import as_numbers, check_integer, check_positive, rows_text
+from bregmat.checks import as_matrix, check_flag, check_integer, check_numeric, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
@@ -142,8 +142,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Points of the subspace from their coordinates (n, k): ``X @ components_ + mean_``; shape (n, d)."""
         check_is_fitted(self)
-        X = as_numbers("X", X)
-        if X.ndim != 2 or X.shape[1] != self.n_components_:
+        X = as_matrix("X", X, empty=True)
+        if X.shape[1] != self.n_components_:
             raise ValueError(f"X must have shape (n, {self.n_components_}); got {X.shape}.")
         return X @ self.components_ + self.mean_
 
@@ -312,6 +312,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _read(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        check_numeric("X", X)
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
 
     def _farthest(self) -> float:
@@ -321,6 +322,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
         fresh = fresh or not hasattr(self, "_Vt")
         with Undo(self, []):
+            check_numeric("X", X)
             X = validate_data(self, X, dtype=np.float64, order="C", reset=fresh)
             if fresh:
                 self._begin(X.shape[1])
@@ -355,6 +357,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
         check_random_state(self.random_state)
+        check_flag("center", self.center)
         if d < 2:
             raise ValueError(
                 f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."
