@@ -207,6 +207,12 @@ KERNEL = {
     "coef0": number(),
     "kernel_params": {"list": [1], "word": "x"},
 }
+DRAWING = {
+    "strategy": SETTING,
+    "form": SETTING,
+    "n_neighbors": count(1, none=False),
+    "n_impostors": count(1, none=False),
+}
 LEARNER = {
     "divergence": SETTING,
     "slack_weight": WEIGHT,
@@ -226,6 +232,8 @@ LEARNER = {
     "callback": CALLABLE,
     "random_state": SEED,
     "warm_start": FLAG,
+    "passes": count(1, none=False),
+    **DRAWING,
     "verbose": VERBOSE,
 }
 POINTS = table(X, square=False)
@@ -355,6 +363,8 @@ ENTRIES = {
             "n_constraints": count(1),
             "percentiles": LEARNER["percentiles"],
             "random_state": SEED,
+            **DRAWING,
+            "index": SETTING,
         },
         free=("unlabeled",),
     ),
