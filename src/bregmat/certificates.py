@@ -1,7 +1,9 @@
 """What is proven about a point: dual bound, gap, violation, restoration to feasibility, infeasibility. Always float64, on unscaled data.
 
 For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
-``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P).
+``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P). What rounding may have added to it is taken off, and what
+it may have taken from the objective is added to ``upper``: eigenvalues are wrong by the rounding of the matrix that they are of
+(``E``, below), by which ``phi*`` grows by at most ``E |psi(T + E)|``; sums by that of the sizes of their terms.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
 from bregmat.proofs import FEASIBLE, Certificate
+from bregmat.spectral import EPS
+
+MODEST = 8.0  # roundings of a few operations
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,15 +42,20 @@ def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
 
 
 def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
-    """``g(mu)`` and the dual weights it holds for: shrunk by theta if T(mu) leaves the domain of the inverse link."""
+    """``g(mu)``, less its rounding, and the weights it holds for: shrunk by theta if T(mu) leaves the domain of the inverse link."""
     D, t0 = problem.divergence, problem.t0
     on = np.flatnonzero(mu)
-    A = problem.operator.restrict(on).adjoint(mu[on]) if len(on) else np.zeros((problem.r, problem.r))
+    if not len(on):  # nothing is computed
+        return problem.offset, mu
+    rows = problem.operator.restrict(on)
+    A = rows.adjoint(mu[on])
     T = add_diagonal(-A, t0)
     if not np.isfinite(T).all():
         return -np.inf, mu
     t = eigvalsh(T)
-    if not D.in_domain(t):
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
+    error = terms + _share(problem) * float(np.linalg.norm(t))
+    if not D.in_domain(t + error):
         root = 1.0 / np.sqrt(-t0) if (t0 < 0).all() else None
         low = -float(eigvalsh(root[:, None] * -A * root)[-1]) if root is not None and D.keeps_range else 0.0
         if not low < 0:
@@ -54,10 +64,27 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
         mu, A = theta * mu, theta * A
         T = add_diagonal(-A, t0)
         t = eigvalsh(T)
-        if not D.in_domain(t):
+        if not D.in_domain(t + error):
             return -np.inf, mu
     total = float(problem.losses.conjugate(mu).sum())
-    return problem.offset + D.dual_gain(t0, A, t) - total, mu
+    rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
+    rounding += MODEST * EPS * (abs(problem.offset) + D.gain_size(t0, A, t) + problem.losses.conjugate_size(mu))
+    bound = problem.offset + D.dual_gain(t0, A, t) - total - rounding
+    return bound if np.isfinite(bound) else -np.inf, mu
+
+
+def _share(problem: Nearness) -> float:
+    """Norm of the error of an eigendecomposition, relative to that of the matrix; also of forms and products of that order."""
+    return (MODEST + np.sqrt(problem.r)) * EPS
+
+
+def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
+    """What rounding may have taken from the objective of a matrix, whose rows have the values p."""
+    size = abs(problem.offset) + iterate.value_size()
+    if not problem.losses.hard.all():
+        norm = np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x)
+        size += problem.losses.value_size(p, problem.operator.norms() * norm)
+    return _share(problem) * size
 
 
 def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
@@ -89,7 +116,7 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
             objective = objective_value(problem, iterate, p, soft_only=True)
         else:
             miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
-            upper = objective + miss
+            upper = objective + miss + value_rounding(problem, iterate, p)
     return MatrixCertificate(
         iterate=iterate,
         values=p,

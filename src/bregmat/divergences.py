@@ -10,7 +10,7 @@ import numpy as np
 from bregmat.checks import check_positive
 from bregmat.linalg import add_diagonal
 from bregmat.registry import Registry
-from bregmat.spectral import LARGEST, STEP, SpectralDivergence, check_agreement, check_elementwise, eigenpairs
+from bregmat.spectral import EPS, LARGEST, STEP, SpectralDivergence, check_agreement, check_elementwise, eigenpairs
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,26 @@ class Frobenius(SpectralDivergence):
 
     def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
         """``<A, T0> - |A|^2 / 2 + |min(T, 0)|^2 / 2``, equal to ``(|T0|^2 - |max(T, 0)|^2) / 2`` but without cancellation."""
-        if float((A * A).sum()) > float((t0 * t0).sum()):  # then the plain form loses less
+        if self._is_far(A, t0):
             return self.constant(t0) - self.conjugate(t)
         below = np.minimum(t, 0.0)
         return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
+
+    def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """Of the difference, times the sizes of what it is one of."""
+        size = float(np.linalg.norm(x) + np.linalg.norm(t0))
+        return size * (float(np.sqrt(2.0 * self.from_diagonal(x, U, t0))) + EPS * size)
+
+    def _is_far(self, A: np.ndarray, t0: np.ndarray) -> bool:
+        """Whether the plain form of the gain loses less."""
+        return float((A * A).sum()) > float((t0 * t0).sum())
+
+    def gain_size(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """Of the three products."""
+        if self._is_far(A, t0):
+            return self.constant(t0) + self.conjugate(t)
+        size = float(np.linalg.norm(A))
+        return size * (size + float(np.linalg.norm(t0))) + float((np.minimum(t, 0.0) ** 2).sum())
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Half the squared Frobenius distance of two symmetric or Hermitian matrices, which need not be semidefinite here."""

@@ -56,6 +56,10 @@ class Spectral:
         """``D(M, M0)``."""
         return self.divergence.from_diagonal(self.x, self.F, self.t0)
 
+    def value_size(self) -> float:
+        """Sum of the sizes of the terms of :meth:`value`."""
+        return self.divergence.value_size(self.x, self.F, self.t0)
+
     def diagonal(self) -> np.ndarray:
         """Diagonal of M."""
         return (self.F * self.F) @ self.x
@@ -116,6 +120,10 @@ class Factored:
     def value(self) -> float:
         """``tr M - logdet M - r``."""
         return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
+
+    def value_size(self) -> float:
+        """Sum of the sizes of the terms of :meth:`value`."""
+        return float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
 
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""

@@ -114,9 +114,9 @@ class ItakuraSaito(OwnSlack):
         super().__init__(LogDet())
 
     def value(self, p, b, g, scale):
-        """Sum of the losses of violated rows, by the quotient: near 1 the general formula cancels."""
-        q = p / b
-        return float((g * (q - 1.0 - np.log(q))).sum())
+        """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
+        u = (p - b) / b
+        return float((g * (u - np.log1p(u))).sum())
 
     def derivatives(self, p, b, g, scale):
         """First and second derivative."""
@@ -153,8 +153,9 @@ class RelativeEntropy(OwnSlack):
         super().__init__(VonNeumann())
 
     def value(self, p, b, g, scale):
-        """Sum of the losses of violated rows, by the quotient: near 1 the general formula cancels."""
-        return float((g * (p * np.log(np.where(p > 0, p / b, 1.0)) - p + b)).sum())
+        """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
+        excess = p - b
+        return float((g * (p * np.log1p(np.where(p > 0, excess / b, 0.0)) - excess)).sum())
 
     def derivatives(self, p, b, g, scale):
         """First and second derivative."""

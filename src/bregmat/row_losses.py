@@ -124,6 +124,19 @@ class RowLosses:
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return total
 
+    def value_size(self, p: np.ndarray, error: np.ndarray) -> float:
+        """Sum of what :meth:`value` may be wrong by, over the rounding unit, where the values are wrong by ``error`` times it."""
+        on, total = np.flatnonzero(self.violated(p) & ~self.hard), 0.0
+        for loss, rows in self.restrict(on).groups if len(on) else ():
+            q, b, g, scale = (v[on][rows] for v in (p, self.bound, self.gamma, self.scale))
+            first, _ = loss.derivatives(q, b, g, scale)
+            total += float((np.abs(first) * (np.abs(q) + np.abs(b) + error[on][rows])).sum())
+        return total
+
+    def conjugate_size(self, mu: np.ndarray) -> float:
+        """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
+        return float((np.abs(self.conjugate(mu)) + np.abs(mu) * (np.abs(self.bound) + np.abs(self.relaxed(mu)[0]))).sum())
+
     def outside(self, p: np.ndarray) -> np.ndarray:
         """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""
         out, hit = np.zeros(len(p), dtype=bool), self.violated(p)

@@ -20,6 +20,7 @@ CLOSE = (
     1e-5  # relative distance of eigenvalues below which a difference quotient has a larger error than the derivative
 )
 LARGEST = 700.0  # exponents above this overflow
+EPS = float(np.finfo(float).eps)
 
 
 class SpectralDivergence(ABC):
@@ -125,6 +126,19 @@ class SpectralDivergence(ABC):
     def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
         """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t: what the dual bound gains over the prior, but for the losses."""
         return self.constant(t0) - self.conjugate(t)
+
+    def conjugate_size(self, t: np.ndarray) -> float:
+        """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
+        x = self.inverse_link(t)
+        return float((np.abs(t * x) + np.abs(self.phi(x))).sum())
+
+    def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
+        """The same for :meth:`from_diagonal`."""
+        return float(np.abs(self.phi(x)).sum()) + float(((U * U) @ x) @ np.abs(t0)) + self.conjugate_size(t0)
+
+    def gain_size(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+        """The same for :meth:`dual_gain`."""
+        return self.conjugate_size(t0) + self.conjugate_size(t)
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Divergence of two PSD matrices of any rank; ``inf`` where their range spaces do not permit it.
