@@ -298,11 +298,12 @@ def test_proofs_are_mended(rng):
     b = A @ rng.random(300)
     b[3] += 0.1 * abs(b[3])
     problem, _ = NearestDistribution.build(np.ones(300), A, b, "==", None)
-    y = np.array([1.0, 1.0, 1.0, -1.0]) + 1e-9 * rng.normal(size=4) / problem.unit
+    weights = np.array([1.0, 1.0, 1.0, -1.0]) * problem.factor
+    y = weights + 1e-9 * rng.normal(size=4) / problem.unit
     assert not problem.proves(y)
     better = problem.mended(y, problem.adjoint(y))
     assert problem.proves(better)
-    assert_allclose(better, [1, 1, 1, -1], rtol=1e-6)
+    assert_allclose(better, weights, rtol=1e-6)
     one_sided, _ = NearestDistribution.build(
         np.ones(300), A, b, ["==", "==", "==", "<="], None
     )  # whose weight must not be negative
@@ -516,3 +517,42 @@ def test_input_is_left_as_it_was(rng):
     nearest_distribution(x0, A, b, sense, solver=DualNewton(proximal=1e-2))
     for given, copy in zip((x0, A, b, sense), copies):
         np.testing.assert_array_equal(given, copy)
+
+
+@pytest.mark.parametrize("total", [1.0, None])
+def test_rows_in_other_units_are_the_same_rows(total):
+    """Each row and its bound times a power of ten, from 1e-8 to 1e8; values and weights come back in those units."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x0, y, A = rng.dirichlet(np.ones(20)), rng.dirichlet(np.ones(20)), rng.normal(size=(6, 20))
+        b = A @ y + 0.05 * np.array([1, 1, -1, -1, 0, 0])
+        sense = ["<=", "<=", ">=", ">=", "==", "=="]
+        units = 10.0 ** rng.integers(-8, 9, size=6)
+        one = nearest_distribution(x0, A, b, sense, total=total)
+        other = nearest_distribution(x0, units[:, None] * A, units * b, sense, total=total)
+        assert one.status == other.status == "OPTIMAL"
+        assert other.n_iter == pytest.approx(one.n_iter, abs=2)
+        assert_allclose(other.x, one.x, atol=1e-7)
+        assert_allclose(other.values, units * one.values, rtol=1e-7, atol=1e-9 * units.max())
+        assert_allclose(other.dual * units, one.dual, rtol=1e-4, atol=1e-4 * np.abs(one.dual).max())
+
+
+@pytest.mark.parametrize("total", [1.0, None])
+def test_no_bound_is_above_the_dual_function(total):
+    """In extended precision, at the weights that are handed out."""
+    L = np.longdouble
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, c = rng.integers(3, 30), rng.integers(1, 8)
+        x0, y, A = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n)), rng.normal(size=(c, n))
+        b = A @ y
+        result = nearest_distribution(x0, A, b, "==", total=total)
+        mu, prior = result.dual.astype(L), x0.astype(L)
+        v = mu @ A.astype(L)
+        linear = -(mu @ b.astype(L))
+        if total is None:
+            bound = linear - prior @ np.expm1(-v)
+        else:
+            bound = linear + prior.sum() - 1 - np.log(prior @ np.exp(-v))
+        assert result.dual_bound <= bound
+        assert result.gap <= 1e-9

@@ -57,8 +57,9 @@ class Spectral:
         return self.divergence.from_diagonal(self.x, self.F, self.t0)
 
     def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`."""
-        return self.divergence.value_size(self.x, self.F, self.t0)
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior itself, where nothing is computed."""
+        at_prior = np.array_equal(self.t, self.t0) and np.array_equal(self.F, np.eye(len(self.t)))
+        return 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of M."""
@@ -122,8 +123,9 @@ class Factored:
         return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
 
     def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`."""
-        return float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior itself, where nothing is computed."""
+        at_prior = np.array_equal(self.F, np.eye(len(self.F)))
+        return 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
 
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""

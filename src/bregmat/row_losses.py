@@ -135,7 +135,9 @@ class RowLosses:
 
     def conjugate_size(self, mu: np.ndarray) -> float:
         """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
-        return float((np.abs(self.conjugate(mu)) + np.abs(mu) * (np.abs(self.bound) + np.abs(self.relaxed(mu)[0]))).sum())
+        return float(
+            (np.abs(self.conjugate(mu)) + np.abs(mu) * (np.abs(self.bound) + np.abs(self.relaxed(mu)[0]))).sum()
+        )
 
     def outside(self, p: np.ndarray) -> np.ndarray:
         """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""

@@ -86,7 +86,7 @@ def boost_hypotheses(
     weights[support] = np.exp(outcome.certificate.logx)
     return BoostResult(
         **outcome.shared() | {"trace": {}, "n_iter": len(trace["row"])},
-        weights=outcome.certificate.dual,
+        weights=outcome.certificate.dual / problem.factor,
         sample_weight=weights,
         rows=trace["row"],
         steps=trace["step"],

@@ -129,7 +129,7 @@ def nearest_distribution(
     return DistributionResult(
         **outcome.shared() | {"seconds": time.perf_counter() - clock},
         x=x,
-        dual=proof.dual,
-        values=proof.values,
+        dual=proof.dual / problem.factor,
+        values=proof.values * problem.factor,
         violation=problem.violation(proof.values),
     )

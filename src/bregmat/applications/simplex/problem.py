@@ -15,8 +15,7 @@ from bregmat.applications.simplex.rows import LinearRows, newton_direction
 from bregmat.infeasibility import CLEAR
 from bregmat.proofs import FEASIBLE, Certificate, Problem, Proof
 from bregmat.solve import State
-
-EPS = float(np.finfo(float).eps)
+from bregmat.spectral import EPS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,6 +25,7 @@ class DistributionCertificate(Certificate):
     logx: np.ndarray
     values: np.ndarray
     missed: np.ndarray  # by how much each row is violated, in its own units
+    rounding: float = 0.0  # of the objective
 
     def joined(self, new: DistributionCertificate) -> DistributionCertificate:
         """Of two certificates of one problem the vector and the weights that prove most together.
@@ -38,7 +38,7 @@ class DistributionCertificate(Certificate):
 
     def _with_dual(self, other: DistributionCertificate) -> DistributionCertificate:
         """This vector with the weights of another certificate."""
-        upper = self.objective + float(np.abs(other.dual) @ self.missed) if self.is_feasible else np.inf
+        upper = self.objective + self.rounding + float(np.abs(other.dual) @ self.missed) if self.is_feasible else np.inf
         return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=upper)
 
 
@@ -65,7 +65,7 @@ class DistributionState(State):
         logx = problem.log_point(problem.log0 - v)
         x = np.exp(logx)
         p, bound = problem.A @ x, problem.bound(mu, v)
-        slack = abs(float(mu @ (p - problem.b))) / max(1.0, abs(bound))
+        slack = abs(float(mu @ (p - problem.b))) / max(problem.mass, abs(bound))
         return cls(mu, v, logx, x, p, bound, max(problem.worst(p), slack), **more)
 
     @property
@@ -93,15 +93,18 @@ class NearestDistribution(LinearRows, Problem):
             logx, p = self._restored(logx, p, mu) or (logx, p)
         violation, objective = self.violation(p), self.divergence(logx)
         worst, missed = float(violation.max(initial=0.0)), violation * self.unit
+        v, rounding = self.adjoint(mu), self.divergence_rounding(logx)  # v not from a sum of steps
         return DistributionCertificate(
             logx=logx,
             values=p,
             dual=mu,
             objective=objective,
-            dual_bound=self.bound(mu, self.adjoint(mu)),  # not from a sum of steps
+            dual_bound=self.bound(mu, v) - self.bound_rounding(mu, v),
             missed=missed,
-            upper=objective + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
+            rounding=rounding,
+            upper=objective + rounding + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
             violation=worst,
+            size=self.mass,
         )
 
     def is_due(self, state: DistributionState, tol: float) -> bool:

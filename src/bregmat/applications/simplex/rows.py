@@ -12,6 +12,9 @@ from bregmat.checks import as_column, as_matrix
 from bregmat.columns import sense_codes
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.numerics import Exchanges, pivot_in_box
+from bregmat.spectral import EPS
+
+MODEST = 16.0  # roundings of a few operations and of sums in pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +24,11 @@ class LinearRows:
     Attributes
     ----------
     A : ndarray or csr_array, shape (c, n)
+        The user's rows over ``factor``: the largest entry of each is between 1/2 and 2.
     b, sense, unit : ndarray, shape (c,)
-        Right-hand sides; 1 for "<=", -1 for ">=", 0 for "=="; what a violation is measured in.
+        Right-hand sides, over ``factor``; 1 for "<=", -1 for ">=", 0 for "=="; what a violation is measured in.
+    factor : ndarray, shape (c,)
+        Powers of two, so that nothing is rounded.
     x0, log0 : ndarray, shape (n,)
         The prior, positive, and its logarithm.
     total : float or None
@@ -33,6 +39,7 @@ class LinearRows:
     b: np.ndarray
     sense: np.ndarray
     unit: np.ndarray
+    factor: np.ndarray
     x0: np.ndarray
     log0: np.ndarray
     total: float | None
@@ -59,12 +66,21 @@ class LinearRows:
         b, sense = as_column("b", b, c, scalar=True), sense_codes(sense, c).astype(float)
         if not support.all():
             A, x0 = A[:, support], x0[support]
+        largest = abs(A).max(axis=1, initial=0.0) if isinstance(A, np.ndarray) else abs(A).max(axis=1).toarray().ravel()
+        factor = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
+        A = A / factor[:, None] if isinstance(A, np.ndarray) else scipy.sparse.diags_array(1.0 / factor).tocsr() @ A
+        b = b / factor
         mass = 1.0 if total is None else total / x0.sum()
         unit = np.abs(b)
         if (unit == 0).any():
             size = mass * np.array([np.abs(A[[j]]) @ x0 for j in np.flatnonzero(unit == 0)])[:, 0]
             unit[unit == 0] = np.where(size > 0, size, 1.0)
-        return cls(A, b, sense, unit, x0, np.log(x0), None if total is None else float(total)), support
+        return cls(A, b, sense, unit, factor, x0, np.log(x0), None if total is None else float(total)), support
+
+    @property
+    def mass(self) -> float:
+        """What x sums to, or the prior where that is free: the natural size of KL(x, x0), which grows with both."""
+        return float(self.x0.sum()) if self.total is None else self.total
 
     @property
     def sign(self) -> np.ndarray:
@@ -101,6 +117,27 @@ class LinearRows:
             return float(-(mu @ self.b) - self.x0 @ np.expm1(-v))
         log_mass = log_sum(self.log0 - v) - np.log(self.total)
         return float(self.x0.sum() - self.total - self.total * log_mass - mu @ self.b)
+
+    def bound_rounding(self, mu: np.ndarray, v: np.ndarray) -> float:
+        """What rounding may have added to :meth:`bound`: of the exponents, where the mass is, and of the sums."""
+        on = np.flatnonzero(mu)
+        exponents = np.abs(self.log0) + np.abs(v)
+        if len(on):
+            exponents += (MODEST + len(on)) * (np.abs(mu[on]) @ abs(self.A[on]))
+        if self.total is None:
+            x, sums = np.exp(self.log0 - v), float(self.x0 @ np.abs(np.expm1(-v)))
+        else:
+            T = self.log0 - v
+            x = np.exp(self.log_point(T))
+            sums = float(self.x0.sum()) + self.total * (1.0 + abs(log_sum(T)) + abs(np.log(self.total)))
+        sums += (1.0 + len(on)) * float(np.abs(mu) @ np.abs(self.b))
+        return EPS * (float(x @ exponents) + MODEST * sums)
+
+    def divergence_rounding(self, logx: np.ndarray) -> float:
+        """What rounding may have taken from :meth:`divergence`."""
+        d, x = np.abs(logx - self.log0), np.exp(logx)
+        terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.x0)
+        return MODEST * EPS * float(terms.sum())
 
     def divergence(self, logx: np.ndarray) -> float:
         """KL(x, x0), without cancellation where x is near x0."""

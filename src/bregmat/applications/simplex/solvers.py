@@ -117,7 +117,7 @@ class VectorNewton(_VectorSolver):
             alpha = step_to_row(state.logx, problem.adjoint(sign * d), float(sign * d @ problem.b), problem.total)
             if 0 < alpha < 1:
                 new = self._moved(problem, y, d, alpha)
-        idle = 0 if new.objective > state.objective + 1e-15 * max(1.0, abs(state.objective)) else idle + 1
+        idle = 0 if new.objective > state.objective + 1e-15 * max(problem.mass, abs(state.objective)) else idle + 1
         return replace(new, stalled=idle >= 3, kept=(first, idle))
 
     def _moved(self, problem: NearestDistribution, y: np.ndarray, d: np.ndarray, alpha: float) -> DistributionState:
@@ -201,16 +201,17 @@ class VectorBoost(_VectorSolver):
         ends = np.sort(problem.sign * np.array(ends), axis=0) - shift
         if self.settings.spectrum is None:
             return ends[0], ends[1]
-        low, high = self.settings.spectrum
+        low, high = (end / problem.factor for end in self.settings.spectrum)
         slip = 1e-12 * (high - low)
         bad = np.flatnonzero((ends[0] < low - slip) | (ends[1] > high + slip))
         if len(bad):
             j = bad[0]
+            found = ends[:, j] * problem.factor[j]
             raise ValueError(
-                f"DefiniteBoost: spectrum must hold the entries of every A_j - b_j / total; got ({low}, {high}) for "
-                f"({ends[0][j]:.6g}, {ends[1][j]:.6g}) in {rows_text(bad)}."
+                f"DefiniteBoost: spectrum must hold the entries of every A_j - b_j / total; got {self.settings.spectrum} for "
+                f"({found[0]:.6g}, {found[1]:.6g}) in {rows_text(bad)}."
             )
-        return np.full_like(problem.b, low), np.full_like(problem.b, high)
+        return low, high
 
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
         """A step on one row."""
@@ -218,7 +219,7 @@ class VectorBoost(_VectorSolver):
         score = np.where(problem.sense == 0, np.abs(excess), excess)
         if corrected:  # rows with weight may give it back
             score = np.where(state.mu != 0, np.abs(excess), score)
-        j = int(score.argmax())
+        j = int((score * problem.factor).argmax())  # in the rows' own units, as published
         if self.settings.order == "cyclic":
             first = state.steps["row"][-1] + 1 if state.steps["row"] else 0
             order = (np.arange(len(score)) + first) % len(score)
@@ -248,7 +249,7 @@ class VectorBoost(_VectorSolver):
         v[on] += sign * alpha * a
         new = DistributionState.at(problem, mu, v, kept=state.kept, steps=state.steps)
         new.steps["row"].append(j)
-        new.steps["step"].append(sign * alpha)
+        new.steps["step"].append(sign * alpha / problem.factor[j])
         if total is not None:
             # an exact step lowers the dual objective at least as far as the approximate one
             before, mass = new.steps["log_bound"][-1:] or [0.0], float(problem.x0.sum())
