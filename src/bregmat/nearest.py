@@ -262,7 +262,9 @@ def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights:
     is lost to rounding, which the bound is less by.
     """
     size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
-    found = [dual_bound(whole, certificate.dual + factor * size * weights) for factor in 10.0 ** np.arange(3, 13)]
+    found = [
+        dual_bound(whole, certificate.dual + factor * size * weights) for factor in 10.0 ** np.arange(3.0, 12.0, 0.25)
+    ]
     bound, shrunk = max(found, key=lambda one: one[0])
     return replace(certificate, dual=shrunk, dual_bound=min(bound, certificate.dual_bound))
 
