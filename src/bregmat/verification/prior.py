@@ -1,0 +1,90 @@
+"""A prior decomposed again: basis of its range, eigenvalues, and what its own last digits are worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.coordinates import RANK_TOL, Factor
+from bregmat.spectral import SpectralDivergence
+from bregmat.verification.extended import eigenpairs
+
+ROUNDING = float(np.finfo(float).eps)
+
+
+class DecomposedPrior:
+    """``P diag(l) P'`` with a basis P (N, r) of the prior's range whose columns are orthogonal.
+
+    Attributes
+    ----------
+    P : ndarray, shape (N, r)
+    l : ndarray, shape (r,)
+        1 for divergences that do not depend on the basis, whose P carries the prior's size.
+    sq_norms : ndarray, shape (r,)
+        Squared lengths of the columns of P.
+    vague : ndarray, shape (r,)
+        The prior's own rounding, relative to each eigenvalue.
+    is_identity, is_decomposed : bool
+        Whether no prior was given; whether points are known to the rounding of a decomposed kernel only.
+    """
+
+    def __init__(
+        self, prior: Any, divergence: SpectralDivergence, points: Any, constraints: Any, n_kept: int, real: Any
+    ) -> None:
+        """Of a kernel, dense or as a :class:`Factor`, where there are no points; else of a metric, None for the identity.
+
+        Parameters
+        ----------
+        prior : array-like, shape (N, N), Factor or None
+        divergence : SpectralDivergence
+        points : ndarray or scipy.sparse, shape (n, d), or None
+        constraints : Constraints
+            The identity is needed on the points that they name alone.
+        n_kept : int
+            The rank that the result was solved in: what decides of an eigenvalue at the very edge of the rank's tolerance.
+        real : dtype
+        """
+        invariant = divergence.is_congruence_invariant
+        self.is_identity = prior is None
+        self.is_decomposed = points is None and not isinstance(prior, Factor)
+        if prior is None:
+            d = points.shape[1]
+            rows = constraints.touched(points.shape[0])
+            touched = points if rows is None else points[rows]
+            P = np.eye(d) if d <= max(300, touched.shape[0]) else _span(touched)
+            self.P, self.l = P.astype(real), np.ones(P.shape[1], dtype=real)
+            self.vague = np.zeros(P.shape[1])
+            self.sq_norms = np.ones(P.shape[1], dtype=real)
+            return
+        if isinstance(prior, Factor):
+            G = np.asarray(prior.G0, dtype=float).astype(real)
+            values, V = eigenpairs(G.T @ G)
+            keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
+            values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
+        else:
+            W0 = np.asarray(prior, dtype=float)
+            values, basis = eigenpairs(((W0 + W0.T) / 2).astype(real))
+            if divergence.keeps_range:
+                keep = values > RANK_TOL * values[-1]
+                at_the_edge = (
+                    np.abs(np.log(np.maximum(values.astype(float), 1e-300) / (RANK_TOL * float(values[-1])))) < 0.1
+                )
+                if keep.sum() != n_kept and at_the_edge.any():
+                    keep = np.arange(len(values)) >= len(values) - n_kept
+                values, basis = values[keep], basis[:, keep]
+            values = np.maximum(values, 0)
+        self.vague = 8.0 * ROUNDING * float(values[-1]) / np.maximum(values.astype(float), 1e-300)
+        if invariant:
+            self.P, self.l, self.sq_norms = basis * np.sqrt(values), np.ones_like(values), values
+        else:
+            self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
+
+
+def _span(points: Any) -> np.ndarray:
+    """Orthonormal basis of the span of rows, shape (d, m)."""
+    dense = points.toarray() if scipy.sparse.issparse(points) else points
+    lengths = np.linalg.norm(dense, axis=1)
+    _, sigma, Vt = np.linalg.svd(dense / np.where(lengths > 0, lengths, 1.0)[:, None], full_matrices=False)
+    return Vt[sigma > 1e-13 * sigma[0]].T

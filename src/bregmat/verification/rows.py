@@ -1,0 +1,167 @@
+"""Rows of a nearest matrix written out from the formulas of their relations: values, weighted sums, and what rounding changes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy
+
+from bregmat.constraints import Constraints
+from bregmat.relations import SAMPLES
+from bregmat.verification.extended import eigenpairs
+
+ROUNDING = float(np.finfo(float).eps)
+VANISHING = 1e-13  # share of the size of what it is made of, below which a vector is rounding
+
+
+class WrittenRows:
+    """Terms ``coef |V_t M V_t'|`` of the rows that name samples, and matrices of the others, on a basis P.
+
+    Parameters
+    ----------
+    constraints : Constraints
+    P : ndarray, shape (N, r)
+    points : ndarray or scipy.sparse, shape (n, N), or None
+        None where the rows of P are the points.
+    is_decomposed : bool
+        Whether points are known to the rounding of the largest of them only.
+    """
+
+    def __init__(self, constraints: Constraints, P: np.ndarray, points: Any, is_decomposed: bool) -> None:
+        self.constraints, self.real = constraints, P.dtype.type
+        real = self.real
+        n = P.shape[0] if points is None else points.shape[0]
+        rows = constraints.touched(n)
+        rows = np.arange(n) if rows is None else rows
+        if points is None:
+            Z = P[rows]
+        elif scipy.sparse.issparse(points):
+            Z = np.asarray(points[rows] @ P.astype(float)).astype(real)
+        else:
+            Z = points[rows].astype(real) @ P
+        place = np.full(n, -1)
+        place[rows] = np.arange(len(rows))
+        lengths = np.sqrt((Z * Z).sum(axis=1))
+        self.dead = lengths <= VANISHING * lengths.max(initial=0) if is_decomposed else np.zeros(len(Z), dtype=bool)
+        Z[self.dead] = 0
+        owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
+        for code, relation in enumerate(constraints.relations):
+            on = np.flatnonzero(constraints.relation == code)
+            if not len(on) or not relation.form:
+                continue
+            for key, coef in relation.form.items():
+                a = place[constraints.index[on, SAMPLES.index(key[0])]]
+                b = place[constraints.index[on, SAMPLES.index(key[-1])]]
+                for sign, part in _SQUARES[key[1:2]]:
+                    owner.append(on)
+                    firsts.append(a)
+                    seconds.append(b)
+                    signs.append(np.full(len(on), sign))
+                    vectors.append(Z[a] + sign * Z[b] if sign else Z[a])
+                    coefs.append(np.full(len(on), coef * part))
+                    sizes.append(lengths[a] + abs(sign) * lengths[b])
+        r = Z.shape[1]
+        self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
+        self.V = np.concatenate(vectors) if vectors else np.zeros((0, r), dtype=real)
+        self.coef = np.concatenate(coefs).astype(real) if coefs else np.zeros(0, dtype=real)
+        self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=real)
+        self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
+        if len(self.V):  # what is nothing but rounding of what it is made of is 0
+            size = np.maximum(self.size, float(lengths.max()) if is_decomposed else 0.0)
+            self.vanished = np.sqrt((self.V * self.V).sum(axis=1)) <= VANISHING * size
+            self.V[self.vanished] = 0.0
+        self.touched, self.matrices = rows, {}
+        for row in np.flatnonzero(constraints.where("is_whole")):
+            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
+
+    def values(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Value of each row, and what rounding of the factor G of the learned kernel at the touched points may change it by."""
+        c = self.constraints.n_constraints
+        p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
+        G = np.where(self.dead[:, None], 0, G)
+        if len(self.V):
+            first, second, sign = self.terms
+            size = np.sqrt((G * G).sum(axis=1))
+            Y = G[first] + sign[:, None] * G[second]
+            Y[self.vanished] = 0.0
+            lengths, blur = np.sqrt((Y * Y).sum(axis=1)), ROUNDING * (size[first] + np.abs(sign) * size[second])
+            np.add.at(p, self.owner, self.coef * lengths**2)
+            np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
+        for row, (A, _) in self.matrices.items():
+            p[row], noise[row] = _value(self.constraints.matrix(row), G) if A.any() else (0.0, 0.0)
+        return p, noise
+
+    def adjoint(self, y: np.ndarray, *, absolute: bool = False) -> np.ndarray:
+        """``sum_i y_i A_i``; with ``absolute`` of the absolute values of weights and terms."""
+        of = np.abs if absolute else (lambda x: x)
+        w = of(y.astype(self.real)[self.owner] * self.coef)
+        on = np.flatnonzero(w)
+        A = (self.V[on] * w[on, None]).T @ self.V[on]
+        for row, (C, _) in self.matrices.items():
+            if y[row]:
+                A = A + of(self.real(y[row])) * (_absolute(C) if absolute else C)
+        return (A + A.T) / 2
+
+    def blur(self, y: np.ndarray, M: np.ndarray) -> float:
+        """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
+        w = np.abs(y[self.owner] * self.coef.astype(float))
+        turned, M = ROUNDING * self.size.astype(float), np.abs(M)
+        pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
+        vague = float((w * turned * (2.0 * pulled + turned * float(M.max(initial=0.0)))).sum())
+        return vague + sum(
+            ROUNDING * abs(float(y[row])) * float((N * M).sum()) for row, (_, N) in self.matrices.items() if y[row]
+        )
+
+    def sizes_at(self, l: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """``tr(|A_i| diag(l))`` of some rows."""
+        out = np.zeros(len(rows))
+        for k, row in enumerate(rows):
+            y = np.zeros(self.constraints.n_constraints)
+            y[row] = 1.0
+            t, U = np.linalg.eigh(self.adjoint(y).astype(float))
+            out[k] = float(np.abs(t) @ ((U * U).T @ l.astype(float)))
+        return out
+
+
+_SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}  # of a form's entry
+
+
+def _dense(C: Any) -> np.ndarray:
+    """A row's matrix as an array."""
+    if hasattr(C, "weights"):
+        return (C.vectors * C.weights) @ C.vectors.T
+    return np.asarray(C.toarray() if scipy.sparse.issparse(C) else C, dtype=float)
+
+
+def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``Z' C Z``, 0 where it is rounding, and the same of absolute values; None stands for the identity."""
+    if C is None:
+        return Z.T @ Z, np.abs(Z).T @ np.abs(Z)
+    if hasattr(C, "weights"):
+        Y, N = C.vectors.T.astype(Z.dtype) @ Z, np.abs(C.vectors.T) @ np.abs(Z)
+        Y[np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))] = 0.0
+        return (Y.T * C.weights) @ Y, (N.T * np.abs(C.weights)) @ N
+    A = _dense(C).astype(Z.dtype)
+    B, N = Z.T @ A @ Z, np.abs(Z).T @ np.abs(A) @ np.abs(Z)
+    lengths = np.sqrt((Z * Z).sum(axis=1))
+    return (B if np.abs(B).max(initial=0) > VANISHING * (lengths @ np.abs(A) @ lengths) else np.zeros_like(B)), N
+
+
+def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
+    """``<C, G G'>``, and what rounding of the factor G may change it by."""
+    if C is None:
+        return (G * G).sum(), ROUNDING * float((G * G).sum())
+    if hasattr(C, "weights"):
+        V, w, size = C.vectors, C.weights, np.sqrt((G * G).sum(axis=1)).astype(float)
+        Y = V.T.astype(G.dtype) @ G
+        lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), ROUNDING * (np.abs(V).T @ size)
+        return (w * (Y * Y).sum(axis=1)).sum(), float(np.abs(w) @ (blur * (2.0 * lengths + blur)))
+    A = _dense(C).astype(G.dtype)
+    return ((A @ G) * G).sum(), 4.0 * ROUNDING * float(((np.abs(A) @ np.abs(G)) * np.abs(G)).sum())
+
+
+def _absolute(A: np.ndarray) -> np.ndarray:
+    """``|A|``, the positive semidefinite absolute value."""
+    t, U = eigenpairs(A)
+    return (U * np.abs(t)) @ U.T
