@@ -36,7 +36,7 @@ solve
 result
 problems priors
 faces infeasibility
-certificates
+phase_one certificates
 nearness
 proofs
 coordinates

@@ -9,11 +9,12 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import bregmat
-from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric
+from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.iterates import iterate_at_prior
 from bregmat.solve import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
+from suite import matrices
 
 NEVER = 1e-300  # a tolerance that no run reaches
 
@@ -104,6 +105,45 @@ def test_infeasible(problem):
     with pytest.raises(SolverError, match=f"rows: {', '.join(map(str, result.conflict))}") as caught:
         check(result)
     assert caught.value.result is result
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
+def test_structured_conflicts_name_exactly_what_contradicts(divergence):
+    """Among many rows that hold: two pairs, a triangle, one row many times; one of several minimal sets each."""
+    i, j = np.triu_indices(8, 1)
+    met = Constraints.sq_distance(i, j, 50.0, "<=")
+
+    def conflict(rows):
+        return nearest_kernel(np.eye(8), rows, divergence=divergence).conflict.tolist()
+
+    pair = Constraints.sq_distance([0, 0], [1, 1], [30.0, 29.0], [">=", "<="])
+    other = Constraints.sq_distance([2, 2], [3, 3], [20.0, 19.0], [">=", "<="])
+    assert conflict(met + pair + other + met) in ([28, 29], [30, 31])
+    triangle = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.1], ["<=", "<=", ">="])
+    assert conflict(met + triangle + met) == [28, 29, 30]
+    said = conflict(Constraints.sq_distance([0] * 20, [1] * 20, np.repeat([1.0, 1.5], 10), "=="))
+    assert len(said) == 2 and said[0] < 10 <= said[1]
+    at = np.arange(7)
+    chain = Constraints.sq_distance(at, at + 1, 1.0, "<=") + Constraints.sq_distance(0, 7, 49.1, ">=")
+    assert conflict(chain) == list(range(8))
+    assert conflict(chain + Constraints.sq_distance(0, 2, 0.5, "<=")) == list(range(2, 9))  # a shorter way
+
+
+@pytest.mark.parametrize("seed", [24, 39, 158, 204, 296, 599, 641, 714, 1412])
+def test_conflicts_are_found_and_irreducible(seed):
+    """Clear contradictions whose conflicts were reducible (the first five), or that ended UNKNOWN after 300 steps."""
+    given = dict(matrices.contradictions(np.random.default_rng([seed, *b"contradictions"])).arguments)
+    rows = given.pop("constraints")
+    prior, nearest = (given.pop("X"), nearest_metric) if "X" in given else (given.pop("prior"), nearest_kernel)
+    result = nearest(prior, rows, **given)
+    assert result.status == "INFEASIBLE"
+    assert np.flatnonzero(result.dual).tolist() == result.conflict.tolist()
+    assert not verify(
+        given | {"constraints": rows, "X" if nearest is nearest_metric else "prior": prior}, result
+    ).problems
+    for row in result.conflict:
+        rest = np.setdiff1d(result.conflict, [row])
+        assert nearest(prior, rows.select(rest), **given).status != "INFEASIBLE"
 
 
 def test_unbounded_and_nonfinite_raise(points, pairs):

@@ -11,7 +11,8 @@ import numpy as np
 from bregmat.certificates import clip_dual
 from bregmat.linalg import eigh, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
-from bregmat.operators import Operator
+from bregmat.operators import Operator, svec
+from bregmat.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.proofs import Proof
 
 DEPENDENT, INDEPENDENT = (
@@ -23,11 +24,23 @@ CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contrad
 
 
 def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
-    """A proof from (growing) multipliers, or None.
+    """An irreducible proof from (growing) multipliers, or None."""
+    proof = _from_weights(problem, mu)
+    return None if proof is None else irreducible(problem, _pruned(problem, proof))
 
-    Tries them normalised, from the few largest to all, as they are and mended (:func:`_ray`); then drops rows that the
-    proof does not need.
-    """
+
+def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
+    """A proof from the hard rows alone, where they are few, or from those with the largest multipliers: a search of its own."""
+    rows = np.flatnonzero(problem.losses.hard)
+    rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MOST_ROWS]])
+    if work(problem, rows) > MOST_WORK:
+        return None
+    proof = _searched(problem, rows)
+    return None if proof is None else irreducible(problem, proof)
+
+
+def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
+    """Tries multipliers normalised, from the few largest to all, as they are and mended."""
     mu = np.where(problem.losses.hard, clip_dual(problem, mu), 0.0)
     weight = np.abs(mu * problem.unit)
     top = float(weight.max(initial=0.0))
@@ -35,10 +48,37 @@ def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
         return None
     for threshold in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
         y = np.where(weight > threshold * top, mu, 0.0) / top
-        proof = _checked(problem, y) or _ray(problem, y) or _balanced(problem, y) or _known_trace(problem, y)
+        proof = _mended(problem, y) or _known_trace(problem, y)
         if proof is not None:
-            return _pruned(problem, proof)
+            return proof
     return None
+
+
+def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
+    """A proof that only these rows carry, from a search of its own."""
+    for y in phase_one(problem, rows):
+        proof = _from_weights(problem, y)
+        if proof is not None:
+            return proof
+    return None
+
+
+def irreducible(problem: Nearness, proof: Proof) -> Proof:
+    """The proof with as few rows as can be: each is left out where the others still contradict each other, with weights of their own."""
+    left = MOST_WORK
+    for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
+        rest = proof.rows[proof.rows != row]
+        left -= work(problem, rest)
+        if not 1 < len(rest) <= MOST_ROWS or left < 0:
+            break
+        if row in proof.rows:
+            proof = _searched(problem, rest) or proof
+    return proof
+
+
+def _mended(problem: Nearness, y: np.ndarray) -> Proof | None:
+    """A proof from weights as they are, or from mended ones."""
+    return _checked(problem, y) or _ray(problem, y) or _balanced(problem, y) or _on_face(problem, y)
 
 
 def singular_rows(problem: Nearness) -> Proof | None:
@@ -118,7 +158,7 @@ def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
             tries += 1
             y = proof.dual.copy()
             y[rows] = 0.0
-            proof = _checked(problem, y) or _ray(problem, y) or _balanced(problem, y) or proof
+            proof = _mended(problem, y) or proof
             if tries >= most:
                 break
         block //= 2
@@ -146,6 +186,35 @@ def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
     candidate = np.zeros_like(y)
     candidate[rows] = null
     return _checked(problem, candidate)
+
+
+def _on_face(problem: Nearness, y: np.ndarray) -> Proof | None:
+    """A proof near weights whose sum is PSD but for small eigenvalues: Newton's method brings these to 0."""
+    rows = np.flatnonzero(y)
+    if not 1 < len(rows) <= MOST_ROWS:
+        return None
+    op = _in_own_units(problem.operator, y).restrict(rows)
+    size, z = np.abs(y[rows]), y[rows].copy()
+    values = eigvalsh(symmetrize(op.adjoint(z)))
+    small = [share for share in (1e-2, 1e-5) if values[0] >= -share * max(values[-1], 1e-300)]
+    for share in small:
+        for _ in range(3):
+            values, V = eigh(symmetrize(op.adjoint(z)))
+            N = V[:, values < share * max(values[-1], 1e-300)]
+            face = op.congruence(N)
+            z = (
+                z
+                - size * np.linalg.lstsq((face.features(None) * size[:, None]).T, svec(face.adjoint(z)), rcond=1e-11)[0]
+            )
+            if (z * y[rows] <= 0).any():
+                break
+            candidate = np.zeros_like(y)
+            candidate[rows] = z
+            proof = _checked(problem, candidate)
+            if proof is not None:
+                return proof
+        z = y[rows].copy()
+    return None
 
 
 def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:

@@ -13,7 +13,7 @@ import numpy as np
 from bregmat.certificates import MatrixCertificate, certify
 from bregmat.checks import as_column, rows_text
 from bregmat.constraints import Constraints
-from bregmat.infeasibility import impossible_rows, infeasibility, singular_rows
+from bregmat.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.losses import OwnSlack, as_loss
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator
@@ -60,6 +60,10 @@ class NearestMatrix(Nearness, Problem):
     def contradiction(self, state: Any) -> Proof | None:
         """Weights that prove that the hard rows contradict each other."""
         return infeasibility(self, state.dual) if self.losses.has_hard else None
+
+    def last_contradiction(self, state: Any) -> Proof | None:
+        """Weights of a few hard rows, whatever the state's own say."""
+        return contradiction_of_few(self, state.dual) if self.losses.has_hard else None
 
 
 def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:

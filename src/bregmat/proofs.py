@@ -132,3 +132,7 @@ class Problem(ABC):
     def contradiction(self, state: Any) -> Proof | None:
         """A proof from the weights of a state, if they carry one."""
         return None
+
+    def last_contradiction(self, state: Any) -> Proof | None:
+        """A proof sought for itself, where a run ends without a feasible point."""
+        return None

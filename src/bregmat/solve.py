@@ -308,6 +308,8 @@ class _Run:
             if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
                 self._largest_dual = size
                 self.proof = self.problem.contradiction(state)
+            if last and self.proof is None:
+                self.proof = self.problem.last_contradiction(state)
         return self.proof is not None
 
     def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:

@@ -14,6 +14,7 @@ from bregmat.applications.correlation.result import Repair
 from bregmat.certificates import dual_bound
 from bregmat.coordinates import RANK_TOL
 from bregmat.divergences import Frobenius
+from bregmat.infeasibility import irreducible
 from bregmat.linalg import cholesky, cholesky_inverse, eigh, eigvalsh, symmetrize, triangular_solve
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
@@ -297,11 +298,17 @@ class CorrelationProblem(NearestMatrix):
         if self.always_has_one:
             return None
         proof = self._few_entries(state.dual) if self.is_whole else None
-        proof = proof or super().contradiction(state)
-        if proof is None:
-            return None
-        # null vectors that were taken out are part of the proof
-        return proof if self.is_whole else replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
+        return self._with_null_space(super().contradiction(state) if proof is None else irreducible(self, proof))
+
+    def last_contradiction(self, state: Any) -> Proof | None:
+        """A few entries that no matrix has, whatever the weights of the state say."""
+        return None if self.always_has_one else self._with_null_space(super().last_contradiction(state))
+
+    def _with_null_space(self, proof: Proof | None) -> Proof | None:
+        """A proof with the null vectors that were taken out, which are part of it."""
+        if proof is None or self.is_whole:
+            return proof
+        return replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
 
     def _few_entries(self, mu: np.ndarray) -> Proof | None:
         """Weights near mu, few of them: ``Y >= 0`` by adding to its diagonal, and ``y . b < 0``."""
