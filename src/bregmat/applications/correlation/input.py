@@ -21,6 +21,7 @@ from bregmat.checks import (
 from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.divergences import as_divergence
 from bregmat.linalg import cholesky, eigh, symmetrize
+from bregmat.operators import VANISHING
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import single_thread_blas
 
@@ -163,10 +164,13 @@ def _near_factor(D: SpectralDivergence, G0: np.ndarray) -> CorrelationProblem:
     if len(zero):
         raise ValueError(f"Factor: G0 must have no row of zeros, whose diagonal entry is never 1; row {zero[0]} is.")
     C, entries = G0 @ G0.T, Entries.of_diagonal(len(G0))
-    if not D.is_congruence_invariant:
+    basis = G0
+    if G0.shape[1] > len(G0) or not D.is_congruence_invariant:
         U, sigma, _ = np.linalg.svd(G0, full_matrices=False)
-        return CorrelationProblem.in_range(D, C, entries, sigma**2, U)
-    basis = G0 if G0.shape[1] <= len(G0) else np.linalg.qr(G0.T)[1].T  # LogDet does not care which factor
+        if not D.is_congruence_invariant:
+            return CorrelationProblem.in_range(D, C, entries, sigma**2, U)
+        keep = sigma > VANISHING * sigma[0]
+        basis = U[:, keep] * sigma[keep]  # LogDet does not care which factor, but for columns that are rounding
     return CorrelationProblem(D, D.link(np.ones(basis.shape[1])), C=C, entries=entries, basis=basis)
 
 
