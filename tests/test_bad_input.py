@@ -200,7 +200,7 @@ def test_constraints_cannot_be_changed_afterwards():
             TypeError,
             r"such as CyclicProjection\(\); got the class DefiniteBoost",
         ),
-        (lambda: kernel(1e140 * EYE, PAIR, divergence="vonneumann"), ValueError, "prior has eigenvalues.*Scale"),
+        (lambda: kernel(1e152 * EYE, PAIR, divergence="vonneumann"), ValueError, "prior has eigenvalues.*Scale"),
         (
             lambda: kernel(
                 EYE,

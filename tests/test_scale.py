@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, VonNeumann, nearest_kernel, nearest_metric, verify
+from bregmat.coordinates import kernel_coordinates, metric_coordinates
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
 pair = Constraints.sq_distance
@@ -276,3 +277,41 @@ def test_bounds_that_cancelled_at_large_scale():
     rows = pair([0], [1], [2.002e8], "==")
     result = nearest_kernel(1e8 * np.eye(3), rows, divergence="vonneumann", slack_weight=1e-7)
     assert result.dual_bound <= result.objective
+
+
+# ---------------------------------------------------------------- rows and priors that are small beside their rounding
+@pytest.mark.parametrize("form", ["dense", "vectors"])
+@pytest.mark.parametrize("sense", ["==", "<=", ">="])
+def test_a_row_that_is_rounding_at_the_prior_has_a_unit(rng, sense, form):
+    """``e'W0e`` is rounding on centred data, and Frobenius may leave the range: "OPTIMAL" with e'We / e'W0e off by 6e-9."""
+    X = rng.normal(size=(30, 4))
+    X -= X.mean(axis=0)
+    e = np.ones((30, 1))
+    row = (e, np.ones(1)) if form == "vectors" else np.ones((30, 30))
+    values = []
+    for scale in (1e-8, 1.0, 1e8):
+        c = pair(range(6), range(10, 16), scale * np.arange(1.0, 7.0), "==") + Constraints.linear([row], [0.0], sense)
+        arguments = {"prior": scale * X @ X.T, "constraints": c, "divergence": "frobenius"}
+        result = nearest_kernel(arguments["prior"], c, divergence="frobenius")
+        assert result.status == "OPTIMAL"
+        assert verify(arguments, result).holds
+        values.append(result.objective / scale**2)
+    assert values == pytest.approx(values[:1] * 3, rel=1e-5)
+
+
+def graded_prior():
+    """A factor (5, 5) with entries that are exact, and the eigenvalues of its kernel, which are, too."""
+    Q, P = (np.eye(5) - np.outer(v, v) / 8.0 for v in ([3.0, 2.0, 1.0, 1.0, 1.0], [1.0, 3.0, 1.0, 2.0, 1.0]))
+    eigenvalues = 4.0 ** np.array([-19, -18, -11, -1, 0])
+    return Q * np.sqrt(eigenvalues) @ P, eigenvalues
+
+
+@pytest.mark.parametrize("form", ["dense", "factor", "metric"])
+def test_small_eigenvalues_of_a_prior_are_known_to_their_own_digits(form):
+    """They were wrong by the rounding of the largest: 1e-5 of themselves, by whose square an objective misses its bound."""
+    G, eigenvalues = graded_prior()
+    if form == "metric":
+        found = metric_coordinates(np.eye(5), Factor(G), VonNeumann())
+    else:
+        found = kernel_coordinates(G @ G.T if form == "dense" else Factor(G), VonNeumann())
+    assert np.exp(found.t0) * found.scale / eigenvalues == pytest.approx(1.0, rel=1e-9)

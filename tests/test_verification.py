@@ -56,6 +56,26 @@ def test_metrics_and_estimators_hold(rng, prior):
     assert verify({"X": X, "constraints": learner.constraints_, "slack_weight": 10.0}, learner.result_).holds
 
 
+def test_a_metric_that_leaves_the_range_of_its_prior_holds(rng):
+    """Frobenius may, and the range alone would show another matrix."""
+    X = rng.normal(size=(12, 5))
+    rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 9.0, 4.0], ["<=", ">=", "=="])
+    arguments = {"X": X, "constraints": rows, "divergence": "frobenius", "prior": Factor(rng.normal(size=(5, 2)))}
+    result = solved(arguments)
+    assert result.status is Status.OPTIMAL
+    assert verify(arguments, result).holds
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+def test_huge_numbers_hold(scale):
+    """What ``exp`` can compute is a matter of units."""
+    arguments = {"prior": scale * np.eye(4), "constraints": Constraints.sq_distance(0, 1, scale, "<=")}
+    arguments |= {"divergence": "vonneumann"}
+    result = solved(arguments)
+    assert result.status is Status.OPTIMAL
+    assert verify(arguments, result).holds
+
+
 def tampered_matrices(result):
     """(what was done, a result that it was done to, the word that its problem must have, the status that is left)."""
     t, U = result.iterate.t, result.iterate.F

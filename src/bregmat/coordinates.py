@@ -21,7 +21,7 @@ from bregmat.binding import TURNED, Rounding, bind
 from bregmat.checks import as_matrix, as_numbers, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
-from bregmat.linalg import blocks, cholesky, dense, eigh, sq_norms, triangular_inverse
+from bregmat.linalg import GRADED, blocks, cholesky, dense, eigh, factor_svd, graded_eigh, sq_norms, triangular_inverse
 from bregmat.operators import VANISHING, Operator
 from bregmat.spectral import SpectralDivergence
 
@@ -372,10 +372,17 @@ def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
 
 def _eigen(name: str, A: Any, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
     """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
-    values, Q = eigh(as_matrix(name, A, symmetric=True))
+    values, Q = graded_eigh(as_matrix(name, A, symmetric=True), RANK_TOL)
     check_psd(name, values)
+    return _in_range(name, values, Q, divergence)
+
+
+def _in_range(
+    name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of a prior without its null space, where the divergence keeps the range space."""
     if divergence.keeps_range:
-        keep = values > RANK_TOL * max(values[-1], 1e-300)
+        keep = values > RANK_TOL * values.max(initial=1e-300)
         values, Q = values[keep], Q[:, keep]
         if len(values) == 0:
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
@@ -392,9 +399,13 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
         gram = dense(G0.T @ G0)
         if not np.isfinite(gram).all():
             check_finite("prior factor G0", G0)  # names the rows
-        values, Q = _eigen("prior G0'G0", gram, divergence)
+        values, Q = eigh(gram)
         keep = values > RANK_TOL * values[-1]
-        values, Q = values[keep], Q[:, keep]
+        if (keep & (values < GRADED * values[-1])).any():  # squares have lost digits of the small ones
+            values, Q = factor_svd(G0)
+            values = values**2
+            keep = values > RANK_TOL * values[-1]
+        values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
         return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
     values, Q = _eigen("prior", prior, divergence)
     floor = _floor(values, divergence)
@@ -441,8 +452,12 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:
             return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True, is_finite=is_finite)
-        prior = P @ P.T
-    values, Q = _eigen("prior", prior, divergence)
+        Q, sigma, _ = np.linalg.svd(dense(P), full_matrices=not divergence.keeps_range)
+        values = np.zeros(Q.shape[1])
+        values[: len(sigma)] = sigma**2
+        values, Q = _in_range("prior", values[::-1], Q[:, ::-1], divergence)
+    else:
+        values, Q = _eigen("prior", prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
     floor = _floor(values, divergence)

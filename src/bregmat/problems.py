@@ -16,7 +16,7 @@ from bregmat.constraints import Constraints
 from bregmat.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.losses import OwnSlack, as_loss
 from bregmat.nearness import Nearness
-from bregmat.operators import Operator
+from bregmat.operators import VANISHING, Operator
 from bregmat.proofs import Problem, Proof
 from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.spectral import SpectralDivergence
@@ -64,6 +64,17 @@ class NearestMatrix(Nearness, Problem):
     def last_contradiction(self, state: Any) -> Proof | None:
         """Weights of a few hard rows, whatever the state's own say."""
         return contradiction_of_few(self, state.dual) if self.losses.has_hard else None
+
+
+def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
+    """``tr(|A_i| M0)``, which values are measured in where the bound is 0.
+
+    Where that may be rounding, as of rows that vanish on the range of a prior that the matrix may leave, ``tr |A_i|`` times the
+    largest eigenvalue of M0, which it is the rounding of; 1 for rows that are 0.
+    """
+    at_prior, whole = rows.sizes(prior), rows.sizes(np.full(len(prior), prior.max(initial=0.0) or 1.0))
+    size = np.where(at_prior > VANISHING * whole, at_prior, whole)
+    return np.where(size > 0, size, 1.0)
 
 
 def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
@@ -129,8 +140,7 @@ def build_problem(
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
-        size = scale * operator.restrict(zero).sizes(divergence.inverse_link(t0))
-        unit[zero] = np.where(size > 0, size, 1.0)
+        unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
     weighted = WeightedBounds(divergence, bound, sense, gamma, unit)
     losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))

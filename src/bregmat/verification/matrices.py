@@ -128,8 +128,7 @@ class Recomputation:
         self.unit = np.abs(c.bound)
         zero = np.flatnonzero(c.bound == 0)
         if len(zero):
-            size = self.rows.sizes_at(self.l, zero)
-            self.unit[zero] = np.where(size > 0, size, 1.0)
+            self.unit[zero] = self.rows.units_at(self.l, zero, self.result.coordinates.scale)
         self.hard = np.isinf(gamma)
         given = WeightedBounds(self.divergence, c.bound, c.sense, gamma, self.unit)
         self.losses: RowLosses = (as_loss(loss) or OwnSlack(self.divergence)).bind(given)
@@ -207,7 +206,9 @@ class Recomputation:
             return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
         t0 = evaluate(D.link, l)
         t, U = eigenpairs(np.diag(t0) - A)
-        if not D.in_domain(t.astype(float)):
+        unit = (l.max() or self.real(1)) if D.degree else self.real(1)  # what exp overflows for is a matter of units
+        T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
+        if not D.in_domain(np.linalg.eigvalsh(T)):
             return -np.inf, 0.0
         x = evaluate(D.inverse_link, t)
         if D.takes_indefinite:

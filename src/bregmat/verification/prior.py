@@ -58,14 +58,14 @@ class DecomposedPrior:
             self.vague = np.zeros(P.shape[1])
             self.sq_norms = np.ones(P.shape[1], dtype=real)
             return
-        if isinstance(prior, Factor):
-            G = np.asarray(prior.G0, dtype=float).astype(real)
+        is_factor = isinstance(prior, Factor)
+        G = np.asarray(prior.G0 if is_factor else prior, dtype=float).astype(real)
+        if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
             keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
             values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
         else:
-            W0 = np.asarray(prior, dtype=float)
-            values, basis = eigenpairs(((W0 + W0.T) / 2).astype(real))
+            values, basis = eigenpairs(G @ G.T if is_factor else (G + G.T) / 2)
             if divergence.keeps_range:
                 keep = values > RANK_TOL * values[-1]
                 at_the_edge = (

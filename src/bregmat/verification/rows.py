@@ -113,14 +113,27 @@ class WrittenRows:
             ROUNDING * abs(float(y[row])) * float((N * M).sum()) for row, (_, N) in self.matrices.items() if y[row]
         )
 
-    def sizes_at(self, l: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(l))`` of some rows."""
-        out = np.zeros(len(rows))
+    def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
+        """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
+
+        Where that is rounding, ``tr |A_i|`` times the largest of l, or times ``scale`` where l is 0; 1 for rows that are 0.
+
+        Parameters
+        ----------
+        l : ndarray, shape (r,)
+            Eigenvalues of the prior.
+        rows : ndarray of int
+        scale : float
+            What a result near the prior 0 is measured by.
+        """
+        out, l = np.ones(len(rows)), l.astype(float)
+        largest = float(l.max()) or scale
         for k, row in enumerate(rows):
             y = np.zeros(self.constraints.n_constraints)
             y[row] = 1.0
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))
-            out[k] = float(np.abs(t) @ ((U * U).T @ l.astype(float)))
+            size, whole = float(np.abs(t) @ ((U * U).T @ l)), float(np.abs(t).sum()) * largest
+            out[k] = (size if size > VANISHING * whole else whole) or 1.0
         return out
 
 
