@@ -27,8 +27,9 @@ STEPS = 40  # about as many factorisations as one search takes
 def work(problem: Nearness, rows: np.ndarray) -> float:
     """Operations of one search."""
     extents = problem.operator.restrict(rows).extents(1.0 / problem.unit[rows])
-    r, c = min(np.count_nonzero(extents), RANK * len(rows)), len(rows)
-    return STEPS * float(r) ** 2 * (r + c * (c + 2 * r) / 2)
+    c = float(len(rows))
+    r = min(float((extents > 0).sum()), RANK * c)
+    return STEPS * r**2 * (r + c * (c + 2.0 * r) / 2.0)
 
 
 def phase_one(problem: Nearness, rows: np.ndarray) -> Iterator[np.ndarray]:
