@@ -1,10 +1,11 @@
-"""Numba's ``njit`` for all kernels: Ctrl-C waits until a kernel is compiled."""
+"""Numba's ``njit`` and ``intrinsic`` for all kernels: Ctrl-C waits until a kernel is compiled; everything runs without compilation, too."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import numba
+import numba.extending
 
 from bregmat._interrupt import held_interrupts
 
@@ -25,3 +26,9 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     kernel._compile_for_args = uninterrupted
     return kernel
+
+
+def intrinsic(in_python: Callable[..., Any]) -> Any:
+    """``numba.extending.intrinsic``; where nothing is compiled (``NUMBA_DISABLE_JIT=1``), ``in_python`` in its place."""
+    is_compiled = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]  # set by numba as it reads its variables
+    return lambda code: numba.extending.intrinsic(code) if is_compiled else in_python

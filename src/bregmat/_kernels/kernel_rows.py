@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from bregmat._kernels.compiling import njit
+from bregmat._kernels.compiling import intrinsic, njit
 from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 # No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
@@ -22,8 +21,8 @@ STRIP = 512  # rows of a chunk: 1 MB of float32 stays in the second-level cache
 HALF = 256  # rows or columns of a chunk in float64
 
 
-@intrinsic
-def _from_bits(typing, bits):
+@intrinsic(lambda bits: bits.view(f"f{bits.itemsize}"))
+def _float_of_bits(typing, bits):
     """An int32 or int64 read as a float of the same width."""
     wanted: Any = {types.int32: types.float32, types.int64: types.float64}.get(bits)
     if wanted is None:
@@ -35,8 +34,8 @@ def _from_bits(typing, bits):
     return wanted(bits), code
 
 
-@intrinsic
-def _to_bits(typing, value):
+@intrinsic(lambda value: np.float64(value).view(np.int64))
+def _bits_of_float(typing, value):
     """A float64 read as an int64."""
     if value != types.float64:
         return None
@@ -45,10 +44,6 @@ def _to_bits(typing, value):
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(value), code
-
-
-_float_of_bits: Any = _from_bits  # called with one argument in compiled code; the decorator's type says two
-_bits_of_float: Any = _to_bits
 
 
 @njit(inline="always", fastmath=EXP)

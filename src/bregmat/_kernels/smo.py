@@ -5,13 +5,10 @@ second-order gain. A step is two streaming passes over a row, so it must run at 
 vectorise as a reduction, ``lane_max`` below does, and the position of a maximum is looked up afterwards.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
-from bregmat._kernels.compiling import njit
+from bregmat._kernels.compiling import intrinsic, njit
 
 # Without 'nnan' and 'nsz' LLVM must keep the order of a maximum, without 'reassoc' that of a sum.
 FAST = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
@@ -34,20 +31,16 @@ def _select(relation):
     return lane
 
 
-@intrinsic
-def _larger(typing, a, b):
+@intrinsic(max)
+def lane_max(typing, a, b):
     """The larger of two floats of one type; vectorises as a reduction."""
     return _select(">")(typing, a, b)
 
 
-@intrinsic
-def _smaller(typing, a, b):
+@intrinsic(min)
+def lane_min(typing, a, b):
     """The smaller of two floats of one type; vectorises as a reduction."""
     return _select("<")(typing, a, b)
-
-
-lane_max: Any = _larger  # called with two arguments in compiled code; the decorator's type says three
-lane_min: Any = _smaller
 
 
 @njit(cache=True, fastmath=FAST)
