@@ -397,6 +397,15 @@ def test_inspect(bregmat, model):
     assert done.exit_code == 0, done.output
     for text in ("MetricLearner", "points.csv", "a, b, c, d", "slack_weight", "OPTIMAL", "relative gap", "eigenvalues"):
         assert text in done.stdout
+    again = " ".join(done.stdout.split())
+    for text in (
+        "verified status OPTIMAL",
+        "recomputed objective",
+        "recomputed smallest eigenvalue",
+        "dual bound was not",
+    ):
+        assert text in again
+    assert "problem" not in again
     assert read_manifest(model)["info"] == {"source": "points.csv", "feature_names": ["a", "b", "c", "d"]}
 
 

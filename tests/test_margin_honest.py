@@ -3,12 +3,14 @@
 import re
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
+from bregmat import verify
 from bregmat.estimators import MarginSVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, rows, train_margin
 from bregmat.result import ExitReason, SolverError, Status
@@ -143,8 +145,17 @@ def test_updates_that_end_early_on_what_separates(rng):
     X = np.column_stack([rng.standard_normal(40), np.tile([1e-2, -1e-2], 20)])  # the means differ mostly in the noise
     problem = MarginProblem.build(kernel_source(X, "linear"), np.sign(X[:, 1]), C=np.inf)
     early = train_margin(problem, solver="multiplicative", max_iter=1)
-    assert early.status is Status.FEASIBLE and early.gap == np.inf
+    assert early.status is Status.UNKNOWN and early.gap == np.inf
     assert "use a finite C" in early.advice and "max_iter" not in early.advice
+
+
+def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):
+    """Classes that nothing separates, and a search that ends before it has proven so."""
+    problem = MarginProblem.build(kernel_source(rng.normal(size=(30, 2)), "linear"), np.repeat([1, -1], 15), C=np.inf)
+    early = train_margin(problem, max_iter=2)
+    assert early.status is Status.UNKNOWN and early.objective == np.inf
+    found = verify(problem, replace(early, status=Status.FEASIBLE))
+    assert found.status is Status.UNKNOWN and "errors are not allowed" in found.problems[0]
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -13,6 +13,7 @@ from bregmat.cli.stream import bound_rows
 from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.result import Result
+from bregmat.verification.saved import verify_saved
 
 __all__ = ["tables_about", "transform_points"]
 
@@ -99,8 +100,8 @@ def tables_about(model: Path) -> list[Table | str]:
     found: list[Table | str] = [show.name_value_table(rows, str(model)), ""]
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None
-    for result in results if isinstance(results, list) else [results]:
-        found.append(show.certificate_table(result, has_hard=has_hard))
+    for result, again in zip(results if isinstance(results, list) else [results], verify_saved(learner)):
+        found += [show.certificate_table(result, has_hard=has_hard), show.name_value_table(again.rows())]
     if hasattr(learner, "components_"):
         strengths = np.linalg.svd(learner.components_, compute_uv=False) ** 2
         found.append(show.name_value_table([show.eigenvalues(strengths)]))

@@ -238,7 +238,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """Factor of C for each class, from the sum of the weights of its examples; shape (k,)."""
         if not (counts > 0).all():
             raise ValueError(
-                f"sample_weight must not be 0 for every example of class {self.classes_[counts.argmin()]}."
+                f"sample_weight must not be zero for every example of class {self.classes_[counts.argmin()]}."
             )
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = counts.sum() / (len(counts) * counts)

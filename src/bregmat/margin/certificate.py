@@ -47,6 +47,7 @@ class MarginCertificate(Certificate):
     margin_bound : float
         Where the classes cannot be separated: no margin is larger than this.
     is_finite : bool
+        Whether there is a machine; where errors have no price, one that makes none.
     """
 
     distance: float
@@ -68,7 +69,7 @@ class MarginCertificate(Certificate):
         return self.distance / self.unit if np.isfinite(self.distance) else np.inf
 
     def status(self, tol: float) -> Status:
-        """Errors have a price: every finite machine is allowed."""
+        """Where errors have a price, every finite machine is allowed."""
         if self.proves(tol):
             return Status.OPTIMAL
         return Status.FEASIBLE if self.is_finite else Status.UNKNOWN
@@ -138,6 +139,8 @@ class Machine:
         nothing, counts = np.zeros(self.problem.n, dtype=bool), self.problem.counts
         known = {"objective": np.inf, "upper": np.inf, "distance": np.inf, "intercept": self.intercept} | known
         known = {"dual": np.abs(self.x), "decision": self.f, "certified": ~counts, "support": nothing} | known
+        if self.problem.loss == "hard" and not np.isfinite(known["objective"]):
+            known["is_finite"] = False  # errors are not allowed, and this machine makes some
         return MarginCertificate(dual_bound=dual_bound, **known)
 
     def certify(self) -> MarginCertificate:

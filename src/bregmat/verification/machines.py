@@ -57,6 +57,8 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
             )
         return
     if not np.isfinite(result.gap):
+        if not np.isfinite(upper).all() and not ridge.any() and found.claimed is not Status.UNKNOWN:
+            found.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
         return
     margins = signs * (sums + result.intercept)
     slack = np.where(counts, np.maximum(1 - margins, 0), 0)

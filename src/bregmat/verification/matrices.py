@@ -22,6 +22,7 @@ from bregmat.losses import OwnSlack, as_loss
 from bregmat.proofs import FEASIBLE
 from bregmat.result import MatrixResult
 from bregmat.row_losses import RowLosses, WeightedBounds
+from bregmat.spectral import SpectralDivergence
 from bregmat.status import Status
 from bregmat.verification.extended import (
     LONG,
@@ -141,33 +142,11 @@ class Recomputation:
 
     def distance(self) -> float:
         """``D(M, diag(l))``."""
-        D, M, l = self.divergence, self.F @ self.F.T, self.l
-        if D.takes_indefinite:
-            return float(((M - np.diag(l)) ** 2).sum()) / 2
-        if D.keeps_rank:
-            if D.is_congruence_invariant:
-                return float(np.trace(M) - log_determinant(M) - len(M))
-            phi = evaluate(D.phi, eigenvalues(M))
-        else:
-            x = np.maximum(eigenvalues(M), 0)
-            phi = np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), self.real(D.phi_at_zero()))
-        t0 = evaluate(D.link, l)
-        return float(phi.sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
+        return distance(self.divergence, self.F @ self.F.T, self.l)
 
     def cost(self, p: np.ndarray) -> float:
         """Losses of the soft rows that are violated."""
-        total, L = self.real(0), self.losses
-        on = ~self.hard & ((self.excess(p) > 0) | (L.sense == 0))
-        for kind, loss in enumerate(L.kinds):
-            rows = np.flatnonzero(on & (L.kind == kind))
-            if len(rows):
-                scale = L.scale[rows].astype(self.real)
-                if loss.is_positive and loss.is_outside(p[rows].astype(float), L.bound[rows]).any():
-                    return np.inf
-                q = p[rows] / scale
-                q = np.maximum(q, 1e-300) if loss.is_positive else q
-                total += (L.gamma[rows] * evaluate(loss.cost, q, L.bound[rows] / scale)).sum()
-        return float(total)
+        return price(self.losses, p, self.excess(p))
 
     def conjugates(self, mu: np.ndarray) -> tuple[float, float]:
         """``sum loss_i^*(mu_i)``, and the sum of the sizes of its terms."""
@@ -330,3 +309,35 @@ class Recomputation:
             found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
         if not (total < -NOISE * rows * ROUNDING * size or singular):
             found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
+
+
+def distance(D: SpectralDivergence, M: np.ndarray, l: np.ndarray) -> float:
+    """``D(M, diag(l))`` for M (r, r) and l (r,), in their precision."""
+    if D.takes_indefinite:
+        return float(((M - np.diag(l)) ** 2).sum()) / 2
+    if D.keeps_rank:
+        if D.is_congruence_invariant:
+            M = M / np.sqrt(np.multiply.outer(l, l))
+            return float(np.trace(M) - log_determinant(M) - len(M))
+        phi = evaluate(D.phi, eigenvalues(M))
+    else:
+        x = np.maximum(eigenvalues(M), 0)
+        phi = np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), M.dtype.type(D.phi_at_zero()))
+    t0 = evaluate(D.link, l)
+    return float(phi.sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
+
+
+def price(L: RowLosses, p: np.ndarray, excess: np.ndarray) -> float:
+    """Losses of the soft rows that are on the wrong side of their bound, at values p (c,) that miss it by excess (c,)."""
+    total = p.dtype.type(0)
+    on = ~L.hard & ((excess > 0) | (L.sense == 0))
+    for kind, loss in enumerate(L.kinds):
+        rows = np.flatnonzero(on & (L.kind == kind))
+        if len(rows):
+            scale = L.scale[rows].astype(p.dtype)
+            if loss.is_positive and loss.is_outside(p[rows].astype(float), L.bound[rows]).any():
+                return np.inf
+            q = p[rows] / scale
+            q = np.maximum(q, 1e-300) if loss.is_positive else q
+            total += (L.gamma[rows] * evaluate(loss.cost, q, L.bound[rows] / scale)).sum()
+    return float(total)

@@ -1,0 +1,140 @@
+"""Models as files hold them verified: what can be recomputed without the data that they were learned from."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.simplex.nearest import DistributionResult
+from bregmat.constraints import Constraints
+from bregmat.divergences import as_divergence
+from bregmat.losses import OwnSlack, SquaredHinge, as_loss
+from bregmat.margin.result import MarginResult
+from bregmat.quadratic.result import QPResult
+from bregmat.result import MatrixResult, Result
+from bregmat.row_losses import WeightedBounds
+from bregmat.status import Status
+from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
+from bregmat.verification.figures import CLOSE, Verification, own_figures
+from bregmat.verification.matrices import distance, price
+
+ROUNDING = float(np.finfo(float).eps)
+NO_DATA = "the data is not in the file: the dual bound was not recomputed"
+
+
+def verify_saved(model: Any) -> list[Verification]:
+    """Recompute what a loaded model, or a result, says of itself: one verification a result, none where there is no certificate.
+
+    Without the data this is the point itself (eigenvalues, signs), its distance from the prior, what earlier bounds in the history
+    say of it; and where the model has its constraints, signs of the weights, violations and losses of the values it has.
+    """
+    results = model if isinstance(model, Result) else getattr(model, "result_", [])
+    return [_verified(result, model) for result in (results if isinstance(results, list) else [results])]
+
+
+def _verified(result: Result, model: Any) -> Verification:
+    found = Verification(result.status, result.status)
+    own_figures(result, found)
+    with np.errstate(all="ignore"):
+        _history(result, found)
+        _point(result, model, found)
+    found.notes.append(NO_DATA)
+    return found
+
+
+def _history(result: Result, found: Verification) -> None:
+    """No lower bound of the same problem may be above the objective that was reached."""
+    stage = result.history[-1].stage if result.history else 1
+    bounds = [row.dual_bound for row in result.history if row.stage == stage and np.isfinite(row.dual_bound)]
+    if not bounds or result.status not in (Status.OPTIMAL, Status.FEASIBLE) or not np.isfinite(result.objective):
+        return
+    best, paid = max(bounds), result.dual_bound + result.gap * result.unit  # with what hard rows miss by rounding
+    found.figures["best bound in the history"] = (result.dual_bound, best)
+    if best > max(result.objective, paid) + CLOSE * max(result.unit, abs(result.objective)):
+        found.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")
+
+
+@singledispatch
+def _point(result: Any, model: Any, found: Verification) -> None:
+    """What the point itself says, for each kind of result."""
+    found.notes.append("nothing of the point can be recomputed without the data")
+
+
+@_point.register
+def _(result: QPResult | MarginResult | DistributionResult, model: Any, found: Verification) -> None:
+    x = result.alpha if isinstance(result, MarginResult) else result.x
+    if found.claimed in (Status.OPTIMAL, Status.FEASIBLE) and not (np.isfinite(x).all() and (x >= 0).all()):
+        found.problem("the point is not a nonnegative vector", Status.UNKNOWN)
+    found.notes.append("of the point only its signs were looked at")
+
+
+@_point.register
+def _(result: CorrelationResult, model: Any, found: Verification) -> None:
+    if found.claimed is Status.INFEASIBLE:
+        return
+    X = result.X.astype(arithmetic(80.0 * len(result.X) ** 3))
+    found.precision = precision_text(X.dtype)
+    values = eigenvalues((X + X.T) / 2)
+    found.compare("smallest_eigenvalue", result.smallest_eigenvalue, values[0], 64 * ROUNDING * float(values[-1]))
+    if (np.diag(result.X) != 1).any() or (result.X != result.X.T).any():
+        found.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
+
+
+@_point.register
+def _(result: MatrixResult, model: Any, found: Verification) -> None:
+    D = getattr(result.iterate, "divergence", as_divergence("logdet"))
+    M = result.iterate.matrix()
+    if not np.isfinite(M).all():
+        found.problem("the matrix is not finite", Status.UNKNOWN)
+        return
+    real = arithmetic(60.0 * len(M) ** 3)
+    found.precision = precision_text(real)
+    scale, t0 = float(result.coordinates.scale), result.coordinates.t0.astype(real)
+    values = scale * eigenvalues(M.astype(real))
+    allowed = 256 * ROUNDING * len(M) * float(values[-1])
+    found.compare("smallest eigenvalue", float(result.spectrum()[0]), float(values[0]), allowed)
+    if values[0] < -allowed:
+        found.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
+    if found.claimed is Status.INFEASIBLE:
+        return
+    least = scale ** (D.degree or 0) * distance(D, M.astype(real), evaluate(D.inverse_link, t0))
+    found.figures["distance from the prior"] = (np.nan, least)
+    room = CLOSE * max(result.unit, abs(least)) + float(result.tol) * 1e-2 * result.unit
+    constraints = getattr(model, "constraints_", None)
+    costs = [] if constraints is None else _rows(result, model, constraints, found)
+    if costs:
+        best = min((least + cost for cost in costs), key=lambda value: abs(value - result.objective))
+        found.compare("objective", result.objective, best, room)
+    elif result.objective < least - room:
+        found.problem(f"the objective {result.objective:.9g} is below the distance from the prior, {least:.9g}")
+
+
+def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
+    """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
+    mu, p, b = result.dual, result.values, constraints.bound
+    D, gamma, zero = as_divergence(learner.divergence), float(learner.slack_weight) * constraints.weight, b == 0
+    given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
+    losses = [(as_loss(learner.loss) or OwnSlack(D)).bind(given)]
+    if learner.loss is None and learner.strategy == "neighbors":  # of labels; files do not say whether there were any
+        losses.append(SquaredHinge().bind(given))
+    sense = losses[0].sense  # of a loss on both sides, too
+    wrong = np.flatnonzero(sense * mu < 0)
+    if len(wrong):
+        found.problem(f"the dual weight of row {wrong[0]} has the wrong sign: {mu[wrong[0]]:.3g}")
+    gone = p - b
+    excess = np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+    hard = np.isinf(gamma)
+    known = hard & ~zero
+    worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
+    if not (hard & zero).any():
+        found.compare("max_violation", result.max_violation, worst, CLOSE)
+    elif worst > result.max_violation + CLOSE:
+        found.problem(f"a hard row is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
+    found.notes.append("values of the rows are those of the result")
+    if (zero & (hard | (excess > 0))).any():  # their unit is made of data; and hard ones may have been eliminated
+        found.notes.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
+        return []
+    return [price(loss, p, excess) for loss in losses]
