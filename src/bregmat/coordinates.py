@@ -273,7 +273,10 @@ def eliminate(
     while N.shape[1]:  # rows that differ by little show once the others are met
         left = operator.restrict(rows).congruence(N)
         norms = left.norms()
-        weight = np.where(norms > GONE * before[rows], 1.0 / np.where(norms > 0, norms, 1.0), 0.0)
+        is_left = norms > GONE * before[rows]
+        if not left.is_rank_one:  # the terms of a sum may cancel
+            is_left &= left.exact_norms() > VANISHING * norms
+        weight = np.where(is_left, 1.0 / np.where(norms > 0, norms, 1.0), 0.0)
         if not weight.any():
             break
         values, V = eigh(left.adjoint(weight))
