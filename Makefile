@@ -6,13 +6,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite fuzz soak lint format bench reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint format bench reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
 	@echo "make test-cores  the numerical tests as on other processors (CORES=\"$(CORES)\")"
 	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
+	@echo "make suite-plain  a hundredth of it without compiled loops"
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
 	@echo "make lint   ruff and mypy"
@@ -36,6 +37,9 @@ test-cores: $(STAMP)
 
 suite: $(STAMP)
 	cd tests && ../$(BIN)/python -m suite $(SUITE_ARGS)
+
+suite-plain: $(STAMP)
+	cd tests && NUMBA_DISABLE_JIT=1 ../$(BIN)/python -m suite --share 0.01
 
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz_files.py

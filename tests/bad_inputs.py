@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat
 from bregmat import Constraints, Factor
@@ -18,6 +19,7 @@ Y = np.array([0, 1, 0, 1, 0, 1])
 PAIR = Constraints.sq_distance(0, 1, 1.0, "<=")
 LATE = Constraints.sq_distance(0, 99, 1.0, "<=")
 RESULT = bregmat.nearest_kernel(EYE, PAIR)
+FEW = {"cv": 2, "priors": ("identity",), "slack_weights": (1.0,), "estimator": KNeighborsClassifier(1)}
 
 
 def at(A, value):
@@ -177,7 +179,7 @@ def fitted(name, **settings):
         )
     if name == "OnlinePCA":
         return bregmat.OnlinePCA(2, eta=0.1, **settings).partial_fit(X / 10)
-    machine = getattr(bregmat, name)(**settings)
+    machine = getattr(bregmat, name)(**(FEW if name == "MetricLearnerCV" else {}) | settings)
     return machine.fit(X) if name == "KernelKMeans" else machine.fit(X, Y)
 
 
@@ -185,7 +187,11 @@ def with_setting(name):
     """Makes the estimator with the given parameters and fits it."""
 
     def call(**settings):
-        good = {"KernelKMeans": {"n_clusters": 2, "n_init": 1}, "KernelLearner": {"kernel": "linear"}}.get(name, {})
+        good = {
+            "KernelKMeans": {"n_clusters": 2, "n_init": 1},
+            "KernelLearner": {"kernel": "linear"},
+            "MetricLearnerCV": FEW,
+        }.get(name, {})
         machine = getattr(bregmat, name)(**good | settings)
         if name == "KernelKMeans":
             return machine.fit(X)
@@ -479,6 +485,39 @@ ENTRIES = {
         {"cls": {"number": 3, "word": "x", "thing": Thing(), "class": Thing, "none": None}},
         {"cls": "registered|register"},
     ),
+    "verify": Entry(
+        bregmat.verify,
+        {"problem": {"prior": EYE, "constraints": PAIR}, "result": RESULT},
+        {
+            "problem": {
+                "number": 3,
+                "array": EYE,
+                "list": [EYE, PAIR],
+                "word": "problem",
+                "thing": Thing(),
+                "empty": {},
+                "no constraints": {"prior": EYE},
+                "no prior": {"constraints": PAIR},
+                "unknown": {"prior": EYE, "constraints": PAIR, "divergenz": "logdet"},
+                "other": {"A": EYE, "b": np.ones(4)},
+                "rows": {"prior": EYE, "constraints": [(0, 1)]},
+                "more rows": {"prior": EYE, "constraints": PAIR + PAIR},
+                "far rows": {"prior": EYE, "constraints": LATE},
+                "smaller": {"prior": np.eye(3), "constraints": PAIR},
+                "no numbers": {"prior": "points", "constraints": PAIR},
+                "flat": {"prior": np.ones(4), "constraints": PAIR},
+                "not finite": {"prior": EYE * NAN, "constraints": PAIR},
+                "divergence": {"prior": EYE, "constraints": PAIR, "divergence": "nonsense"},
+                "loss": {"prior": EYE, "constraints": PAIR, "loss": "nonsense"},
+                "weight": {"prior": EYE, "constraints": PAIR, "slack_weight": -1.0},
+                "weights": {"prior": EYE, "constraints": PAIR, "slack_weight": [1.0, 2.0]},
+                "text weight": {"prior": EYE, "constraints": PAIR, "slack_weight": "1"},
+                "points": {"X": X * NAN, "constraints": PAIR},
+            },
+            "result": {"number": 3, "none": None, "thing": Thing(), "array": EYE, "class": bregmat.MatrixResult},
+        },
+        {"problem": "problem|result has|constraints|prior|divergence|loss|slack_weight|X"},
+    ),
     "check": Entry(bregmat.check, None, {"result": {"number": 3, "none": None, "thing": Thing(), "array": EYE}}),
     "CyclicProjection": Entry(
         bregmat.CyclicProjection,
@@ -534,6 +573,57 @@ ENTRIES = {
         {},
         LEARNER | {"n_components": count(1) | {"many": 7}, "prior": WORD | table(np.eye(3), none=True, square=True)},
         free=("unlabeled",),
+    ),
+    "MetricLearnerCV": Entry(
+        with_setting("MetricLearnerCV"),
+        {},
+        {
+            "priors": {
+                "word": "identity",
+                "unknown": ("nonsense",),
+                "empty": (),
+                "number": 3,
+                "none": None,
+                "numbers": (3,),
+            },
+            "strategies": {"word": "random", "unknown": ("nonsense",), "empty": (), "none": None, "thing": Thing()},
+            "slack_weights": {
+                "one": 1.0,
+                "zero": (0.0,),
+                "negative": (-1.0,),
+                "inf": (INF,),
+                "nan": (NAN,),
+                "empty": (),
+            }
+            | {"text": ("a",), "truth": (True,), "none": None, "complex": (1j,)},
+            "n_components": {name: value for name, value in count(1).items() if name != "several"}
+            | {"zero": (0,), "halves": (1.5,), "empty": (), "many": 7},
+            "learner": {"class": bregmat.MetricLearner, "other": bregmat.MarginSVC(), "word": "metric", "number": 3},
+            "cv": {"one": 1, "zero": 0, "half": 2.5, "word": "five", "truth": True, "thing": Thing(), "many": 99},
+            "estimator": {"number": 3, "word": "knn", "thing": Thing()},
+            "scoring": {"unknown": "nonsense", "number": 3, "thing": Thing()},
+            "n_jobs": {"zero": 0, "half": 1.5, "word": "all", "thing": Thing()},
+            "max_seconds": SECONDS,
+            "random_state": SEED,
+        },
+    ),
+    "MetricLearnerCV.fit": Entry(
+        bregmat.MetricLearnerCV(**FEW).fit,
+        {"X": X, "y": Y},
+        {"X": POINTS, "y": LABELS | {"none": None}, "groups": {"longer": np.ones(7), "table": np.ones((6, 2))}},
+    ),
+    "MetricLearnerCV.transform": Entry(
+        of_class("MetricLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
+    ),
+    "MetricLearnerCV.pair_distance": Entry(
+        of_class("MetricLearnerCV", "pair_distance"),
+        {"pairs": X[:4].reshape(2, 2, 3)},
+        {"pairs": table(X) | {"features": np.ones((2, 2, 5))}},
+    ),
+    "MetricLearnerCV.pair_score": Entry(
+        of_class("MetricLearnerCV", "pair_score"),
+        {"pairs": X[:4].reshape(2, 2, 3)},
+        {"pairs": table(X) | {"features": np.ones((2, 2, 5))}},
     ),
     "MetricLearner.fit": Entry(
         bregmat.MetricLearner().fit,

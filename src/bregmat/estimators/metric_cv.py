@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from bregmat.checks import as_choice, as_column, check_integer, check_positive
+from bregmat.checks import as_choice, as_column, check_integer, check_numeric, check_positive
 from bregmat.estimators.base import AllOrNothing
 from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner
@@ -157,8 +158,14 @@ class MetricLearnerCV(
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         with self._fitting():
             candidates = self._candidates()
+            check_numeric("X", X)
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+            many = max((c.n_components or 0 for c in candidates), default=0)
+            if many > X.shape[1]:
+                raise ValueError(f"n_components must be at most {X.shape[1]}, the number of features; got {many}.")
             check_consistent_length(X, y)
+            if groups is not None and np.shape(groups) != (X.shape[0],):
+                raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
             y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else np.asarray(y)
             template = self._template()
             known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
@@ -203,6 +210,9 @@ class MetricLearnerCV(
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         check_random_state(self.random_state)
+        check_integer("n_jobs", self.n_jobs, -sys.maxsize)
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
         learned = (Candidate(*c) for c in product(priors, strategies, map(float, weights), numbers))
         return [*(Candidate(prior) for prior in priors), *learned]
 
@@ -220,6 +230,7 @@ class MetricLearnerCV(
             ``X @ components_.T``; float32 if X is, else float64.
         """
         check_is_fitted(self)
+        check_numeric("X", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return np.asarray(X @ self.components_.T.astype(X.dtype, copy=False))
 
@@ -275,7 +286,10 @@ class _Search:
         if estimator is None:
             estimator = KNeighborsClassifier(4) if is_class else KNeighborsRegressor(4)
         self.estimator, self.scorer = estimator, check_scoring(estimator, scoring=settings.scoring)
-        self.folds = list(check_cv(settings.cv, y, classifier=is_class).split(X, y, groups))
+        try:
+            self.folds = list(check_cv(settings.cv, y, classifier=is_class).split(X, y, groups))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"cv={settings.cv!r} does not fit {X.shape[0]} labelled rows: {error}") from error
         budget = settings.max_seconds
         self.deadline = np.inf if budget is None else time.monotonic() + budget
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.checks import as_points
+from bregmat.checks import as_column, as_matrix, as_points
 from bregmat.constraints import Constraints
+from bregmat.coordinates import Factor
 from bregmat.divergences import as_divergence
 from bregmat.losses import OwnSlack, as_loss
 from bregmat.proofs import FEASIBLE
@@ -83,16 +84,22 @@ class Recomputation:
                 f"the result has {len(result.dual)} dual weights but there are {self.constraints.n_constraints} constraints."
             )
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
+        prior: Any = arguments.get("prior")
+        if prior is not None and not isinstance(prior, Factor):
+            prior = as_matrix("prior", prior, symmetric=True, sparse="dense")
+        elif prior is None and not self.is_metric:
+            raise TypeError("problem: prior must be a matrix or a Factor; got None.")
+        n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
+        self.constraints.locate(None, n=n)  # raises for names and for numbers out of range
         order, c = len(result.coordinates.t0), self.constraints.n_constraints
         self.real = arithmetic(60.0 * order**3 + 4.0 * c * order**2)
         self.eps = unit_of(self.real)
-        self.prior = DecomposedPrior(
-            arguments.get("prior"), self.divergence, self.points, self.constraints, order, self.real
-        )
+        self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
         self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.is_decomposed)
-        weights = np.asarray(arguments.get("slack_weight", np.inf), dtype=float) * self.constraints.weight
-        self._lose(arguments.get("loss"), np.broadcast_to(weights, (c,)))
+        weight: Any = arguments.get("slack_weight", np.inf)
+        weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
+        self._lose(arguments.get("loss"), weight * self.constraints.weight)
 
     @cached_property
     def F(self) -> np.ndarray:
@@ -104,7 +111,10 @@ class Recomputation:
     @cached_property
     def given(self) -> np.ndarray:
         """The factor that the result hands out."""
-        return np.asarray(self.result.B if self.is_metric else self.result.factor).astype(self.real)
+        given = np.asarray(self.result.B if self.is_metric else self.result.factor)
+        if len(given) != len(self.P):
+            raise ValueError(f"the result has {len(given)} rows; the problem has {len(self.P)}.")
+        return given.astype(self.real)
 
     def outside(self) -> float:
         """Share of the learned matrix outside of the prior's range, beyond what the prior's last digits are worth; else 0."""
