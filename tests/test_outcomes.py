@@ -273,6 +273,28 @@ def test_other_errors_of_a_callback_are_not_swallowed(points, pairs):
         nearest_metric(points, pairs, slack_weight=1.0, callback=fail)
 
 
+def test_what_is_left_open_is_named_with_figures():
+    missed = nearest_kernel(np.eye(3), Constraints.sq_distance([0, 0], [1, 2], [1.0, 1e-4], "<="), max_iter=0)
+    assert missed.reason == "Hard row 1 is missed most: its value 2 is off its bound by 2e+04 of it."
+    assert ("left open", missed.reason) in missed.certificate_rows()
+    with pytest.warns(ConvergenceWarning, match="Hard row 1 is missed most.* Raise max_iter"):
+        check(missed)
+    rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [0.1, 5.0, 0.3], ["<=", ">=", "<="])
+    early = nearest_kernel(np.eye(3), rows, slack_weight=1.0, max_iter=0)
+    assert early.reason == f"The gap is {early.gap:.2g}, which is {early.gap / 1e-6:.2g} times the tolerance."
+    spread = nearest_kernel(np.eye(3), rows, slack_weight=[1e-3, 1e7, 1.0], max_iter=1)
+    assert "Slack weights span a factor of 1e+10" in spread.reason
+    assert type(spread).from_state(*spread.to_state()).reason == spread.reason
+    exact = nearest_kernel(np.eye(3), rows, slack_weight=1e3, tol=1e-17)
+    assert (exact.status, exact.exit_reason) == ("FEASIBLE", "STALLED")
+    assert "Rounding limits it: these are" in exact.reason
+    unbounded = replace(early, dual_bound=-np.inf, gap=np.inf)
+    assert unbounded.reason == "No lower bound of the objective is known."
+    outside = replace(missed, max_violation=0.0, objective=np.inf)
+    assert outside.reason == "The objective of the matrix is inf: nothing finite is known of it."
+    assert nearest_kernel(np.eye(3), rows, slack_weight=1.0).reason == ""
+
+
 def test_every_reason_has_advice_and_every_status_a_meaning():
     assert all(reason.advice.endswith(".") for reason in ExitReason)
     assert all(status.meaning.endswith(".") for status in Status)

@@ -151,6 +151,7 @@ def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[st
         amount = number(result.max_violation, 3) + ("" if soft else " (largest, relative)")
     return [
         ("status", f"{result.status}: {verdict(result)}"),
+        *([("left open", result.reason)] if result.reason else []),
         ("exit reason", f"{result.exit_reason}: {result.advice}"),
         ("objective", number(result.objective, 7)),
         ("dual bound", number(result.dual_bound, 7)),

@@ -220,8 +220,15 @@ def _nearest(
         dual=proof.dual,
         values=proof.values,
         violation=violation,
+        weight_span=_span(whole.losses.gamma),
         singular=np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces and divergence.keeps_rank else None,
     )
+
+
+def _span(gamma: np.ndarray) -> float:
+    """Largest over smallest finite slack weight."""
+    soft = gamma[np.isfinite(gamma)]
+    return float(soft.max() / soft.min()) if len(soft) else 1.0
 
 
 def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog) -> Outcome:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Status", "check"]
 
+WIDE = 1e8  # factor between slack weights from which on squares of their ratios are rounding
+ROUNDINGS = 1e3  # of the terms of a bound that sums of them may leave
 STATE_VERSION = 2  # of what to_state writes; states without a version are of version 1
 
 
@@ -82,6 +84,28 @@ class Result:
     def advice(self) -> str:
         """What to change."""
         return self.advice_for.get(self.exit_reason, self.exit_reason.advice)
+
+    @property
+    def reason(self) -> str:
+        """What is left open and by how much, in a sentence or two; empty where the status is a proof."""
+        if self.status is Status.UNKNOWN:
+            return self._why_unknown()
+        return self._why_not_optimal() if self.status is Status.FEASIBLE else ""
+
+    def _why_unknown(self) -> str:
+        if self.has_priced_errors:
+            return self._why_not_optimal()
+        if self.max_violation > 0:
+            return f"Hard constraints are missed by up to {self.max_violation:.2g} of their bounds."
+        return f"The objective of the {self.noun.split()[-1]} is {self.objective:.6g}: nothing finite is known of it."
+
+    def _why_not_optimal(self) -> str:
+        if not np.isfinite(self.dual_bound):
+            return "No lower bound of the objective is known."
+        if not np.isfinite(self.gap):
+            return f"Nothing is proven beyond the lower bound {self.dual_bound:.6g}."
+        asked = f", which is {self.gap / self.tol:.2g} times the tolerance" if self.tol > 0 else ""
+        return f"The gap is {self.gap:.2g}{asked}."
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -183,6 +207,8 @@ class MatrixResult(Result):
         INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all.
     singular : ndarray of int or None
         Hard rows that, up to rounding, only singular matrices meet, where the divergence is finite for none of these (LogDet).
+    weight_span : float
+        Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 where there are none.
     """
 
     iterate: Iterate
@@ -192,6 +218,7 @@ class MatrixResult(Result):
     violation: np.ndarray
     last: Iterate | None = None
     singular: np.ndarray | None = None
+    weight_span: float = 1.0
 
     noun: ClassVar[str] = "positive semidefinite matrix"
 
@@ -205,6 +232,25 @@ class MatrixResult(Result):
             f"Up to rounding, rows {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
             "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these rows slack."
         )
+
+    def _why_unknown(self) -> str:
+        missed = np.flatnonzero(self.violation == self.max_violation)
+        if not self.max_violation > 0 or not len(missed):
+            return super()._why_unknown()
+        k = int(missed[0])
+        return f"Hard row {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
+
+    def _why_not_optimal(self) -> str:
+        text = super()._why_not_optimal()
+        terms = abs(self.objective) + float(np.abs(self.dual * self.values).sum())
+        roundings = self.gap * self.unit / (np.finfo(float).eps * terms) if terms > 0 else np.inf
+        if roundings <= ROUNDINGS:
+            text += f" Rounding limits it: these are {roundings:.2g} roundings of the terms of the bound, {terms:.2g} in sum."
+        if self.weight_span > WIDE:
+            text += (
+                f" Slack weights span a factor of {self.weight_span:.2g}: squares of their ratios are below rounding."
+            )
+        return text
 
     @property
     def certificate(self) -> MatrixCertificate:
@@ -309,7 +355,8 @@ def check(result: _R) -> _R:
 
         warnings.warn(
             f"stopped by {result.exit_reason} after {result.n_iter} iterations with status {result.status}: "
-            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. {result.advice}",
+            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. "
+            f"{f'{result.reason} {result.advice}'.strip()}",
             ConvergenceWarning,
             stacklevel=3,
         )
