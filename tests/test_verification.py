@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
 from bregmat.iterates import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.verification import extended
+from bregmat.verification.matrices import Recomputation
 from bregmat.verification.saved import verify_saved
 
 
@@ -80,6 +82,26 @@ def test_huge_numbers_hold(scale):
     assert verify(arguments, result).holds
 
 
+def test_own_slack_near_its_bound_does_not_cancel():
+    """``p log(p / b) - p + b`` of a value that is off by 4e-9 of itself, and the bound that tiny weights prove."""
+    b = 2.0**26
+    arguments = {"X": np.array([[1.0], [0.0]]) * 2**13, "divergence": "vonneumann", "slack_weight": 1e3}
+    arguments["constraints"] = Constraints.sq_distance([0], [1], [b * (1.0 - 1e-9)], "<=")
+    result = solved(arguments)
+    assert result.status is Status.OPTIMAL
+    assert verify(arguments, result).holds
+    found = Recomputation(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
+    value = np.array([b * (1 + 2.0**-28)]).astype(found.real)
+    assert found.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_sparse_factors_hold(divergence):
+    arguments = {"prior": Factor(sp.csr_array(np.diag([1.0, 1e-4, 1e-5]))), "divergence": divergence}
+    arguments["constraints"] = Constraints.sq_distance([0], [1], [0.5], "<=")
+    assert verify(arguments, solved(arguments)).holds
+
+
 def tampered_matrices(result):
     """(what was done, a result that it was done to, the word that its problem must have, the status that is left)."""
     t, U = result.iterate.t, result.iterate.F
@@ -91,6 +113,14 @@ def tampered_matrices(result):
     yield "weights lost", replace(result, dual=np.zeros_like(result.dual)), "dual_bound", Status.FEASIBLE
     yield "objective edited", replace(result, objective=result.objective * 1.01), "objective", Status.OPTIMAL
     yield "bound edited", replace(result, dual_bound=result.dual_bound + 0.01), "dual_bound", Status.OPTIMAL
+    small = 5e-8 * abs(result.objective)
+    yield (
+        "bound edited by less than tol",
+        replace(result, dual_bound=result.dual_bound + small),
+        "dual_bound",
+        Status.OPTIMAL,
+    )
+    yield "objective edited by less", replace(result, objective=result.objective + small), "objective", Status.OPTIMAL
     yield "violation edited", replace(result, max_violation=1e-3), "max_violation", Status.UNKNOWN
 
 

@@ -41,6 +41,7 @@ from bregmat.verification.prior import DecomposedPrior
 from bregmat.verification.rows import WrittenRows
 
 ROUNDING = float(np.finfo(float).eps)
+NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
 OPTIONS = ("divergence", "loss", "slack_weight")
@@ -176,7 +177,11 @@ class Recomputation:
             if not ((m > low) & (m < high)).all():
                 return np.inf, terms
             q = evaluate(loss.at_slope, m, c)
-            total += (gamma * (m * q - evaluate(loss.cost, q, c))).sum()
+            conjugate = m * q - evaluate(loss.cost, q, c)
+            if isinstance(loss, OwnSlack):  # the same rule on its own slope
+                integral = m * (c + 4 * evaluate(loss.at_slope, m / 2, c) + q) / 6
+                conjugate = np.where(np.abs(q - c) <= NEAR * np.abs(c), integral, conjugate)
+            total += (gamma * conjugate).sum()
         return float(total), terms
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
@@ -195,7 +200,9 @@ class Recomputation:
             return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
         t0 = evaluate(D.link, l)
         t, U = eigenpairs(np.diag(t0) - A)
-        unit = (l.max() or self.real(1)) if D.degree else self.real(1)  # what exp overflows for is a matter of units
+        unit = (
+            (l.max(initial=0) or self.real(1)) if D.degree else self.real(1)
+        )  # what exp overflows for is a matter of units
         T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
         if not D.in_domain(np.linalg.eigvalsh(T)):
             return -np.inf, 0.0
@@ -207,13 +214,13 @@ class Recomputation:
                 size = float(np.abs(np.diag(A) * l).sum()) + squares + float(np.abs(below).sum() * np.abs(t).max())
             else:
                 gain = ((l * l).sum() - (x * x).sum()) / 2
-                size = float((l * l).sum() + (x * x).sum() + 2 / n * x.sum() * np.abs(t).max())
+                size = float((l * l).sum() + (x * x).sum() + x.sum() * np.abs(t).max(initial=0.0))
         else:
             phi = np.where(
                 x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), self.real(0.0 if D.keeps_rank else D.phi_at_zero())
             )
             gain = (t0 * l - evaluate(D.phi, l)).sum() - (np.where(x > 0, t * x, 0) - phi).sum()
-            size = float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum() + 2 / n * x.sum() * np.abs(t).max())
+            size = float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum() + x.sum() * np.abs(t).max(initial=0.0))
         M = ((U * x) @ U.T).astype(float)
         return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
 
@@ -228,7 +235,7 @@ class Recomputation:
         """What the last digits of the prior are worth in the objective."""
         M = (self.F * self.F).sum(axis=1)
         if self.divergence.takes_indefinite:
-            return float(8.0 * ROUNDING * float(self.l[-1]) * (np.abs(M - self.l)).sum())
+            return float(8.0 * ROUNDING * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum())
         return float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
 
     def objective_at(self, factor: np.ndarray) -> float:
@@ -285,7 +292,7 @@ class Recomputation:
         upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum())
         prior, size = self.from_the_prior(), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
-        allowed = max(CLOSE, 0.1 * result.tol) * size + lost + prior + self.eps * float((self.l * self.l).sum())
+        allowed = CLOSE * size + lost + prior + self.eps * float((self.l * self.l).sum())
         if is_feasible:
             found.compare(
                 "objective", result.objective, objective, allowed + (np.abs(mu) * self.unit * FEASIBLE)[self.hard].sum()
@@ -349,5 +356,12 @@ def price(L: RowLosses, p: np.ndarray, excess: np.ndarray) -> float:
                 return np.inf
             q = p[rows] / scale
             q = np.maximum(q, 1e-300) if loss.is_positive else q
-            total += (L.gamma[rows] * evaluate(loss.cost, q, L.bound[rows] / scale)).sum()
+            c = L.bound[rows] / scale
+            cost = evaluate(loss.cost, q, c)
+            if isinstance(
+                loss, OwnSlack
+            ):  # a difference of phi, which cancels near the bound: Simpson's rule on its slope
+                integral = (q - c) * (4 * evaluate(loss.slope, (q + c) / 2, c) + evaluate(loss.slope, q, c)) / 6
+                cost = np.where(np.abs(q - c) <= NEAR * np.abs(c), integral, cost)
+            total += (L.gamma[rows] * cost).sum()
     return float(total)

@@ -59,7 +59,8 @@ class DecomposedPrior:
             self.sq_norms = np.ones(P.shape[1], dtype=real)
             return
         is_factor = isinstance(prior, Factor)
-        G = np.asarray(prior.G0 if is_factor else prior, dtype=float).astype(real)
+        given = prior.G0 if is_factor else prior
+        G = np.asarray(given.toarray() if scipy.sparse.issparse(given) else given, dtype=float).astype(real)
         if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
             keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
@@ -75,7 +76,7 @@ class DecomposedPrior:
                     keep = np.arange(len(values)) >= len(values) - n_kept
                 values, basis = values[keep], basis[:, keep]
             values = np.maximum(values, 0)
-        self.vague = 8.0 * ROUNDING * float(values[-1]) / np.maximum(values.astype(float), 1e-300)
+        self.vague = 8.0 * ROUNDING * float(values.max(initial=0)) / np.maximum(values.astype(float), 1e-300)
         if invariant:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values), np.ones_like(values), values
         else:

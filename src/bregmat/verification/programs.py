@@ -182,7 +182,7 @@ class Program:
         found.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
             found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
-        elif result.dual_bound > float(bound) + allowed + result.tol * size:
+        elif result.dual_bound > float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered below all the same
             found.notes.append("the bound was not reached: it comes from a point near x that the result does not hold")
         gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
         of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))

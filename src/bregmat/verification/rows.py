@@ -12,7 +12,9 @@ from bregmat.relations import SAMPLES
 from bregmat.verification.extended import eigenpairs
 
 ROUNDING = float(np.finfo(float).eps)
-VANISHING = 1e-13  # share of the size of what it is made of, below which a vector is rounding
+# Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
+# by a smaller one, rows between the two would be 0 in one problem and conditions in the other.
+VANISHING = 1e-13
 
 
 class WrittenRows:
@@ -127,7 +129,7 @@ class WrittenRows:
             What a result near the prior 0 is measured by.
         """
         out, l = np.ones(len(rows)), l.astype(float)
-        largest = float(l.max()) or scale
+        largest = float(l.max(initial=0.0)) or scale
         for k, row in enumerate(rows):
             y = np.zeros(self.constraints.n_constraints)
             y[row] = 1.0
