@@ -1,7 +1,7 @@
 """The stored problems: which divergence meets which rows, prior and loss; used by ``make_oracles.py`` only."""
 
 import numpy as np
-from draw import draw_problem, make_row
+from draw import draw_problem, make_row, row_matrix
 
 MIXED = (
     "sq_distance",
@@ -148,7 +148,66 @@ def groups():
             weights=[HARD, SOFT, 3.0, HARD],
             rows=MIXED,
         )
-    return {"hard": hard, "slack": slack, "losses": losses, "infeasible": infeasible()}
+    return {"hard": hard, "slack": slack, "losses": losses, "infeasible": infeasible(), "structured": structured()}
+
+
+def structured():
+    """What random rows are not: said twice, redundant, zero on the range of the prior, of one point, over many orders of magnitude."""
+    problems = []
+    for shift, divergence in enumerate(("logdet", "vonneumann", "frobenius")):
+        base = 7000 + 100 * shift
+
+        def new(name, seed, *, _divergence=divergence, _base=base, **settings):
+            given = {"divergence": _divergence, "form": "kernel", "size": 4} | settings
+            problems.append(draw_problem(f"structured-{name}", _base + seed, **given))
+            return problems[-1]["rows"]
+
+        rows = new("duplicates", 1, rows=("sq_distance",) * 3 + ("similarity",))
+        rows += [dict(row) for row in rows]  # every row twice
+        rows = new("duplicates-soft", 2, rows=("sq_distance",) * 3, hard=False)
+        rows += [row | {"weight": weight} for row, weight in zip(rows, (2.0, 0.5, 1.0), strict=True)]
+        rows = new("duplicate-hard-and-soft", 3, rows=("sq_distance",) * 3 + ("linear",), hard=False)
+        rows += [row | {"weight": "inf"} for row in rows[1:3]]
+        rows = new("redundant", 4, rows=("sq_distance ==",) * 3)
+        rows.append(sum_of(rows, 4))
+        rows = new("redundant-inequalities", 5, rows=("diagonal",) * 3)
+        looser = {"relation": "similarity", "sense": "<="}  # of a point with itself
+        rows += [row | looser | {"points": 2 * row["points"], "bound": 2.0 * row["bound"]} for row in rows]
+        rows.append(sum_of(rows[:2], 4))
+        rows = new("vanishing", 6, size=5, rank=2, rows=("sq_distance",) * 3)
+        factor = np.array(problems[-1]["prior"]["factor"])
+        problems[-1]["prior"]["factor"] = centred(factor).tolist()
+        everything = {"vectors": [[1.0]] * 5, "weights": [1.0]}  # e'Ke, which is 0 for centred points
+        problems[-1]["rows"] = [
+            make_row("sq_distance", (i, j), round(float(share * np.sum((a - b) ** 2)), 4), sense)
+            for (i, j, share, sense) in ((0, 1, 0.6, "<="), (1, 2, 1.7, ">="), (3, 4, 0.8, "=="))
+            for a, b in [(centred(factor)[i], centred(factor)[j])]
+        ] + [make_row("linear", (), 0.0, "==", matrix=everything), make_row("linear", (), 1.0, "<=", matrix=everything)]
+        rows = new("one-point", 7, rows=("similarity_self", "diagonal", "sq_distance"), hard=False, slack_weight=5.0)
+        rows += [row | {"weight": 3.0} for row in rows[:2]]
+        new("wide-bounds", 8, form="metric", size=3, n=6, rows=("sq_distance",) * 5, hard=False, loss="squared_hinge")
+        lengths = np.array([1e-3, 1e-2, 1.0, 10.0, 100.0, 1000.0])
+        points = np.round(lengths[:, None] * np.array(problems[-1]["points"]), 7)
+        problems[-1] |= {"points": points.tolist(), "slack_weight": 0.3}
+        problems[-1]["rows"] = [
+            make_row("diagonal", (i,), float(f"{share * np.sum(points[i] ** 2):.4g}"), "==", 1.0)
+            for i, share in enumerate((0.5, 2.0, 0.7, 1.5, 0.8, 1.2))
+        ]
+        new("rank-deficient", 9, size=6, rank=2, dense=True, rows=("sq_distance", "similarity", "sq_distance"))
+    return problems
+
+
+def centred(factor):
+    """Points in hundredths whose sum is exactly 0 in each column."""
+    hundredths = np.rint(100 * np.asarray(factor)).astype(int)
+    hundredths[-1] -= hundredths.sum(axis=0)
+    return hundredths / 100
+
+
+def sum_of(rows, n):
+    """The row that says the sum of others."""
+    matrix = {"dense": sum(row_matrix(row, n) for row in rows).tolist()}
+    return make_row("linear", (), sum(row["bound"] for row in rows), "==", matrix=matrix)
 
 
 def infeasible():
