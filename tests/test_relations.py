@@ -174,7 +174,7 @@ def test_joined_selected_and_pickled(midpoints):
 
 
 def test_must_link_of_a_form_that_is_psd(rng):
-    """A hard bound of 0 makes one direction vanish, as it does for a distance: one, not those in which the terms cancel but for rounding."""
+    """A hard bound of 0 makes one direction vanish, as it does for a distance: not those in which terms cancel but for rounding."""
     v = np.array([1.0, -0.5, -0.5, 0.0])
     for _ in range(20):
         K0 = np.cov(rng.normal(size=(4, 20)))
