@@ -129,6 +129,12 @@ def test_structured_conflicts_name_exactly_what_contradicts(divergence):
     assert conflict(chain + Constraints.sq_distance(0, 2, 0.5, "<=")) == list(range(2, 9))  # a shorter way
 
 
+@pytest.mark.parametrize("family, seed", [("vanishing", 21), ("vanishing", 98)])
+def test_a_row_that_contradicts_itself_is_the_whole_conflict(family, seed):
+    result = matrices.FAMILIES[family](np.random.default_rng([seed, *family.encode()])).solve()
+    assert (result.status, len(result.conflict)) == ("INFEASIBLE", 1)
+
+
 @pytest.mark.parametrize("seed", [24, 39, 158, 204, 296, 599, 641, 714, 1412])
 def test_conflicts_are_found_and_irreducible(seed):
     """Clear contradictions whose conflicts were reducible (the first five), or that ended UNKNOWN after 300 steps."""

@@ -65,6 +65,13 @@ def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
 
 def irreducible(problem: Nearness, proof: Proof) -> Proof:
     """The proof with as few rows as can be: each is left out where the others still contradict each other, with weights of their own."""
+    L, few = problem.losses, proof.rows[:MOST_ROWS]
+    for row in few[L.sense[few] * L.bound[few] <= 0] if len(proof.rows) > 1 else few[:0]:
+        y = np.zeros(problem.c)
+        y[row] = -np.sign(L.bound[row])
+        alone = _checked(problem, y)
+        if alone is not None:
+            return alone
     left = MOST_WORK
     for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
         rest = proof.rows[proof.rows != row]
