@@ -54,6 +54,9 @@ class Operator(Protocol):
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
 
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors ``v_i`` of some rows, of any shape: (..., r); where ``is_rank_one``."""
+
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
 

@@ -2,7 +2,8 @@
 
 Both are an identity or a diagonal plus a positive semidefinite map: ``E + S o A*(h . A(S o E)) = B`` and
 ``d . y + A(S o S o A*(y)) = rhs``. Small ones are factorised; large ones go to conjugate gradients, with products in float32
-where that is accurate enough and a preconditioner from the Gaussian fourth moment when there are many rows.
+where that is accurate enough and a preconditioner: the heaviest entries of the system itself where they reach far beyond the others,
+else the Gaussian fourth moment when there are many rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from bregmat.operators import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
 SHARED_FLOPS = 2e10  # the same where several right-hand sides share it
+HEAVY = 1e3  # largest diagonal entry, over those outside of it and the identity's, from where the heaviest block pays
+BLOCK = 14  # its order over r at most: it then costs about 50 products of conjugate gradients
 MOST_FLOPS = 2e11  # below this it is shared, too, where conjugate gradients took longer the last time
 
 
@@ -147,7 +150,7 @@ def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | N
 
 def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int, single: bool) -> Inverse:
     """At most so many steps; products in float32 if ``single``."""
-    precondition = fourth_moment(op, h, S)
+    precondition = heavy_block(op, h, S) or fourth_moment(op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
 
@@ -165,6 +168,55 @@ def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, m
         return LinearSolution(symmetrize(end.x), end.steps, end.norm)
 
     return solve
+
+
+def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Preconditioner: the block of the heaviest entries of the matrix E, exact to float32, and the diagonal of the others.
+
+    Heavy slack and a metric S that falls over many decades leave a few entries with all of the condition of the system. None
+    without a metric, where rows are not of rank one, where the block is a small part of the system, and where no entry is heavy.
+    """
+    if (
+        S is None or not op.is_rank_one or op.r > 6 * BLOCK
+    ):  # beyond, as measured, most of the heavy entries are outside of it
+        return None
+    k, l = np.triu_indices(op.r)
+    root = np.sqrt(h)
+    chunks = [np.arange(first, min(first + 4096, op.c)) for first in range(0, op.c, 4096)]
+    squares = np.zeros((op.r, op.r))
+    for rows in chunks:
+        V = op.vectors(rows) * np.sqrt(root[rows])[:, None]
+        V *= V
+        squares += V.T @ V
+    weight = np.where(k == l, 1.0, np.sqrt(2.0)) * S[k, l]
+    diagonal = weight * weight * squares[k, l]
+    order = np.argsort(-diagonal)
+    heaviest, others = order[: BLOCK * op.r], order[BLOCK * op.r :]
+    if not diagonal.max() > HEAVY * diagonal[others].max(initial=1.0):  # of what is left to the diagonal
+        return None
+    top = heaviest[diagonal[heaviest] > 1e-2]
+    first, second, size = k[top], l[top], weight[top]
+    H = np.zeros((len(top), len(top)))
+    unit = np.sqrt(1.0 + diagonal[top])  # entries of at most 1: float32 neither overflows nor vanishes
+    for rows in chunks:
+        columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows])[:, None]).T)
+        Phi = columns[first]
+        Phi *= columns[second]
+        Phi *= (size / unit)[:, None]
+        single = Phi.astype(np.float32)
+        H += single @ single.T
+    # 1e-5 outweighs the rounding of float32, so that the block stays positive definite
+    C, ok = cholesky(add_diagonal(H, 1.0 / (unit * unit) + 1e-5))
+    if not ok:
+        return None
+
+    def inverse(R: np.ndarray) -> np.ndarray:
+        x = svec(R)
+        y = x / (1.0 + diagonal)
+        y[top] = cholesky_solve(C, x[top] / unit) / unit
+        return smat(y, op.r)
+
+    return inverse
 
 
 def fourth_moment(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
