@@ -69,6 +69,7 @@ def main() -> None:
         harness.digits(1000),
         harness.digits(10_000),
         harness.clusters(10_000),
+        harness.many_classes(),
     ]
     if args.large:
         problems = [harness.clusters(100_000), harness.clusters(1_000_000)]

@@ -90,6 +90,21 @@ def digits(n_pairs: int) -> PairProblem:
     return pairs_from_labels(f"digits {n_pairs:,}", X, y, n_pairs)
 
 
+def many_classes() -> PairProblem:
+    """3,000 standardised points of 12 classes in 150 dimensions, with the pairs that `constraints_from_labels` draws."""
+    from sklearn.datasets import make_classification
+
+    from bregmat import constraints_from_labels
+
+    shape = {"n_informative": 30, "n_classes": 12, "n_clusters_per_class": 1}
+    X, y = make_classification(3000, 150, random_state=0, **shape)
+    X = (X - X.mean(0)) / X.std(0)
+    drawn = constraints_from_labels(X, y, random_state=0)
+    i, j = drawn.index[:, 0], drawn.index[:, 1]
+    similar = drawn.sense > 0
+    return PairProblem("12 classes", X, i, j, similar, drawn.bound[similar][0], drawn.bound[~similar][0])
+
+
 def clusters(n_pairs: int, n_points: int = 10_000, dim: int = 100, seed: int = 0) -> PairProblem:
     """Ten Gaussian clusters whose noise grows from column to column (0.2 to 2), all divided by sqrt(dim)."""
     rng = np.random.default_rng(seed)

@@ -56,6 +56,7 @@ class Operator(Protocol):
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """The vectors ``v_i`` of some rows, of any shape: (..., r); where ``is_rank_one``."""
+        raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
