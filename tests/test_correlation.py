@@ -811,3 +811,22 @@ def test_bad_settings(settings, error, match):
 def test_factor_goes_without_the_rest():
     with pytest.raises(ValueError, match="need a matrix"):
         nearest_correlation(Factor(np.eye(3)), min_eig=0.1)
+
+
+def test_priors_of_any_size(rng):
+    """A Laplacian's pseudo-inverse, definite matrices and factors far from a unit diagonal: on the ray of the prior."""
+    edges = np.triu(rng.random((30, 30)) < 0.2, 1)
+    edges = (edges + edges.T).astype(float)
+    singular, K = np.linalg.pinv(np.diag(edges.sum(axis=1)) - edges, hermitian=True), definite(rng, 30)
+    for s in (1e-8, 1e-4, 1.0, 1e4, 1e8):
+        for divergence in ("logdet", "vonneumann"):
+            for C in (s * singular, s * K, Factor(np.sqrt(s) * np.linalg.cholesky(K))):
+                result = nearest_correlation(C, divergence=divergence)
+                assert result.status == "OPTIMAL"
+                assert result.n_iter <= 20
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_covariances_come_out_symmetric(rng, divergence):
+    X = nearest_correlation(definite(rng, 12), divergence=divergence, scale=True).X
+    assert (X == X.T).all()

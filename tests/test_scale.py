@@ -156,6 +156,42 @@ def test_constraints_do_not_share_the_callers_arrays():
     assert rows.values(np.eye(3)) == pytest.approx([3.0])
 
 
+# ---------------------------------------------------------------- priors far from their rows
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+@pytest.mark.parametrize("pairs", [False, True])
+def test_priors_far_from_their_rows(divergence, pairs):
+    """Within a few steps of the prior's best multiple; LogDet far below and Frobenius far above are nearly linear programs."""
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(20, 6))
+    K, rows = G @ G.T + np.eye(20), Constraints.diagonal(np.ones(20))
+    if pairs:
+        i = rng.permutation(20).reshape(10, 2)
+        rows += pair(i[:, 0], i[:, 1], np.repeat([1.0, 3.0], 5), np.repeat(["<=", ">="], 5))
+    most = 25 if divergence != "frobenius" else 60
+    for s in (1e-8, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e8):
+        result = nearest_kernel(s * K, rows, divergence=divergence)
+        assert result.status == "OPTIMAL"
+        assert result.n_iter <= most
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_rows_in_any_units(divergence):
+    """A row times its own number, and the bound with it, is the same row: no digit changes."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        G, H = rng.normal(size=(2, 6, 6))
+        A = rng.normal(size=(8, 6, 6))
+        A = A + A.transpose(0, 2, 1)
+        b, sense = np.einsum("kij,ij->k", A, H @ H.T), rng.choice(["<=", ">=", "=="], size=8)
+        unit = 2.0 ** rng.choice([-27, 0, 27], size=8)
+        one = nearest_kernel(G @ G.T, Constraints.linear(list(A), b, sense), divergence=divergence)
+        other = nearest_kernel(
+            G @ G.T, Constraints.linear(list(A * unit[:, None, None]), b * unit, sense), divergence=divergence
+        )
+        assert (other.status, other.n_iter) == (one.status, one.n_iter)
+        assert (other.kernel() == one.kernel()).all()
+
+
 # ---------------------------------------------------------------- the same problem in other units
 SCALES = (1e-8, 1e-4, 1e4, 1e8)
 DEGREE = {"logdet": 0, "vonneumann": 1, "frobenius": 2}

@@ -169,7 +169,8 @@ def restore(
     """
     L = problem.losses
     equal = L.hard & (L.sense == 0)
-    heavy = L.hard & (np.abs(mu) > 1e-13 * max(1e-300, np.abs(mu).max(initial=0.0)))
+    weight = np.abs(mu) * problem.unit  # of a row and its bound, in whatever units
+    heavy = L.hard & (weight > 1e-13 * max(1e-300, weight.max(initial=0.0)))
     for active in (heavy | equal, equal):
         restored = _restored(problem, iterate, p, active, rounds)
         if restored is not None:

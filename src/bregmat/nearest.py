@@ -195,7 +195,9 @@ def _nearest(
 
     def run(problem: NearestMatrix, tol: float) -> Outcome:
         log = RunLog(callback, max_seconds, problem.record_in_units)
-        outcome = solve_in_turn(problem, _plan(problem, solver, max_iter), tol=tol, start=start, log=log)
+        outcome = solve_in_turn(
+            problem, _plan(problem, solver, max_iter, start is not None), tol=tol, start=start, log=log
+        )
         missed = outcome.status is Status.UNKNOWN and outcome.exit_reason is not ExitReason.INTERRUPTED
         is_mixed = problem.losses.has_hard and not problem.losses.hard.all()
         may_go_on = isinstance(solver, str) and solver == "auto" and max_iter is None and not log.is_late()
@@ -291,7 +293,7 @@ def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, 
             )
 
 
-def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tuple[Solver, int]]:
+def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False) -> list[tuple[Solver, int]]:
     """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all."""
     if not (isinstance(solver, str) and solver == "auto"):
         found = SOLVERS.resolve(solver)
@@ -309,6 +311,8 @@ def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None) -> list[tup
         if problem.divergence.is_congruence_invariant:
             is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
             plan.insert(0, (MirrorNewton(), 150 if is_beyond else 20))
+    if problem.is_nearly_linear and not is_warm:
+        plan = [plan[1], plan[0], *plan[2:]]
     plan.append((DualNewton(), limit))  # from the best weights of all
     plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)

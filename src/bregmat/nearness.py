@@ -15,6 +15,7 @@ from bregmat.operators import Operator
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
 
+FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless
 SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior
 
 
@@ -91,6 +92,23 @@ class Nearness:
             same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
         found = np.flatnonzero(same)
         return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+
+    @cached_property
+    def stretch(self) -> float:
+        """The multiple of the prior that suits best the hard rows which it violates: the geometric mean of bound over value."""
+        L, p = self.losses, self.operator.values_diagonal(self.prior)
+        rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
+        with np.errstate(over="ignore"):
+            return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
+
+    @property
+    def is_nearly_linear(self) -> bool:
+        """Whether the prior is so far below its hard rows (LogDet) or above (Frobenius) that the divergence all but is ``<C, M>``.
+
+        The solution is then nearly singular, which a path inside the cone leads to in a few steps.
+        """
+        D = self.divergence
+        return (D.keeps_rank and self.stretch > FAR) or (not D.keeps_range and self.stretch < 1.0 / FAR)
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""

@@ -22,6 +22,8 @@ from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
+LONGEST, LONGER = 1e10, 64.0  # steps, in Newton steps, beyond which g has no maximum: the rows contradict each other
+BENT = 0.6  # share of the fall along a tangent; that of a parabola at its minimum is 1/2
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,22 +275,47 @@ def _first_share(problem: NearestMatrix) -> float:
 def _search(
     problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
-    """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1."""
+    """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1, and may be short where the solution is far."""
     first = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box
 
     def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
+        mu[np.abs(mu) <= 1e-14 * np.abs(state.dual)] = 0.0  # rounding alone kept them off the end
         iterate = _iterate_at(problem, mu)
         return None if iterate is None else ((iterate, mu), _cost(problem, iterate, mu))
 
     rounding = 2e-15 * max(1.0, abs(state.cost))
     found = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
-    return None if found is None else (*found[0], found[1])
+    if found is None:
+        return None
+    point, alpha = found
+    if alpha < 1.0 or problem.divergence.is_congruence_invariant:
+        return *point, alpha
+    newton, farthest = point, _room_along(problem, state.dual, d)
+    fallen = state.cost - _cost(problem, *point)
+    while fallen > -BENT * alpha * slope and alpha < farthest:  # where g hardly bends, a Newton step is short
+        if alpha > LONGER:
+            return *newton, 1.0
+        longer = min(2.0 * alpha, farthest)
+        further = trial(longer)
+        if further is None or not state.cost - further[1] > fallen:
+            break
+        point, fallen, alpha = further[0], state.cost - further[1], longer
+    return *point, alpha
+
+
+def _room_along(problem: NearestMatrix, mu: np.ndarray, d: np.ndarray) -> float:
+    """The longest step along d inside the box, nine tenths of the way to an open end; at least 1, which d keeps."""
+    lower, upper = problem.losses.dual_box
+    lower, upper = np.where(lower < 0, 0.9, 1.0) * lower, np.where(upper > 0, 0.9, 1.0) * upper
+    with np.errstate(all="ignore"):
+        end = (np.where(d > 0, upper, lower) - mu) / d
+    return max(1.0, float(end[d != 0].min(initial=np.inf)))
 
 
 def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
-    """Minimiser in (0, 1] of -g along d for LogDet, where ``-g = -logdet(I + A*(mu)) + sum loss*`` needs one spectrum."""
+    """Minimiser of -g along d in the box for LogDet, where ``-g = -logdet(I + A*(mu)) + sum loss*`` needs one spectrum."""
     b = eigvalsh(problem.operator.congruence(state.iterate.factor()).adjoint(d))
     mu, losses = state.dual, problem.losses
 
@@ -296,9 +323,12 @@ def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
         return float(losses.relaxed(mu + alpha * d)[0] @ d) - float((b / (1.0 + alpha * b)).sum())
 
     limit = -1.0 / b[0] if b[0] < 0 else np.inf
-    low, high = 0.0, min(1.0, 0.5 * limit)  # nearer to the border M explodes
-    if slope(high) <= 0:
-        return high
+    nearest = high = min(1.0, 0.5 * limit)  # nearer to the border M explodes
+    low, farthest = 0.0, min(0.5 * limit, _room_along(problem, mu, d))
+    while slope(high) <= 0:  # where M is far too large, a Newton step no more than halves it
+        if high == farthest or high > LONGEST:
+            return high if high == farthest else nearest
+        low, high = high, min(4.0 * high, farthest)
     for _ in range(60):
         middle = 0.5 * (low + high)
         if slope(middle) > 0:

@@ -28,7 +28,7 @@ from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralSc
 from bregmat.solvers.newton_system import row_system
 from bregmat.spectral import SpectralDivergence
 
-PROXIMAL = 1e-8  # term on hard equalities, relative to the diagonal of the rows' Gram matrix
+PROXIMAL = 1e-10  # term on hard equalities, relative to the diagonal of the rows' Gram matrix; more slows nearly singular solutions
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class InteriorPoint(SolverWithNeeds):
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(problem.losses, problem.unit)
-        bounds.strength[L.hard] *= self.ahead
+        bounds.strength[L.hard] *= self.ahead * max(1.0, problem.stretch)
         m = _cold_weights(problem, bounds, s)
         tau = float(np.exp(np.log(bounds.strength).mean()))
         t, V = eigh(_mirror_point(problem, m / u))

@@ -120,7 +120,7 @@ def _scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     diagonal = np.diag(A)
     if scale:
         d = 1.0 / np.sqrt(diagonal)
-        A = A * d * d[:, None]
+        A = A * np.multiply.outer(d, d)  # symmetric to the last digit
         np.fill_diagonal(A, 1.0)
         return A
     far = np.flatnonzero(np.abs(diagonal - 1.0) > FAR_DIAGONAL)

@@ -21,6 +21,7 @@ from bregmat.coordinates import Factor
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.threads import on_one_blas_thread
 
 MAX_ITER = 200  # Newton steps
@@ -175,11 +176,11 @@ def solve_correlation(problem: CorrelationProblem, limits: Limits) -> Outcome:
 
 def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) -> Outcome:
     """The loop, with the room's own solver where that takes the problem."""
-    plan: list[Solver] = [DualNewton()]
-    if problem.is_triangular:
-        plan = [LogDetNewton(), DualNewton()]
-    elif problem.is_whole and not problem.divergence.is_congruence_invariant:
+    plan: list[Solver] = [LogDetNewton(), DualNewton()] if problem.is_triangular else [DualNewton()]
+    if problem.is_whole and not problem.divergence.is_congruence_invariant:
         plan = [EntryNewton()]
+    elif problem.is_nearly_linear:
+        plan = [InteriorPoint(), *plan]
     most = MAX_ITER if limits.max_iter is None else limits.max_iter
     log = limits.log.beside(is_quiet=is_quiet)
     return solve_in_turn(problem, [(solver, most) for solver in plan], tol=limits.tol, log=log)
