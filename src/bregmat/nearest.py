@@ -28,7 +28,7 @@ from bregmat.threads import on_one_blas_thread
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
-LINKED = 2e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
+LINKED = 5e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
 BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
 MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
