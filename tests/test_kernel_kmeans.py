@@ -283,7 +283,7 @@ def test_kernels_that_are_no_kernels(iris):
         ({"kernel": "precomputed"}, np.ones((4, 3)), ValueError, r"X must be square.*\(4, 3\)"),
         ({"kernel": "precomputed"}, np.eye(4, k=1), ValueError, "X must be symmetric"),
         ({"kernel": "rbf"}, np.full((4, 2), np.nan), ValueError, "NaN"),
-        ({"random_state": -1}, np.eye(4), ValueError, "Seed must be"),
+        ({"random_state": -1}, np.eye(4), ValueError, "random_state must be at least 0"),
     ],
 )
 def test_bad_input(params, X, error, message):

@@ -333,7 +333,7 @@ def test_scikit_learn_array_api_check():
         ([[0.0, 0.0, 0.0], [1e90, 0.0, 0.0]], ValueError, "overflow; got longer row 1"),
         ([[0.1, 0.1]], ValueError, "2 features"),
         ([0.1, 0.1, 0.1], ValueError, "2D"),
-        ([["a", "b", "c"]], ValueError, "could not convert"),
+        ([["a", "b", "c"]], TypeError, "X must be numeric"),
     ],
 )
 def test_bad_rows_change_nothing(rng, X, error, message):

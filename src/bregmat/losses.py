@@ -102,6 +102,12 @@ class RelativeSlack(Loss):
         return bound_rows(rows, rows.sense, slack, on, scale, gamma)
 
 
+def _log_quotient(p: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``log(p / b)``: by the excess near the bound, where the quotient is rounded to 1, and by the quotient far below it."""
+    u = (p - b) / b
+    return np.where(np.abs(u) < 0.5, np.log1p(np.maximum(u, -0.5)), np.log(p / b))
+
+
 class ItakuraSaito(OwnSlack):
     """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22); the weight is the only scale it has."""
 
@@ -115,8 +121,11 @@ class ItakuraSaito(OwnSlack):
 
     def value(self, p, b, g, scale):
         """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
-        u = (p - b) / b
-        return float((g * (u - np.log1p(u))).sum())
+        return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
+
+    def bound_size(self, q, b):
+        """Far below the bound, only the quotient of the two counts."""
+        return np.minimum(np.abs(q), np.abs(b))
 
     def derivatives(self, p, b, g, scale):
         """First and second derivative."""
@@ -154,8 +163,7 @@ class RelativeEntropy(OwnSlack):
 
     def value(self, p, b, g, scale):
         """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
-        excess = p - b
-        return float((g * (p * np.log1p(np.where(p > 0, excess / b, 0.0)) - excess)).sum())
+        return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
 
     def derivatives(self, p, b, g, scale):
         """First and second derivative."""

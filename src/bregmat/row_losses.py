@@ -130,14 +130,16 @@ class RowLosses:
         for loss, rows in self.restrict(on).groups if len(on) else ():
             q, b, g, scale = (v[on][rows] for v in (p, self.bound, self.gamma, self.scale))
             first, _ = loss.derivatives(q, b, g, scale)
-            total += float((np.abs(first) * (np.abs(q) + np.abs(b) + error[on][rows])).sum())
+            total += float((np.abs(first) * (np.abs(q) + loss.bound_size(q, b) + error[on][rows])).sum())
         return total
 
     def conjugate_size(self, mu: np.ndarray) -> float:
         """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
-        return float(
-            (np.abs(self.conjugate(mu)) + np.abs(mu) * (np.abs(self.bound) + np.abs(self.relaxed(mu)[0]))).sum()
-        )
+        xi = self.relaxed(mu)[0]
+        size = np.abs(xi)
+        for loss, rows in self.groups:
+            size[rows] += loss.bound_size(xi[rows], self.bound[rows])
+        return float((np.abs(self.conjugate(mu)) + np.abs(mu) * size).sum())
 
     def outside(self, p: np.ndarray) -> np.ndarray:
         """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""

@@ -109,6 +109,10 @@ class ScalarLoss(Loss):
         q, c = self._inside(p / scale), b / scale
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
 
+    def bound_size(self, q, b):
+        """What the rounding of a bound is a share of, in values and conjugates at q, per row."""
+        return np.abs(b)
+
     def conjugate(self, mu, b, g, scale):
         """Conjugate per row, ``inf`` outside its domain.
 

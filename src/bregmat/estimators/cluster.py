@@ -153,7 +153,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         if sample_weight is not None:
             weights = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0)
         if not weights.sum() > 0:
-            raise ValueError("sample_weight must not be 0 for every point.")
+            raise ValueError("sample_weight must not be zero for every point.")
         rng = random_state_of(self.random_state)
         self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
         if self.rank is not None:
