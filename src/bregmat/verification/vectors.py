@@ -76,7 +76,7 @@ class Distribution:
         ratio = np.where(x > 0, x, 1) / np.where(on, self.x0, 1)
         objective = (np.where(x > 0, x * np.log(ratio), 0) - x + self.x0).sum()
         bound, lost = self._bound(mu)
-        size = max(1.0 if self.total is None else float(self.total), abs(float(objective)))
+        size = max(float(self.x0.sum() if self.total is None else self.total), abs(float(objective)))
         size = max(size, min(result.unit, 1.0))
         upper = objective + np.abs(mu) @ excess
         terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
