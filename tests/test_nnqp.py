@@ -510,5 +510,7 @@ def test_check_takes_the_result(rng):
     with pytest.raises(SolverError, match="INFEASIBLE: .*equality_dual.*Conflicting rows: 0"):
         check(nnqp(A, b, equality=([[1.0, 1.0, 1.0]], [-1.0])))
     X = rng.standard_normal((30, 20))
-    with pytest.warns(ConvergenceWarning, match=r"MAX_ITER after 1 iterations.*tol 1e-08\. The gap is .* Raise max_iter"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"MAX_ITER after 1 iterations.*tol 1e-08\. The gap is .* Raise max_iter"
+    ):
         check(nnqp(X.T @ X, rng.standard_normal(20), solver="multiplicative", max_iter=1))
