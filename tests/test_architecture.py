@@ -158,6 +158,13 @@ def test_kernels_import_only_kernels():
     ] == []
 
 
+def test_no_property_holds_a_lock():
+    """Python 3.11's own ``cached_property`` holds one for all objects of its class, also in a forked process."""
+    own = re.compile(r"functools\.cached_property|from functools import .*cached_property")
+    users = {name for name in MODULES if own.search(MODULES[name].read_text(encoding="utf-8"))}
+    assert users == {"bregmat.threads"}
+
+
 def test_the_papers_stand_beside_the_library():
     """Nothing needs ``bregmat_papers`` but the doors that open it, which are themselves imported inside a command only."""
     users = {name for name in MODULES if any(other.split(".")[0] == "bregmat_papers" for other in imports(name))}

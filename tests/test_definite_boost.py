@@ -304,6 +304,16 @@ def test_scales(kind, scale, rng):
     assert np.allclose(there.trace["log_dual_objective"], here.trace["log_dual_objective"], atol=1e-9)
 
 
+def test_a_copy_of_a_row_that_was_just_met_takes_no_step(rng):
+    """What is left of its violation is rounding, of either sign: no decision may hang on it."""
+    for _ in range(20):
+        prior, rows = case(rng, c=15)
+        order = np.r_[0, np.repeat(np.arange(1, rows.n_constraints), 2)]
+        solver = DefiniteBoost(order="cyclic", projection="exact", root_tol=1e-14)
+        steps = boosted(prior, rows.select(order), solver, max_iter=1, tol=1e-16).trace["row"]
+        assert len(steps) and not np.isin(steps[steps > 0], np.arange(2, len(order), 2)).any()
+
+
 @pytest.mark.parametrize("kind", RIGHT, ids=by_kind)
 def test_prior_far_from_the_trace(kind, rng):
     """The prior is scaled to the trace first, which costs no step: the same run, whatever its size."""

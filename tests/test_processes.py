@@ -241,6 +241,36 @@ def test_a_fork_inside_another_threads_limit_gets_its_threads_back():
     assert out == "0\n"
 
 
+def test_a_fork_inside_another_threads_property_does_not_wait_for_it():
+    """Python 3.11's cached properties hold one lock for all objects of a class, which a fork keeps locked."""
+    out = child(
+        """
+        import os, threading
+        from bregmat.threads import cached_property
+
+        inside, leave = threading.Event(), threading.Event()
+
+        class Slow:
+            @cached_property
+            def wide(self):
+                inside.set(); leave.wait(30)
+                return 1
+
+        slow, ready = Slow(), Slow()
+        threading.Thread(target=lambda: slow.wide).start()
+        inside.wait()
+        if os.fork() == 0:
+            leave.set()
+            os._exit(0 if ready.wide == 1 else 1)
+        code = os.waitstatus_to_exitcode(os.wait()[1])
+        leave.set()
+        print(code)
+        """,
+        n_threads=2,
+    )
+    assert out == "0\n"
+
+
 def test_one_thread_and_two_give_the_same_bits():
     """Estimators, batch solvers and streams, at sizes where BLAS and shared loops take several threads."""
     code = """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from bregmat.iterates import Iterate
 from bregmat.linalg import GRADED, blocks, cholesky, dense, eigh, factor_svd, graded_eigh, sq_norms, triangular_inverse
 from bregmat.operators import VANISHING, Operator
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 INDEPENDENT = (
     1e-9  # eigenvalue of the Gram matrix of unit vectors, relative to the largest, above which they are independent

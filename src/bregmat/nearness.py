@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from bregmat.operators import Operator
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless
 SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior

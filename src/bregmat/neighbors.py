@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregmat.checks import rows_text
 from bregmat.constraints import Constraints
 from bregmat.linalg import blocks
 from bregmat.sampling import differ
+from bregmat.threads import cached_property
 
 TOTAL_WEIGHT = 1000.0  # of all rows drawn: that many relative squares of the margin against one unit of the divergence
 FORMS = ("comparison", "sq_distance")

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregmat.checks import as_choice, check_number
 from bregmat.registry import Registry
+from bregmat.threads import cached_property
 
 SAMPLES = ("i", "j", "k", "l")  # as the columns of a constraints file
 _FORM = re.compile(r"([ijkl])(?:([-+.])([ijkl]))?")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 
 @dataclass(frozen=True, eq=False)

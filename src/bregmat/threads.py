@@ -1,4 +1,5 @@
-"""Who works at once: BLAS on one thread, so that sums do not depend on their number; long compiled loops in parts, shared among threads.
+"""Who works at once: BLAS on one thread, so that sums do not depend on their number; long compiled loops in parts, shared among threads;
+cached properties that no thread waits for.
 
 Numba's own threads are not used: a process forked after them dies at its first loop, their simplest layer aborts when two
 threads meet, and their loops take long to compile.
@@ -6,6 +7,7 @@ threads meet, and their loops take long to compile.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import deque
@@ -13,10 +15,25 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 GRAIN = 1e6  # operations in a part, about a millisecond; threads are asked from four parts on
 MOST = 256  # parts of one loop
+T = TypeVar("T")
+
+
+class cached_property(functools.cached_property[T]):
+    """A property that is computed once, without a lock, as Python has it from 3.12 on.
+
+    Python 3.11 holds one lock for all objects of a class while it computes: threads wait for each other's properties, and a process
+    that is forked meanwhile waits for ever. Here two threads that ask at once may both compute, the same value.
+    """
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value
 
 
 @cache

@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bregmat.threads import cached_property
 from bregmat_papers.datasets import Dataset, load_dataset, load_mnist, load_sonar_split
 from bregmat_papers.groel2 import Sequences, load_groel2
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
+from bregmat.threads import cached_property
 from bregmat_papers.experiments import DataHome, Finding, Row, Unit
 
 GENES, SYNTHETIC = "groel2", "synthetic"

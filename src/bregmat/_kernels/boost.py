@@ -25,6 +25,9 @@ class Boosted(NamedTuple):
     total: float  # the trace
 
 
+ROUNDING = 1e-15  # violation, relative to value and bound, that is none: a copy of a row that was just projected onto
+
+
 @njit(cache=True)
 def all_terms(rows):
     """The vectors of all terms, (m, r)."""
@@ -142,7 +145,7 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
         s, r, bottom, top = _signed(sense, value - b, low[i] - b, high[i] - b)
         if not greedy:
             worst = max(worst, r * total / bounds.unit[i])
-            if r <= 0.0 and sense != 0 and (mu == 0.0 or not corrected):
+            if r <= ROUNDING * (abs(value) + abs(b)) and sense != 0 and (mu == 0.0 or not corrected):
                 continue
         model = s * approximate_step(r, bottom, top)
         if corrected:

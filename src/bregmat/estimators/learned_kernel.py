@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.result import MatrixResult
 from bregmat.sampling import generator
 from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
+from bregmat.threads import cached_property, on_one_blas_thread
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+
+from bregmat.threads import cached_property
 
 MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from bregmat._kernels.vectors import gather_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import blocks, sq_norms
-from bregmat.threads import in_parts
+from bregmat.threads import cached_property, in_parts
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 DOUBLE = 2.0**-53  # and float64 by this

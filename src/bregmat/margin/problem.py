@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from bregmat.checks import as_column, check_flag, check_positive, rows_text
 from bregmat.kernels import KernelSource
 from bregmat.kernels.sources import Scaled
+from bregmat.threads import cached_property
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
 

@@ -15,7 +15,6 @@ Every kind answers the same questions. A *block* is many checked instances; G is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat.checks import as_matrix, as_numbers, check_finite, rows_text
 from bregmat.linalg import eigh, eigvalsh
+from bregmat.threads import cached_property
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from bregmat._kernels.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
 from bregmat.checks import as_column, as_matrix, check_finite
+from bregmat.threads import cached_property
 
 # Largest difference of two mirrored entries, relative to the diagonal entries of their rows: not the tolerance of checks.py,
 # because A is used as it is given, never copied or averaged, and its scale may differ from row to row.

@@ -6,12 +6,11 @@ increasing functions is the central path of the interior-point method. Each dive
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 
 def barrier_link(divergence: SpectralDivergence, x: np.ndarray, tau: float) -> np.ndarray:

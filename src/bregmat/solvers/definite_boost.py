@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from bregmat.nearness import Nearness
 from bregmat.problems import NearestMatrix
 from bregmat.solvers.needs import SolverWithNeeds, check_needs
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
+from bregmat.threads import cached_property
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 

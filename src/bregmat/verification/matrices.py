@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from bregmat.result import MatrixResult
 from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.spectral import SpectralDivergence
 from bregmat.status import Status
+from bregmat.threads import cached_property
 from bregmat.verification.extended import (
     LONG,
     arithmetic,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregmat.row_losses import RowLosses
 from bregmat.scalar_losses import Hard
 from bregmat.solve import MatrixState
 from bregmat.spectral import SpectralDivergence
+from bregmat.threads import cached_property
 
 
 class DenseState(MatrixState, ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from bregmat._html import number
 from bregmat.linalg import eigvalsh
 from bregmat.result import ExitReason, Result, Status
-from bregmat.threads import on_one_blas_thread
+from bregmat.threads import cached_property, on_one_blas_thread
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import scipy
 
 from bregmat.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
+from bregmat.threads import cached_property
 
 # Of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper. Less than the tolerance of
 # checks.py, because a light edge beside heavy ones is an edge all the same.
