@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -31,7 +32,7 @@ from bregmat.threads import on_one_blas_thread
 
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
 
     divergence: str | SpectralDivergence = "logdet"
@@ -65,13 +66,13 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         return tags
 
     # ------------------------------------------------------------------ what subclasses give
+    @abstractmethod
     def _checked_points(self, X: Any) -> Any:
         """The training points, checked against the parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result, and its constraints in row numbers of X."""
-        raise NotImplementedError
 
     def _keep(self, X: Any, result: MatrixResult) -> None:
         """Set what else the subclass has to say once the result is known to be one."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.checks import check_numeric, rows_text
 from bregmat.linalg import blocks, dense, eigh
@@ -47,12 +48,45 @@ class MahalanobisDistance:
 
 @on_one_blas_thread
 class MahalanobisMetric:
-    """What a learner with ``components_`` (r, d) says of its metric."""
+    """What a learner says of its metric: the map ``components_`` (r, d), points mapped, distances.
 
-    if TYPE_CHECKING:  # an attribute, or a property that is worked out when asked for
+    An estimator's fit sets ``_fit_components``, or leaves them unformed (very many features) and sets ``result_``, which maps.
+    """
 
-        @property
-        def components_(self) -> np.ndarray: ...
+    _fit_components: np.ndarray | None = None
+    result_: MatrixResult
+    n_features_in_: int
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map points so that Euclidean distances are the learned distances.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n, r)
+            ``X @ components_.T``; float32 if X is, else float64.
+        """
+        check_is_fitted(self)
+        check_numeric("X", X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        if self._fit_components is None:
+            return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
+        return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """The learned map, shape (r, d); formed when asked for if d is large."""
+        check_is_fitted(self)
+        return self.result_.B.T if self._fit_components is None else self._fit_components
+
+    @property
+    def _n_features_out(self) -> int:
+        if self._fit_components is None:
+            return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
+        return self._fit_components.shape[0]
 
     def get_mahalanobis_matrix(self) -> np.ndarray:
         """The learned matrix ``W = components_.T @ components_``, shape (d, d)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
 from bregmat.constraints import Constraints
@@ -152,7 +152,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     prior: Any = "identity"
 
     _kept = ("n_dropped_constraints_", "_fit_components")
-    _fit_components = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -191,35 +190,3 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
-
-    # ------------------------------------------------------------------ use
-    def transform(self, X: Any) -> np.ndarray:
-        """Map points so that Euclidean distances are the learned distances.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64.
-        """
-        check_is_fitted(self)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        if self._fit_components is None:
-            return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
-        return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
-
-    @property
-    def components_(self) -> np.ndarray:
-        """The learned map, shape (r, d); formed when asked for if d is large."""
-        check_is_fitted(self)
-        return self.result_.B.T if self._fit_components is None else self._fit_components
-
-    @property
-    def _n_features_out(self) -> int:
-        if self._fit_components is None:
-            return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
-        return self._fit_components.shape[0]

@@ -216,34 +216,6 @@ class MetricLearnerCV(
         learned = (Candidate(*c) for c in product(priors, strategies, map(float, weights), numbers))
         return [*(Candidate(prior) for prior in priors), *learned]
 
-    # ------------------------------------------------------------------ use
-    def transform(self, X: Any) -> np.ndarray:
-        """Map points so that Euclidean distances are those of the chosen metric.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64.
-        """
-        check_is_fitted(self)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(X @ self.components_.T.astype(X.dtype, copy=False))
-
-    @property
-    def components_(self) -> np.ndarray:
-        """The chosen map, shape (r, d)."""
-        check_is_fitted(self)
-        return self._fit_components
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.components_.shape[0]
-
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays; the folds' splitter, the scored estimator and the learner's own record are not kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ class Undo:
                 part.go_back(mark)
 
 
-class OnlineLearner:
+class OnlineLearner(ABC):
     """The loss so far beside that of fixed matrices.
 
     Subclasses keep a ``_record`` of the stream (None where nothing is recorded yet), and say whether there is one, how a
@@ -61,21 +62,21 @@ class OnlineLearner:
 
     # ------------------------------------------------------------------ of the subclass
     @property
+    @abstractmethod
     def cumulative_loss_(self) -> float:
         """Total loss of the predictions so far, each made before its label was used."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_recorded(self) -> bool:
         """Whether the stream is recorded, from its beginning."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_comparison(self, U: Any) -> np.ndarray:
         """A matrix to compare with, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _total_loss(self, U: np.ndarray, record: Any) -> float:
         """Total loss of a fixed matrix on the record."""
-        raise NotImplementedError
 
     def _best_loss(self) -> float:
         """Total loss of the best matrix in hindsight."""

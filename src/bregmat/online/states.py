@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -23,18 +24,27 @@ FIRST_GUESS = 6.0
 NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or scale X and y."
 
 
-class _State:
+class _State(ABC):
     """What both representations share: totals, settings, the loss."""
 
-    arrays: Callable[[], dict[str, np.ndarray]]
-    restore: Callable[[dict[str, np.ndarray]], None]
-    _refresh: Callable[[], None]  # what a kernel asks for from time to time
-    _room: Callable[[int], None]  # work arrays for so many steps of a run
+    _room: Callable[[int], None]  # work arrays for so many steps of a run, where kernels ask for them
 
     @property
+    @abstractmethod
     def _written(self) -> tuple[Any, ...]:
         """What every kernel of a representation writes, as its first arguments."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _refresh(self) -> None:
+        """What a kernel asks for from time to time."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that the next trial depends on."""
+
+    @abstractmethod
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Inverse of :meth:`arrays`, of copies."""
 
     def __init__(self, settings: Settings, eta: float) -> None:
         self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
