@@ -14,7 +14,6 @@ thread; bregmat several times before and after the rival. Objective, gap and vio
 from __future__ import annotations
 
 import argparse
-import inspect
 import warnings
 from typing import Any
 
@@ -33,25 +32,10 @@ SWEEPS = 1000  # metric-learn's default max_iter
 QUICK = 100
 
 
-def metric_learn_itml() -> Any:
-    """metric-learn's ITML, made to run under scikit-learn >= 1.8, which renamed `force_all_finite`."""
-    import metric_learn
-    import metric_learn._util as module
-
-    if "force_all_finite" not in inspect.signature(module.check_array).parameters:
-        for name in ("check_array", "check_X_y"):
-            setattr(module, name, renamed(getattr(module, name)))
-    return metric_learn.ITML
-
-
-def renamed(check: Any) -> Any:
-    return lambda *args, force_all_finite=True, **kwargs: check(*args, ensure_all_finite=force_all_finite, **kwargs)
-
-
 def rival(problem: harness.PairProblem, max_iter: int) -> Any:
     tuples = np.stack([problem.X[problem.i], problem.X[problem.j]], axis=1)
     labels = np.where(problem.similar, 1, -1)
-    model = metric_learn_itml()(gamma=1.0, max_iter=max_iter)
+    model = harness.metric_learn().ITML(gamma=1.0, max_iter=max_iter)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(tuples, labels, bounds=np.array([problem.near, problem.far]))
