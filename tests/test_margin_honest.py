@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bregmat import verify
 from bregmat.estimators import MarginSVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, rows, train_margin
+from bregmat.margin.certificate import Machine
 from bregmat.result import ExitReason, SolverError, Status
 from margin_cases import blobs, exact_optima, gaussian, real_data, referee
 
@@ -147,6 +148,26 @@ def test_updates_that_end_early_on_what_separates(rng):
     early = train_margin(problem, solver="multiplicative", max_iter=1)
     assert early.status is Status.UNKNOWN and early.gap == np.inf
     assert "use a finite C" in early.advice and "max_iter" not in early.advice
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("too_much", [1e-10, 1e-3])
+def test_weights_with_another_sum_prove_less(rng, squared, too_much):
+    """Weights of one class that sum to more than the other's have a dual value above the optimum."""
+    X, y = rng.normal(size=(30, 3)), np.where(np.arange(30) % 3 > 0, 1.0, -1.0)
+    problem = MarginProblem.build(kernel_source(X, "linear"), y, C=1.0, squared_hinge=squared)
+    best = train_margin(problem, tol=1e-12)
+    x = best.alpha * y
+    row = int(np.argmax((y > 0) & (best.alpha < 0.9 * problem.upper)))
+    x[row] += too_much
+    f = problem.kernel.block(np.arange(30), np.arange(30)) @ x
+    proof = Machine(problem, x, f, np.zeros(30), best.intercept).certify()
+    assert proof.dual_bound <= best.objective * (1 + 1e-14)  # sums of thirty numbers
+    assert proof.distance >= best.objective * (1 - 1e-14) - proof.dual_bound
+    claim = replace(
+        best, tol=1e-6, alpha=np.abs(x), dual_bound=float(np.abs(x).sum() - x @ f / 2 - problem.ridge @ x**2 / 2)
+    )
+    assert verify(problem, claim).holds == (too_much < 1e-9)
 
 
 def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.iterates import iterate_at_prior
+from bregmat.proofs import Certificate
 from bregmat.solve import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
@@ -84,6 +85,16 @@ def test_unknown():
     assert (result.status, result.exit_reason) == (Status.UNKNOWN, ExitReason.MAX_ITER)
     assert result.gap == np.inf
     assert result.max_violation == pytest.approx((2 - 1e-4) / 1e-4)
+
+
+def test_missed_rows_cost_what_the_weights_of_the_bound_say():
+    """The better point of two certificates beside the higher bound of the other: its gap was negative."""
+    light = Certificate(dual=np.array([1.0]), objective=1.0, dual_bound=0.5, upper=1.0 + 1e-9, missed=np.array([1e-9]))
+    heavy = Certificate(dual=np.array([-1e6]), objective=1.01, dual_bound=1.0005, upper=1.012, missed=np.array([2e-9]))
+    for best in (light.joined(heavy), heavy.joined(light)):
+        assert (best.objective, best.dual_bound) == (1.0, 1.0005)
+        assert best.upper == pytest.approx(1.001, rel=1e-12)
+        assert best.gap > 0
 
 
 @pytest.mark.parametrize("problem", INFEASIBLE, ids=repr)

@@ -159,6 +159,32 @@ def test_other_bounds_than_those_solved_for_are_caught(rng):
     assert verify(arguments | {"constraints": other}, result).status is Status.UNKNOWN
 
 
+def test_a_matrix_outside_of_the_range_has_no_objective():
+    """Its projection would have one, and smaller than every feasible matrix: eigenvalues below 1e-12 of the largest count as 0."""
+    arguments = {"prior": np.diag([1.0, 1e-2, 0.9e-12]), "constraints": Constraints.diagonal([0.5], [0])}
+    found = Recomputation(arguments, solved(arguments))
+    assert np.isfinite(found.objective_at(np.diag([0.5**0.5, 0.1, 0.0])))
+    assert found.objective_at(np.diag([0.5**0.5, 0.1, 1e-6])) == np.inf
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-16])
+def test_a_point_that_is_rounding_is_0(rng, noise):
+    """Other last digits of the prior have it at 0 or anywhere below them, and with it the unit of a loss around 0."""
+    G = rng.normal(size=(5, 4)) * [1.0, 1.0, 1.0, 3e-3]
+    G[0] = 0.0
+    K = G @ G.T
+    K[0] = K[:, 0] = noise * rng.normal(size=5)
+    rows = (
+        Constraints.diagonal([0.0], [0])
+        + Constraints.sq_distance(1, 2, 1.0, "==")
+        + Constraints.similarity(0, 3, 0.0, "==")
+    )
+    arguments = {"prior": K, "constraints": rows, "divergence": "vonneumann", "loss": Squared(), "slack_weight": 1.0}
+    found = Recomputation(arguments, solved(arguments))
+    assert found.rows.dead.tolist() == [True, False, False, False]
+    assert verify(arguments, solved(arguments)).holds
+
+
 # ---------------------------------------------------------------- that there is nothing to find
 def test_proofs_of_infeasibility():
     rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 9.0, 1.0], ["<=", ">=", "<="])

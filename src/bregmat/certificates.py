@@ -32,7 +32,8 @@ class MatrixCertificate(Certificate):
         """The certificate of a point of the problem in the user's units."""
         worth, scale = problem.worth, problem.scale
         numbers = {name: getattr(self, name) * worth for name in ("objective", "dual_bound", "upper", "size")}
-        return replace(self, **numbers, dual=self.dual * (worth / scale), values=self.values * scale)
+        missed = None if self.missed is None else self.missed * scale
+        return replace(self, **numbers, dual=self.dual * (worth / scale), values=self.values * scale, missed=missed)
 
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
@@ -100,7 +101,7 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
     """
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
-    objective, upper, worst = np.nan, np.inf, np.inf
+    objective, upper, worst, missed = np.nan, np.inf, np.inf, None
     if np.isfinite(p).all():
         L = problem.losses
         violation = problem.violation(p)
@@ -115,8 +116,8 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         if np.isinf(objective):
             objective = objective_value(problem, iterate, p, soft_only=True)
         else:
-            miss = float((np.abs(mu) * violation * problem.unit)[L.hard].sum()) if L.has_hard else 0.0
-            upper = objective + miss + value_rounding(problem, iterate, p)
+            missed = np.where(L.hard, violation * problem.unit, 0.0)
+            upper = objective + float(np.abs(mu) @ missed) + value_rounding(problem, iterate, p)
     return MatrixCertificate(
         iterate=iterate,
         values=p,
@@ -126,6 +127,7 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         upper=upper,
         violation=worst,
         size=problem.size,
+        missed=missed,
     )
 
 

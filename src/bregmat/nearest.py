@@ -59,7 +59,8 @@ def nearest_kernel(
     prior : array-like, shape (n, n), or Factor
         PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps the
         prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched;
-        :func:`widen_range` opens its null space.
+        :func:`widen_range` opens its null space. Eigenvalues below 1e-12 of the largest count as zero: where the range is kept,
+        everything that is proven is proven of the prior without them.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object

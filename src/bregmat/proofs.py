@@ -31,6 +31,8 @@ class Certificate:
         Largest relative violation of a hard row.
     size : float
         Natural size of objectives of the problem, in its units: what small ones are compared with.
+    missed : ndarray or None
+        By how much each hard row is missed by rounding, in its own units; None where that has no price.
     """
 
     dual: np.ndarray
@@ -39,6 +41,7 @@ class Certificate:
     upper: float
     violation: float = 0.0
     size: float = 1.0
+    missed: np.ndarray | None = None
 
     @property
     def unit(self) -> float:
@@ -76,10 +79,18 @@ class Certificate:
         return Status.FEASIBLE if self.is_feasible else Status.UNKNOWN
 
     def joined(self, new: Self) -> Self:
-        """The better point of two certificates of one problem with the higher of their dual bounds, which holds for both."""
-        keep = new if new.upper < self.upper or not self.is_feasible else self
-        top = self if self.dual_bound > new.dual_bound else new
-        return keep if keep is top else replace(keep, dual=top.dual, dual_bound=top.dual_bound)
+        """Of two certificates of one problem the point and the weights that prove most together.
+
+        Weights may grow without end, and with them what rows missed by rounding are worth: the last pair need not be the best one.
+        """
+        pairs = [new, self, new._with_dual(self), self._with_dual(new)]
+        best = min(pairs, key=lambda pair: pair.gap)
+        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+
+    def _with_dual(self, other: Self) -> Self:
+        """This point with the weights of another certificate, at whose prices missed rows count."""
+        change = 0.0 if self.missed is None else float((np.abs(other.dual) - np.abs(self.dual)) @ self.missed)
+        return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=self.upper + change)
 
 
 @dataclass(frozen=True, eq=False)

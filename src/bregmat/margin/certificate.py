@@ -203,9 +203,9 @@ class Machine:
         problem, x, b, known = self.problem, self.x, self.intercept, self.known
         y, f = problem.signs[known], self.f[known]
         alpha, m = np.abs(x[known]), y * (f + b)
-        total, q = float(alpha.sum()), float(x[known] @ f)
+        total, q, lost = float(alpha.sum()), float(x[known] @ f), self._lost()
         drift = b * float(x.sum())  # 0 but for rounding
-        nothing = self.unproven(total - 0.5 * q)
+        nothing = self.unproven(total - 0.5 * q - lost)
         size = float(alpha @ problem.lengths[known])
         if not q >= -1e-12 * size**2:  # beyond rounding: not a positive semidefinite kernel, or NaN
             return nothing
@@ -223,7 +223,7 @@ class Machine:
             distance = float(np.where(m < 1, inside, 0.5 * r * alpha**2 + alpha * np.maximum(m - 1, 0)).sum()) - drift
             primal = 0.5 * q + float((slack**2 / (2 * r)).sum())
             dual = total - 0.5 * q - 0.5 * float(r @ alpha**2)
-        distance = max(distance, 0.0)
+        distance, dual = max(distance, 0.0) + lost, dual - lost
         if not primal > 0:
             return nothing
         # A large C makes a price of what rounding leaves of the slack of samples on the margin.
@@ -252,10 +252,11 @@ class Machine:
         if problem.loss == "hinge" and not (scale * alpha <= problem.upper[known]).all():
             return None
         d = max(float(alpha @ (m - least)) - b * float(x.sum()), 0.0)
-        primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least
+        lost = self._lost(scale)
+        primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least + lost
         if not np.isfinite(primal):
             return None
-        return self._proven(primal, scale * float(problem.signs[known] @ x[known]) - primal, distance, scale)
+        return self._proven(primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale)
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""
@@ -278,6 +279,21 @@ class Machine:
         terms, top = np.abs(self.x) * root, float(root.max())
         return 3e-16 * (float(np.sqrt(terms @ terms)) * top + b), 1e-15 * (float(terms.sum()) * top + b)
 
+    def _excess(self) -> tuple[float, np.ndarray, float]:
+        """By how much the weights of one class sum to more than the other's, which samples these are, and the share that this is of them.
+
+        Weights prove a bound only once that share is gone: with an intercept their signed sum has to be 0, and is so but for rounding.
+        """
+        total = math.fsum(self.x[self.x != 0]) if self.problem.intercept else 0.0
+        heavier = np.flatnonzero(self.x * total > 0)
+        return abs(total), heavier, abs(total) / float(np.abs(self.x[heavier]).sum()) if total else 0.0
+
+    def _lost(self, scale: float = 1.0) -> float:
+        """What the dual value of the weights times ``scale`` is less by without that excess; values at them are of float64."""
+        excess, rows, share = self._excess()
+        size = share * scale * float(np.abs(self.x[rows]) @ self.problem.lengths[rows])
+        return max(scale * (excess - scale * share * float(self.x[rows] @ self.f[rows])) + 0.5 * size**2, 0.0)
+
     def _off(self) -> tuple[np.ndarray, float]:
         """What margins may be off by, and the share of a class's weights that has to go for these to sum to 0.
 
@@ -287,11 +303,7 @@ class Machine:
         problem, size = self.problem, np.abs(self.x)
         lengths, own = problem.lengths * (1.0 + problem.kernel.block_error()), problem.ridge * size
         unit = problem.kernel.block_error() + (np.count_nonzero(size) + 8) * 2.0 * DOUBLE
-        excess, share = 0.0, 0.0
-        if problem.intercept and size.any():
-            total = math.fsum(self.x[size > 0])
-            heavier = float(size[self.x > 0].sum() if total > 0 else size[self.x < 0].sum())
-            excess, share = abs(total), abs(total) / heavier if total else 0.0
+        excess, _, share = self._excess()
         off = unit * (lengths * float(size @ lengths) + 2.0 * own) + lengths * (excess * float(lengths.max()))
         off += 8.0 * DOUBLE * (np.abs(self.f) + abs(self.intercept)) + (8.0 * DOUBLE + share) * own
         return self.error + 1.01 * off + 1e-300, share

@@ -97,7 +97,7 @@ class Recomputation:
         self.eps = unit_of(self.real)
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.is_decomposed)
+        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor)
         weight: Any = arguments.get("slack_weight", np.inf)
         weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self._lose(arguments.get("loss"), weight * self.constraints.weight)
@@ -150,6 +150,15 @@ class Recomputation:
         """By how much each row is on the wrong side of its bound."""
         gone, sense = p - self.losses.bound, self.losses.sense
         return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+
+    def ended(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """What rounding takes values below 0 by on soft rows whose loss ends there, at a finite price: as of hard rows ``p >= 0``."""
+        out, L = np.zeros_like(p), self.losses
+        for kind, loss in enumerate(L.kinds):
+            on = np.flatnonzero((L.kind == kind) & (p < 0)) if loss.is_positive else ()
+            if len(on) and not loss.is_outside(np.zeros(len(on)), L.bound[on]).any():
+                out[on] = np.where(-p[on] <= 16.0 * np.minimum(noise, UNCERTAIN * self.unit)[on], -p[on], 0)
+        return out
 
     def distance(self) -> float:
         """``D(M, diag(l))``."""
@@ -239,10 +248,14 @@ class Recomputation:
         return float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
 
     def objective_at(self, factor: np.ndarray) -> float:
-        """The objective of another matrix, given by a factor as the result gives its own; inf where a hard row is missed."""
+        """The objective of another matrix, given by a factor as the result gives its own; inf where it misses a hard row or the range."""
         other = copy(self)
         other.__dict__.pop("F", None)
         other.given = factor.astype(self.real)
+        if (
+            self.divergence.keeps_range and other.outside() > 0
+        ):  # its projection would be measured, which is another matrix
+            return np.inf
         p, _ = other.rows.values(other.lifted())
         if (other.excess(p) > FEASIBLE * self.unit)[self.hard].any():
             return np.inf
@@ -288,8 +301,9 @@ class Recomputation:
             found.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
         bound, lost = self.dual_bound(mu)
         distance = self.distance()
-        objective = distance + self.cost(p)
-        upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum())
+        ended = self.ended(p, noise)
+        objective = distance + self.cost(p + ended)
+        upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         prior, size = self.from_the_prior(), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         allowed = CLOSE * size + lost + prior + self.eps * float((self.l * self.l).sum())

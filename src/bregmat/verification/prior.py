@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.binding import TURNED  # which rows are 0 is part of what the problem is
 from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.spectral import SpectralDivergence
 from bregmat.verification.extended import eigenpairs
@@ -26,8 +27,10 @@ class DecomposedPrior:
         Squared lengths of the columns of P.
     vague : ndarray, shape (r,)
         The prior's own rounding, relative to each eigenvalue.
-    is_identity, is_decomposed : bool
-        Whether no prior was given; whether points are known to the rounding of a decomposed kernel only.
+    is_identity : bool
+        Whether no prior was given.
+    floor : ndarray, shape (r,), or None
+        What entries of P may be the rounding of, where they are points and come from the eigenvectors of a kernel; else None.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class DecomposedPrior:
         """
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
-        self.is_decomposed = points is None and not isinstance(prior, Factor)
+        self.floor: np.ndarray | None = None
         if prior is None:
             d = points.shape[1]
             rows = constraints.touched(points.shape[0])
@@ -81,6 +84,11 @@ class DecomposedPrior:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values), np.ones_like(values), values
         else:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
+        if (
+            points is None and not is_factor
+        ):  # rounding of K turns its eigenvectors, out of the null space that is left out, too
+            turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)
+            self.floor = TURNED * turned * np.sqrt(self.sq_norms)
 
 
 def _span(points: Any) -> np.ndarray:

@@ -75,14 +75,15 @@ class Program:
     def bound(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
         """``F(w) >= F(z) + F'(z)(w - z)`` for z near x, and the share of b that has to be granted (inf: there is no bound).
 
-        With ``h = F'(z) + E'y`` every w of the problem has ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e``; where a variable has no
-        upper bound and ``h_i < 0``, z moves along a direction that raises it.
+        With ``h = F'(z) + E'y`` every w of the problem has ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e``, whatever z and y; where
+        a variable has no upper bound and ``h_i < 0``, y moves, and z along directions that raise it.
         """
         unlimited, best = np.isinf(self.upper), LONG(-np.inf)
-        for z in (x, *self._raised(x, y, unlimited)):
-            h, low = self._reduced(z, y)
+        lifted = self._lifted(x, y, unlimited)
+        for z, v in ((x, y), (x, lifted), *((z, y) for z in self._raised(x, y, unlimited))):
+            h, low = self._reduced(z, v)
             if not (unlimited & (low < 0)).any():
-                best = max(best, self._value(z, y, h, low))
+                best = max(best, self._value(z, v, h, low))
         if best > -np.inf:
             return best, 0.0
         h = self.times(x) + self.b + y @ self.E
@@ -105,6 +106,14 @@ class Program:
             - y @ self.e
             + (np.where(np.isinf(self.upper), 0, self.upper) * low).sum()
         )
+
+    def _lifted(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> np.ndarray:
+        """Multipliers near y that raise the reduced gradients which are too small on variables without an upper bound."""
+        _, low = self._reduced(x, y)
+        short = np.flatnonzero(unlimited & (low < 0))
+        if not len(y) or not len(short):
+            return y
+        return y + _least_squares(self.E[:, short].T.astype(float), -2 * low[short])
 
     def _raised(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> Any:
         """Points near x with a larger reduced gradient where it is too small."""

@@ -26,11 +26,12 @@ class WrittenRows:
     P : ndarray, shape (N, r)
     points : ndarray or scipy.sparse, shape (n, N), or None
         None where the rows of P are the points.
-    is_decomposed : bool
-        Whether points are known to the rounding of the largest of them only.
+    floor : ndarray, shape (r,), or None
+        What entries of points may be the rounding of, as of eigenvectors of a kernel; None for points as they were given. A kernel
+        says no more of a point whose entries are smaller: other last digits of it have that point at 0, or anywhere below them.
     """
 
-    def __init__(self, constraints: Constraints, P: np.ndarray, points: Any, is_decomposed: bool) -> None:
+    def __init__(self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         real = self.real
         n = P.shape[0] if points is None else points.shape[0]
@@ -45,7 +46,11 @@ class WrittenRows:
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         lengths = np.sqrt((Z * Z).sum(axis=1))
-        self.dead = lengths <= VANISHING * lengths.max(initial=0) if is_decomposed else np.zeros(len(Z), dtype=bool)
+        self.dead, error = np.zeros(len(Z), dtype=bool), np.zeros_like(Z)
+        if floor is not None and len(Z):
+            size = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
+            error = np.maximum(VANISHING * size, floor)
+            self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
         Z[self.dead] = 0
         owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
         for code, relation in enumerate(constraints.relations):
@@ -70,8 +75,10 @@ class WrittenRows:
         self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=real)
         self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
         if len(self.V):  # what is nothing but rounding of what it is made of is 0
-            size = np.maximum(self.size, float(lengths.max()) if is_decomposed else 0.0)
+            size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max()))
+            off = error[self.terms[0]] + error[self.terms[1]]
             self.vanished = np.sqrt((self.V * self.V).sum(axis=1)) <= VANISHING * size
+            self.vanished |= (np.abs(self.V) <= off).all(axis=1)
             self.V[self.vanished] = 0.0
         self.touched, self.matrices = rows, {}
         for row in np.flatnonzero(constraints.where("is_whole")):

@@ -5,7 +5,7 @@ The vector case of problems.py, certificates.py and infeasibility.py; the state 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -24,22 +24,6 @@ class DistributionCertificate(Certificate):
 
     logx: np.ndarray
     values: np.ndarray
-    missed: np.ndarray  # by how much each row is violated, in its own units
-    rounding: float = 0.0  # of the objective
-
-    def joined(self, new: DistributionCertificate) -> DistributionCertificate:
-        """Of two certificates of one problem the vector and the weights that prove most together.
-
-        Weights grow without end towards a vertex, and with them what rounding is worth: the last pair need not be the best one.
-        """
-        pairs = [new, self, new._with_dual(self), self._with_dual(new)]
-        best = min(pairs, key=lambda pair: pair.gap)
-        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
-
-    def _with_dual(self, other: DistributionCertificate) -> DistributionCertificate:
-        """This vector with the weights of another certificate."""
-        upper = self.objective + self.rounding + float(np.abs(other.dual) @ self.missed) if self.is_feasible else np.inf
-        return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +85,6 @@ class NearestDistribution(LinearRows, Problem):
             objective=objective,
             dual_bound=self.bound(mu, v) - self.bound_rounding(mu, v),
             missed=missed,
-            rounding=rounding,
             upper=objective + rounding + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
             violation=worst,
             size=self.mass,
