@@ -19,7 +19,11 @@ Y = np.array([0, 1, 0, 1, 0, 1])
 PAIR = Constraints.sq_distance(0, 1, 1.0, "<=")
 LATE = Constraints.sq_distance(0, 99, 1.0, "<=")
 RESULT = bregmat.nearest_kernel(EYE, PAIR)
-FEW = {"cv": 2, "priors": ("identity",), "slack_weights": (1.0,), "estimator": KNeighborsClassifier(1)}
+QUICK = {"cv": 2, "slack_weights": (1.0,), "estimator": KNeighborsClassifier(1)}
+FEW = {
+    "MetricLearnerCV": QUICK | {"priors": ("identity",)},
+    "KernelLearnerCV": QUICK | {"kernels": ("linear",), "rank": None},
+}
 
 
 def at(A, value):
@@ -179,7 +183,7 @@ def fitted(name, **settings):
         )
     if name == "OnlinePCA":
         return bregmat.OnlinePCA(2, eta=0.1, **settings).partial_fit(X / 10)
-    machine = getattr(bregmat, name)(**(FEW if name == "MetricLearnerCV" else {}) | settings)
+    machine = getattr(bregmat, name)(**FEW.get(name, {}) | settings)
     return machine.fit(X) if name == "KernelKMeans" else machine.fit(X, Y)
 
 
@@ -190,7 +194,7 @@ def with_setting(name):
         good = {
             "KernelKMeans": {"n_clusters": 2, "n_init": 1},
             "KernelLearner": {"kernel": "linear"},
-            "MetricLearnerCV": FEW,
+            **FEW,
         }.get(name, {})
         machine = getattr(bregmat, name)(**good | settings)
         if name == "KernelKMeans":
@@ -205,6 +209,25 @@ def with_setting(name):
 
     return call
 
+
+SEARCH = {
+    "strategies": {"word": "random", "unknown": ("nonsense",), "empty": (), "none": None, "thing": Thing()},
+    "slack_weights": {
+        "one": 1.0,
+        "zero": (0.0,),
+        "negative": (-1.0,),
+        "inf": (INF,),
+        "nan": (NAN,),
+        "empty": (),
+    }
+    | {"text": ("a",), "truth": (True,), "none": None, "complex": (1j,)},
+    "cv": {"one": 1, "zero": 0, "half": 2.5, "word": "five", "truth": True, "thing": Thing(), "many": 99},
+    "estimator": {"number": 3, "word": "knn", "thing": Thing()},
+    "scoring": {"unknown": "nonsense", "number": 3, "thing": Thing()},
+    "n_jobs": {"zero": 0, "half": 1.5, "word": "all", "thing": Thing()},
+    "max_seconds": SECONDS,
+    "random_state": SEED,
+}
 
 KERNEL = {
     "kernel": WORD,
@@ -586,29 +609,14 @@ ENTRIES = {
                 "none": None,
                 "numbers": (3,),
             },
-            "strategies": {"word": "random", "unknown": ("nonsense",), "empty": (), "none": None, "thing": Thing()},
-            "slack_weights": {
-                "one": 1.0,
-                "zero": (0.0,),
-                "negative": (-1.0,),
-                "inf": (INF,),
-                "nan": (NAN,),
-                "empty": (),
-            }
-            | {"text": ("a",), "truth": (True,), "none": None, "complex": (1j,)},
             "n_components": {name: value for name, value in count(1).items() if name != "several"}
             | {"zero": (0,), "halves": (1.5,), "empty": (), "many": 7},
             "learner": {"class": bregmat.MetricLearner, "other": bregmat.MarginSVC(), "word": "metric", "number": 3},
-            "cv": {"one": 1, "zero": 0, "half": 2.5, "word": "five", "truth": True, "thing": Thing(), "many": 99},
-            "estimator": {"number": 3, "word": "knn", "thing": Thing()},
-            "scoring": {"unknown": "nonsense", "number": 3, "thing": Thing()},
-            "n_jobs": {"zero": 0, "half": 1.5, "word": "all", "thing": Thing()},
-            "max_seconds": SECONDS,
-            "random_state": SEED,
-        },
+        }
+        | SEARCH,
     ),
     "MetricLearnerCV.fit": Entry(
-        bregmat.MetricLearnerCV(**FEW).fit,
+        bregmat.MetricLearnerCV(**FEW["MetricLearnerCV"]).fit,
         {"X": X, "y": Y},
         {"X": POINTS, "y": LABELS | {"none": None}, "groups": {"longer": np.ones(7), "table": np.ones((6, 2))}},
     ),
@@ -656,6 +664,44 @@ ENTRIES = {
     ),
     "KernelLearner.kernel": Entry(
         of_class("KernelLearner", "kernel"),
+        {"X": X},
+        {"X": POINTS | {"features": np.ones((3, 5))}, "Y": table(X, none=True)},
+    ),
+    "KernelLearnerCV": Entry(
+        with_setting("KernelLearnerCV"),
+        {},
+        {
+            "kernels": {
+                "word": "rbf",
+                "unknown": ("nonsense",),
+                "empty": (),
+                "number": 3,
+                "none": None,
+                "numbers": (3,),
+            }
+            | {"beside": ("precomputed", "rbf")},
+            "gammas": {"one": 1.0, "zero": (0.0,), "nan": (NAN,), "unknown": ("wide",), "empty": (), "none": None},
+            "rank": {name: value for name, value in count(1).items() if name != "several"}
+            | {"zero": (0,), "halves": (1.5,), "empty": ()},
+            "learner": {
+                "class": bregmat.KernelLearner,
+                "other": bregmat.MetricLearner(),
+                "word": "kernel",
+                "number": 3,
+            },
+        }
+        | SEARCH,
+    ),
+    "KernelLearnerCV.fit": Entry(
+        bregmat.KernelLearnerCV(**FEW["KernelLearnerCV"]).fit,
+        {"X": X, "y": Y},
+        {"X": POINTS, "y": LABELS | {"none": None}, "groups": {"longer": np.ones(7), "table": np.ones((6, 2))}},
+    ),
+    "KernelLearnerCV.transform": Entry(
+        of_class("KernelLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
+    ),
+    "KernelLearnerCV.kernel": Entry(
+        of_class("KernelLearnerCV", "kernel"),
         {"X": X},
         {"X": POINTS | {"features": np.ones((3, 5))}, "Y": table(X, none=True)},
     ),

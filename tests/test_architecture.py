@@ -75,7 +75,7 @@ PUBLIC = {
         "verify",
         "Verification",
     },
-    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelKMeans", "MarginSVC"},
+    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelLearnerCV", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

@@ -452,6 +452,7 @@ LEARNERS = (
     "MetricLearner",
     "MetricLearnerCV",
     "KernelLearner",
+    "KernelLearnerCV",
     "KernelKMeans",
     "MarginSVC",
     "MatrixExponentiatedGradient",

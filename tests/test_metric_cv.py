@@ -10,7 +10,8 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
-from bregmat.estimators.metric_cv import Candidate, _choose
+from bregmat.estimators.metric_cv import MetricCandidate
+from bregmat.estimators.search import _choose
 from bregmat.plots import SearchDisplay
 from estimator_suite import sklearn_checks
 
@@ -71,9 +72,9 @@ def test_learns_where_learning_helps(rng):
 
 def test_the_simplest_within_a_standard_error_of_the_best_but_not_below_the_unlearned():
     plain, light, heavy = (
-        Candidate("identity"),
-        Candidate("identity", "neighbors", 0.1),
-        Candidate("identity", "neighbors", 10.0),
+        MetricCandidate("identity"),
+        MetricCandidate("identity", strategy="neighbors", slack_weight=0.1),
+        MetricCandidate("identity", strategy="neighbors", slack_weight=10.0),
     )
     same = np.array([0.90, 0.91, 0.92, 0.93])
     noise = np.array([0.02, -0.02, 0.03, -0.03])
@@ -109,7 +110,7 @@ def test_regression(rng):
 
 
 def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
-    monkeypatch.setattr("bregmat.estimators.metric_cv.HALVING_FROM", 60)
+    monkeypatch.setattr("bregmat.estimators.search.HALVING_FROM", 60)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] > 0).astype(int)
     table = bm.MetricLearnerCV(**QUICK | {"slack_weights": (0.1, 1.0, 10.0)}).fit(X, y).cv_results_

@@ -224,6 +224,12 @@ def test_given_rows_stay_beside_those_drawn(wine):
     assert len(learner.result_.dual) == rows.n_constraints
 
 
+def test_sparse_points_and_a_linear_kernel(wine):
+    X, y = wine
+    dense, sparse = (bm.KernelLearner("linear", strategy="neighbors", passes=1).fit(Z, y) for Z in (X, sp.csr_array(X)))
+    assert np.allclose(sparse.result_.dual, dense.result_.dual)
+
+
 def test_a_linear_kernel_and_a_metric_learn_the_same(wine):
     X, y = wine
     metric = bm.MetricLearner(strategy="neighbors", tol=1e-7).fit(X, y)

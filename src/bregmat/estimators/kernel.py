@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
@@ -14,7 +15,7 @@ from bregmat.checks import check_integer, check_numeric
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator
-from bregmat.estimators.learned_kernel import SpanMap, learn, map_restored
+from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn, map_restored
 from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.state import points_state, store
 from bregmat.estimators.task import Task
@@ -42,8 +43,87 @@ class MethodBesideParameter:
 
 
 @on_one_blas_thread
+class KernelOfMap(ABC):
+    """Values and features of the kernel whose map a fit keeps in ``_fit_map``."""
+
+    _fit_map: FactorMap
+    n_features_in_: int
+
+    @property
+    @abstractmethod
+    def _accept_sparse(self) -> str | bool:
+        """Whether points may be sparse, in scikit-learn's words."""
+
+    @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
+    def kernel(self, X: Any, Y: Any = None) -> np.ndarray:
+        """Values of the learned kernel.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+            Points; with "precomputed", values of the *prior* kernel between them and all training points.
+        Y : array-like or scipy.sparse, shape (q, d), optional
+            By default X itself; with "precomputed" and full rank always the training points, and not to be given.
+
+        Returns
+        -------
+        ndarray, shape (m, q)
+        """
+        check_is_fitted(self)
+        if Y is not None and isinstance(self._fit_map, SpanMap) and self._fit_map.base.is_precomputed:
+            raise ValueError(
+                "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
+                "training points only; with rank=... any Y will do."
+            )
+        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features whose inner products are the learned kernel; see Notes of :class:`KernelLearner`.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+
+        Returns
+        -------
+        ndarray, shape (m, r)
+            float32 if X is, else float64.
+        """
+        check_is_fitted(self)
+        check_numeric("X", X)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
+        return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
+
+    @property
+    def X_fit_(self) -> Any:
+        """The training points in the first form, else None."""
+        return self._fit_map.train
+
+    @property
+    def kernel_(self) -> np.ndarray:
+        """The learned kernel on the training points, shape (n, n)."""
+        check_is_fitted(self)
+        return self._fit_map.training_kernel()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._fit_map.n_columns
+
+    def _points(self, X: Any, name: str) -> Any:
+        check_numeric(name, X)
+        if hasattr(X, "columns"):  # a data frame: its names are compared
+            return validate_data(self, X, dtype=np.float64, reset=False)
+        X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
+            )
+        return X
+
+
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelLearner(KernelEstimator, ConstraintLearner):
+class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.
 
         minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i),    p_i = K_aa + K_bb - 2 K_ab
@@ -167,85 +247,18 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        self._fit_map, rows = learn(X, self._fit_base, task)
+        self._fit_map, result, rows = learn(X, self._fit_base, task)
         self.captured_trace_ = self._fit_map.captured
-        return self._fit_map.result, rows
+        return result, rows
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("rank", self.rank, 1)
         self._kernel_function()
 
-    # ------------------------------------------------------------------ use
-    @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
-    def kernel(self, X: Any, Y: Any = None) -> np.ndarray:
-        """Values of the learned kernel.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-            Points; with "precomputed", values of the *prior* kernel between them and all training points.
-        Y : array-like or scipy.sparse, shape (q, d), optional
-            By default X itself; with "precomputed" and full rank always the training points, and not to be given.
-
-        Returns
-        -------
-        ndarray, shape (m, q)
-        """
-        check_is_fitted(self)
-        if Y is not None and isinstance(self._fit_map, SpanMap) and self._fit_map.base.is_precomputed:
-            raise ValueError(
-                "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
-                "training points only; with rank=... any Y will do."
-            )
-        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Features whose inner products are the learned kernel; see Notes of the class.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-
-        Returns
-        -------
-        ndarray, shape (m, r)
-            float32 if X is, else float64.
-        """
-        check_is_fitted(self)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
-        return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
-
-    @property
-    def X_fit_(self) -> Any:
-        """The training points in the first form, else None."""
-        return self._fit_map.train
-
-    @property
-    def kernel_(self) -> np.ndarray:
-        """The learned kernel on the training points, shape (n, n)."""
-        check_is_fitted(self)
-        return self._fit_map.training_kernel()
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._fit_map.n_columns
-
     @property
     def _accept_sparse(self) -> str | bool:
         return KernelFunction(vars(self)["kernel"]).accept_sparse
-
-    def _points(self, X: Any, name: str) -> Any:
-        check_numeric(name, X)
-        if hasattr(X, "columns"):  # a data frame: its names are compared
-            return validate_data(self, X, dtype=np.float64, reset=False)
-        X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
-            )
-        return X
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

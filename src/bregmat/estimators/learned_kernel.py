@@ -16,13 +16,13 @@ import scipy.sparse as sp
 from bregmat.checks import CheckedPoints, rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.divergences import as_divergence
+from bregmat.divergences import LogDet, as_divergence
 from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
-from bregmat.linalg import blocks
+from bregmat.linalg import blocks, dense
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.result import MatrixResult
@@ -36,12 +36,33 @@ REST_TOL = 1e-10  # squared distance to the touched points' span, relative to th
 
 
 # ---------------------------------------------------------------------- kernels on any points
+@dataclass(frozen=True, eq=False)
+class Unlearned:
+    """In the place of a result, where nothing is learned: rows of the factor are mapped to themselves."""
+
+    width: int
+    base: Any = None  # the rows, where they are known
+
+    @property
+    def B(self) -> np.ndarray:
+        """The identity, shape (width, width)."""
+        return np.eye(self.width)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The rows, dense."""
+        return dense(X)
+
+    def kernel(self) -> np.ndarray:
+        """Inner products of the rows, which have to be known."""
+        return dense(self.base @ self.base.T)
+
+
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
 
-    result: MatrixResult
+    result: MatrixResult | Unlearned
     width: int  # columns of what the result transforms
     train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
 
@@ -63,12 +84,13 @@ class FactorMap:
 
     def training_kernel(self) -> np.ndarray:
         """Learned kernel on the training points."""
-        if self.result.coordinates.base is None:
+        result = self.result
+        if (result if isinstance(result, Unlearned) else result.coordinates).base is None:
             raise ValueError(
                 "kernel_ needs the training points, which pickles and model files do not keep in this form: use "
                 "learner.kernel(X) with the points at hand."
             )
-        return self.result.kernel()
+        return result.kernel()
 
     @property
     def n_columns(self) -> int:
@@ -180,22 +202,41 @@ class SpanMap(LowRankMap):
         return pivots.rows, pivots
 
 
-def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: MatrixResult) -> FactorMap:
-    """Inverse of ``to_state``, from the arrays of the learner; what transform needs beyond the span is computed again."""
+def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: MatrixResult | None) -> FactorMap:
+    """Inverse of ``to_state``, from the arrays of the learner; what transform needs beyond the span is computed again.
+
+    Parameters
+    ----------
+    meta : dict
+        Plain values of the map.
+    arrays : dict
+        All arrays of the learner.
+    result : MatrixResult, optional
+        None where nothing is learned.
+    """
     if meta["map"] == "factor":
-        return FactorMap(result, int(meta["width"]))
+        width = int(meta["width"])
+        return FactorMap(Unlearned(width) if result is None else result, width)
     train, arrays = points_restored("X_fit", arrays), unprefixed("map", arrays)
     pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], float(meta["captured"]))
-    parts = len(pivots.rows), KernelFunction.from_state(meta["base"]), points_restored("points", arrays), pivots
-    return LowRankMap(result, *parts) if meta["map"] == "low_rank" else SpanMap(result, *parts, train=train)
+    width = len(pivots.rows)
+    parts = width, KernelFunction.from_state(meta["base"]), points_restored("points", arrays), pivots
+    mapping = Unlearned(width) if result is None else result
+    return LowRankMap(mapping, *parts) if meta["map"] == "low_rank" else SpanMap(mapping, *parts, train=train)
 
 
 # ---------------------------------------------------------------------- forms of learning
-def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, Constraints]:
-    """The learned kernel on any points, in the form that data and parameters ask for, and the rows used in row numbers of X."""
+def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, MatrixResult, Constraints]:
+    """The learned kernel on any points, in the form that data and parameters ask for, its result, and the rows used in row
+    numbers of X."""
     ground = _ground(X, base, task.learner.rank, as_divergence(task.learner.divergence))
     result, rows = task.learn(ground)
-    return ground.map_of(result), rows
+    return ground.map_of(result), result, rows
+
+
+def unlearned(X: Any, base: KernelFunction, rank: int | None) -> FactorMap:
+    """The kernel as it is, or its approximation of a rank, in the same form."""
+    return _ground(X, base, rank, LogDet()).unlearned()
 
 
 def _ground(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelGround:
@@ -217,8 +258,12 @@ class KernelGround(Ground):
     """A ground that knows its learned kernel on any points."""
 
     @abstractmethod
-    def map_of(self, result: MatrixResult) -> FactorMap:
+    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
         """The learned kernel."""
+
+    @abstractmethod
+    def unlearned(self) -> FactorMap:
+        """The kernel before learning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +274,9 @@ class FactorGround(KernelGround):
     points: Any  # the same for those who check
 
     def space(self, result: MatrixResult | None) -> Space:
-        return PointSpace(np.asarray(self.G0) if result is None else np.asarray(result.transform(self.G0)))
+        if result is None:
+            return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0))
+        return PointSpace(np.asarray(result.transform(self.G0)))
 
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         return constraints_from_labels(self.points, y, n_constraints, **options)
@@ -237,8 +284,11 @@ class FactorGround(KernelGround):
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
-    def map_of(self, result: MatrixResult) -> FactorMap:
+    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
         return FactorMap(result, self.G0.shape[1])
+
+    def unlearned(self) -> FactorMap:
+        return self.map_of(Unlearned(self.G0.shape[1], self.G0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +299,7 @@ class LowRankGround(FactorGround):
     base: KernelFunction
     pivots: Pivots
 
-    def map_of(self, result: MatrixResult) -> FactorMap:
+    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
         pivots = self.pivots
         return LowRankMap(result, len(pivots.rows), self.base, self.base.points(self.X, pivots.rows), pivots)
 
@@ -278,18 +328,26 @@ class SpanGround(KernelGround):
         return _constraints_of_kernel(self.X, self.base, y, n_constraints, **options)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
-        X, base = self.X, self.base
-        named = rows.touched(X.shape[0])
-        self.touched = touched = np.arange(X.shape[0]) if named is None else named
-        K = base.block(X, touched, touched)
-        self.pivots = pivots = pivoted_cholesky(
-            K, "kernel between the points in constraints", tol=max(PIVOT_TOL, base.rounding)
-        )
-        located = rows.locate(touched)[0] if len(touched) < X.shape[0] else rows
+        n = self.X.shape[0]
+        named = rows.touched(n)
+        touched = np.arange(n) if named is None else named
+        K, pivots = self._touch(touched)
+        located = rows.locate(touched)[0] if len(touched) < n else rows
         assert located is not None  # every point in constraints is among the touched
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
-    def map_of(self, result: MatrixResult) -> SpanMap:
+    def _touch(self, touched: np.ndarray) -> tuple[np.ndarray, Pivots]:
+        """Make these the touched points: the prior kernel between them, and its pivots, which are kept."""
+        K = self.base.block(self.X, touched, touched)
+        pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, self.base.rounding))
+        self.touched, self.pivots = touched, pivots
+        return K, pivots
+
+    def unlearned(self) -> FactorMap:
+        self._touch(np.array([np.argmax(self.base.diagonal(self.X))]))  # one point, which is mapped to itself
+        return self.map_of(Unlearned(1))
+
+    def map_of(self, result: MatrixResult | Unlearned) -> SpanMap:
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])

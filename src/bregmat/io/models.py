@@ -38,6 +38,7 @@ SAVABLE = {
     "DistributionResult": "bregmat.applications.simplex.nearest",
     "KernelKMeans": "bregmat.estimators.cluster",
     "KernelLearner": "bregmat.estimators.kernel",
+    "KernelLearnerCV": "bregmat.estimators.kernel_cv",
     "MarginResult": "bregmat.margin.result",
     "MarginSVC": "bregmat.estimators.svm",
     "MatrixExponentiatedGradient": "bregmat.online.gradient",

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class SearchDisplay:
-    """Mean score on the inner folds against slack weight, a line for each way to learn; dashed, the priors as they are.
+    """Mean score on the inner folds against slack weight, a line for each way to learn; dashed, what there is before learning.
 
     Bars are one standard error over the folds; a ring is around what was chosen.
 
     Parameters
     ----------
     params : list of dict
-        prior, strategy (None: not learned), slack_weight and n_components of each candidate.
+        prior, or kernel, gamma and rank; strategy (None: not learned), slack_weight and n_components of each candidate.
     mean, error : ndarray of shape (m,)
         Mean score and its standard error; NaN where the time was up.
     chosen : int
@@ -43,7 +43,7 @@ class SearchDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> SearchDisplay:
-        """Draw the search of a fitted :class:`bregmat.MetricLearnerCV`."""
+        """Draw the search of a fitted :class:`bregmat.MetricLearnerCV` or :class:`bregmat.KernelLearnerCV`."""
         table = estimator.cv_results_
         error = np.asarray(table["std_test_score"]) / np.sqrt(max(1, estimator.n_splits_ - 1))
         mean = np.asarray(table["mean_test_score"])
@@ -82,7 +82,13 @@ class SearchDisplay:
     @staticmethod
     def _label(row: dict[str, Any]) -> str:
         """What a line stands for."""
-        if row["strategy"] is None:
-            return f"{row['prior']}, not learned"
-        number = row["n_components"]
-        return f"{row['prior']}, {row['strategy']}" + (f", {number} components" if number else "")
+        start: Any = row.get("prior", row.get("kernel"))
+        parts = [start if isinstance(start, str) else start.__name__]
+        if (gamma := row.get("gamma")) is not None:
+            parts.append(f"gamma {gamma if isinstance(gamma, str) else format(gamma, '.3g')}")
+        if row.get("rank"):
+            parts.append(f"rank {row['rank']}")
+        parts.append(row["strategy"] or "not learned")
+        if row.get("n_components"):
+            parts.append(f"{row['n_components']} components")
+        return ", ".join(parts)

@@ -1,0 +1,373 @@
+"""The search among settings of a learner, not learning among them: candidates on inner folds, halving, the simplest good one."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from bregmat.checks import as_choice, as_column, check_integer, check_positive
+from bregmat.estimators.base import AllOrNothing
+from bregmat.estimators.learner import ConstraintLearner
+from bregmat.estimators.state import estimator_restored, estimator_state
+from bregmat.labels import STRATEGIES, as_kinds
+from bregmat.result import SolverError
+from bregmat.sampling import check_random_state, generator
+
+HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
+SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
+SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(ABC):
+    """One way to map the points; without a strategy nothing is learned. Subclasses add what there is before learning."""
+
+    strategy: str | None = None
+    slack_weight: float = 0.0
+
+    of_learning: ClassVar[tuple[str, ...]] = ("slack_weight",)  # settings that say nothing where nothing is learned
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Dimensions of the map; None is all of them."""
+
+    @property
+    def whole(self) -> Self:
+        """The fit that this one is a part of."""
+        return self
+
+    @property
+    def family(self) -> Self:
+        """What one warm-started path of slack weights has in common."""
+        return replace(self.whole, slack_weight=0.0)
+
+    @property
+    def complexity(self) -> tuple[bool, float, float]:
+        """Order from simple to complex: not learned, few dimensions, light weights."""
+        return self.strategy is not None, self.size or np.inf, self.slack_weight
+
+    def params(self) -> dict[str, Any]:
+        """As parameters of the learner; a strategy None says that nothing is learned."""
+        return {name: value for name, value in vars(self).items() if self.strategy or name not in self.of_learning}
+
+
+C = TypeVar("C", bound=Candidate)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Settings of a learner, and whether to learn at all, chosen on inner folds; subclasses say which, and keep the choice."""
+
+    strategies: Sequence[str] = ("neighbors",)
+    slack_weights: Sequence[float] = (0.1, 1.0, 10.0)
+    learner: Any = None
+    cv: Any = None
+    estimator: Any = None
+    scoring: Any = None
+    n_jobs: int | None = None
+    max_seconds: float | None = None
+    random_state: Any = None
+
+    _kept: ClassVar[tuple[str, ...]] = ("best_score_", "best_index_", "best_params_", "n_splits_")
+    _learner: ClassVar[type[ConstraintLearner]]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # ------------------------------------------------------------------ what subclasses give
+    @abstractmethod
+    def _candidates(self) -> list[Any]:
+        """Every candidate, those that are not learned first (see :meth:`_with_learned`); parameters are checked."""
+
+    @abstractmethod
+    def _checked_points(self, X: Any, candidates: list[Any]) -> Any:
+        """The training points, checked against the candidates."""
+
+    @abstractmethod
+    def _map(self, candidate: Any, learner: Any, X: Any) -> Callable[[Any], np.ndarray]:
+        """What maps points to features, from training points X; the learner is fitted to them, None where nothing is learned."""
+
+    @abstractmethod
+    def _keep(self, X: Any, candidate: Any) -> None:
+        """Set what is chosen, from all points and ``best_learner_``."""
+
+    def _settings(self, candidate: Any, X: Any) -> dict[str, Any]:
+        """Parameters of the learner for training points X."""
+        return candidate.params()
+
+    # ------------------------------------------------------------------ fit
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+        """Search on inner folds, then fit the choice to all rows.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d)
+            Points; finite. Kernel values (n, n) with the kernel "precomputed".
+        y : array-like, shape (n,) or (n, n_labels)
+            Classes, numbers that are not whole, or sets of labels as 0 and 1. Rows without a label take no part in the scores.
+        groups : array-like, shape (n,), optional
+            For a splitter that keeps groups together.
+        """
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        with self._fitting():
+            candidates = self._candidates()
+            template = self._template()
+            X = self._checked_points(X, candidates)
+            check_consistent_length(X, y)
+            if groups is not None and np.shape(groups) != (X.shape[0],):
+                raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
+            y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else np.asarray(y)
+            known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
+            search = _Search(self, template, X, y, groups, np.flatnonzero(known))
+            self.n_splits_ = len(search.folds)
+            self.cv_results_, self.best_index_ = search.run(candidates)
+            chosen = candidates[self.best_index_]
+            self.best_params_ = chosen.params()
+            self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+            self.best_learner_ = None
+            if chosen.strategy is not None:
+                self.best_learner_ = clone(template).set_params(**self._settings(chosen, X)).fit(X, y)
+            self._keep(X, chosen)
+        return self
+
+    def _template(self) -> ConstraintLearner:
+        """The learner with all settings that are not searched."""
+        kind = self._learner
+        if self.learner is not None and not isinstance(self.learner, kind):
+            raise TypeError(f"learner must be a {kind.__name__} or None; got {type(self.learner).__name__}.")
+        template = kind() if self.learner is None else clone(self.learner)
+        return template.set_params(random_state=_seed(self.random_state)) if self.random_state is not None else template
+
+    def _check_parameters(self) -> None:
+        """Raise for a parameter that no data could make valid."""
+        self._candidates()
+
+    def _with_learned(self, starts: list[C], cuts: Sequence[dict[str, Any]] = ({},)) -> list[C]:
+        """The starts, and what is learned from each: every strategy, slack weight and cut; what all searches have is checked."""
+        strategies = [as_choice("strategies", s, STRATEGIES) for s in listed("strategies", self.strategies)]
+        weights = np.sort(as_column("slack_weights", listed("slack_weights", self.slack_weights)))
+        for weight in weights:
+            check_positive("slack_weights", float(weight), finite=True)
+        if self.max_seconds is not None:
+            check_positive("max_seconds", self.max_seconds)
+        check_random_state(self.random_state)
+        check_integer("n_jobs", self.n_jobs, -sys.maxsize)
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
+        learned = [
+            replace(start, strategy=strategy, slack_weight=weight, **cut)
+            for start, strategy, weight, cut in product(starts, strategies, map(float, weights), cuts)
+        ]
+        return [*starts, *learned]
+
+    # ------------------------------------------------------------------ files
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays; the folds' splitter, the scored estimator and the learner's own record are not kept."""
+        check_is_fitted(self)
+        params = self.get_params(deep=False) | dict.fromkeys(("learner", "cv", "estimator", "scoring"))
+        params = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in params.items()}
+        meta, arrays = estimator_state(self, params)
+        table = self.cv_results_
+        meta["cv_results"] = [dict(row) for row in table["params"]]
+        arrays |= {f"cv_results.{name}": a for name, a in table.items() if np.asarray(a).dtype.kind in "fi"}
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        """What was chosen, with the table of its search."""
+        chooser = estimator_restored(cls, meta, arrays)
+        start = "cv_results."
+        numbers = {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
+        chooser.cv_results_ = _described(meta["cv_results"]) | numbers
+        chooser.best_learner_ = None
+        return chooser
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """A list of candidates' values; a single one is no list."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence of values to try, such as ({values!r},); got {values!r}.")
+    found = list(values)
+    if not found:
+        raise ValueError(f"{name} must hold at least one value to try; got {values!r}.")
+    return found
+
+
+def sizes(name: str, values: Any) -> list[int | None]:
+    """Numbers of dimensions to try: one, None, or a sequence of them."""
+    found = listed(name, values) if isinstance(values, Iterable) else [values]
+    for number in found:
+        check_integer(name, number, 1)
+    return found
+
+
+def _seed(random_state: Any) -> int:
+    return int(generator(random_state).integers(2**31))
+
+
+# ---------------------------------------------------------------------- the search
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Scores and seconds of a path of candidates on one fold."""
+
+    scores: dict[Candidate, float]
+    seconds: dict[Candidate, float]
+
+
+class _Search:
+    """Candidates on folds: paths of slack weights, halving where rows are many, one table."""
+
+    def __init__(
+        self,
+        settings: LearnerSearch,
+        template: ConstraintLearner,
+        X: Any,
+        y: np.ndarray,
+        groups: Any,
+        known: np.ndarray,
+    ) -> None:
+        self.settings, self.X, self.y = settings, X, y
+        self.is_pairwise = get_tags(settings).input_tags.pairwise
+        self.template = clone(template).set_params(tol=max(template.tol, SEARCH_TOL), warm_start=True, verbose=0)
+        is_class = "continuous" not in type_of_target(y[known])
+        estimator = settings.estimator
+        if estimator is None:
+            estimator = KNeighborsClassifier(4) if is_class else KNeighborsRegressor(4)
+        self.estimator, self.scorer = estimator, check_scoring(estimator, scoring=settings.scoring)
+        groups = None if groups is None else np.asarray(groups)[known]
+        try:
+            folds = check_cv(settings.cv, y[known], classifier=is_class).split(X[known], y[known], groups)
+            self.folds = [(known[train], known[test]) for train, test in folds]
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"cv={settings.cv!r} does not fit {len(known)} labelled rows: {error}") from error
+        budget = settings.max_seconds
+        self.deadline = np.inf if budget is None else time.monotonic() + budget
+
+    def run(self, candidates: list[Any]) -> tuple[dict[str, Any], int]:
+        """The table, and the row that is chosen."""
+        n = min(len(train) for train, _ in self.folds)
+        n_rows = [n]
+        while n_rows[0] > HALVING_FROM:
+            n_rows.insert(0, n_rows[0] // SHARE_KEPT)
+        scores = np.full((len(candidates), len(self.folds)), np.nan)
+        seconds, n_samples = np.zeros(len(candidates)), np.zeros(len(candidates), np.int64)
+        left = list(range(len(candidates)))
+        for size in n_rows:
+            new, spent = self._round([candidates[c] for c in left], size)
+            whole = ~np.isnan(new).any(axis=1)
+            if not whole.any():
+                break  # the time is up: what the last round said stands
+            scores[left], seconds[left], n_samples[left] = new, spent, size
+            left = [c for c, done in zip(left, whole) if done]
+            if size != n_rows[-1]:
+                learned = [c for c in left if candidates[c].strategy]
+                learned.sort(key=lambda c: -scores[c].mean())
+                best = learned[: -(-len(learned) // SHARE_KEPT)]
+                left = [c for c in left if not candidates[c].strategy or c in best]
+        if not left or np.isnan(scores[left]).all():
+            raise ValueError("max_seconds is too short for a single candidate on all folds.")
+        table = _described([c.params() for c in candidates]) | {
+            **{f"split{k}_test_score": scores[:, k] for k in range(len(self.folds))},
+            "mean_test_score": scores.mean(axis=1),
+            "std_test_score": scores.std(axis=1),
+            "mean_fit_time": seconds,
+            "n_samples": n_samples,
+        }
+        means = np.nan_to_num(table["mean_test_score"], nan=-np.inf)
+        table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
+        return table, _choose([candidates[c] for c in left], scores[left], left)
+
+    def _round(self, candidates: list[Any], size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (candidates, folds), nan where a fit failed or the time was up, and mean seconds of a fit."""
+        families = {c.family: [d for d in candidates if d.family == c.family] for c in candidates}
+        jobs = [(fold, family) for family in families.values() for fold in range(len(self.folds))]
+        runs = Parallel(n_jobs=self.settings.n_jobs)(delayed(self._path)(fold, family, size) for fold, family in jobs)
+        scores, seconds = np.full((len(candidates), len(self.folds)), np.nan), np.zeros(len(candidates))
+        for (fold, _), run in zip(jobs, runs):
+            for place, candidate in enumerate(candidates):
+                if candidate in run.scores:
+                    scores[place, fold] = run.scores[candidate]
+                    seconds[place] += run.seconds[candidate] / len(self.folds)
+        return scores, seconds
+
+    def _path(self, fold: int, family: list[Any], size: int) -> _Run:
+        """One fold: slack weights from light to heavy, each fit from the last; parts are cut from one fit."""
+        train, test = self.folds[fold]
+        if size < len(train):
+            train = np.random.default_rng(fold).permutation(train)[:size]
+        A, B = (self.X[np.ix_(rows, train)] if self.is_pairwise else self.X[rows] for rows in (train, test))
+        y, z = self.y[train], self.y[test]
+        run = _Run({}, {})
+        learner = clone(self.template)
+        for fit in sorted({c.whole for c in family}, key=lambda c: c.slack_weight):
+            if time.monotonic() > self.deadline:
+                break
+            start = time.perf_counter()
+            learned = None
+            if fit.strategy is not None:
+                learner.set_params(**self.settings._settings(fit, A), callback=self._is_late)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of a fold: not converged, or a class with one point
+                    try:
+                        learned = learner.fit(A, y)
+                    except SolverError:
+                        continue
+                if time.monotonic() > self.deadline:
+                    break
+            seconds = time.perf_counter() - start
+            for candidate in (c for c in family if c.whole == fit):
+                mapped = self.settings._map(candidate, learned, A)
+                model = clone(self.estimator).fit(mapped(A), y)
+                run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, mapped(B), z)), seconds
+        return run
+
+    def _is_late(self, record: Any) -> bool:
+        return time.monotonic() > self.deadline
+
+
+def _choose(candidates: Sequence[Candidate], scores: np.ndarray, places: list[int]) -> int:
+    """The simplest that is within a standard error of the best, fold by fold, and no worse than the best unlearned."""
+    means = scores.mean(axis=1)
+    best = int(np.argmax(means))
+    floor = max((mean for c, mean in zip(candidates, means) if not c.strategy), default=-np.inf)
+    eligible = []
+    for k, candidate in enumerate(candidates):
+        behind = scores[best] - scores[k]
+        error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else 0.0
+        if behind.mean() <= error and means[k] >= floor:
+            eligible.append((candidate.complexity, -means[k], places[k]))
+    return min(eligible)[2]
+
+
+def _described(params: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """``params`` and a masked column for each of them."""
+    rows = list(params)
+    table: dict[str, Any] = {"params": rows}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = np.ma.MaskedArray(np.empty(len(rows), dtype=object), mask=[name not in row for row in rows])
+        for k, row in enumerate(rows):
+            if name in row:
+                values[k] = row[name]
+        table[f"param_{name}"] = values
+    return table
