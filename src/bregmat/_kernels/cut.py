@@ -4,7 +4,7 @@ Of our own because networkx, which is no dependency, took 5 to 34 times longer f
 (`benchmarks/bench_cut.py`), and 64 starts want refinement.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -47,9 +47,10 @@ def refine_inplace(x, indptr, indices, data, least, patience, max_passes):
     total = 0.0
     for _ in range(max_passes):
         free[:] = True
-        left, right = [(0.0, np.int64(0)) for _ in range(0)], [(0.0, np.int64(0)) for _ in range(0)]
-        for i in range(n):
-            heappush(left if x[i] > 0 else right, (-gain[i], np.int64(i)))
+        left = [(-gain[i], np.int64(i)) for i in range(n) if x[i] > 0]
+        right = [(-gain[i], np.int64(i)) for i in range(n) if x[i] < 0]
+        heapify(left)
+        heapify(right)
         moved, kept, gained, most = 0, 0, 0.0, least
         for _pair in range(n // 2):
             a, b = _best(left, gain, free), _best(right, gain, free)

@@ -14,6 +14,7 @@ FIRST_RANK = 30  # solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a factorisation is kept for the end
 CG_STEPS = 100
 FIRST_BOUND = 0.03  # residual below which the multipliers are worth a factorisation
+DEAD = 0.1  # length of a column of R, relative to the longest, up to which it may be left out
 SMALLEST = 1e-10
 PATIENCE = 80  # steps at one rank; 20 are many
 
@@ -49,6 +50,7 @@ class LowRank:
         self.R = self._retract(rng.normal(size=(n, min(self.most, rank))))
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
+        self.fewest = 1  # columns; where the method has stalled with fewer, these stay
         self._due, self.n_steps = FIRST_BOUND, 0
         self._derivatives()
 
@@ -90,7 +92,8 @@ class LowRank:
         return float(np.linalg.norm(self.gradient)) / max(float(np.linalg.norm(self.LR)), 1e-300)
 
     def step(self) -> None:
-        """One step of the trust region."""
+        """One step of the trust region, in as many columns as it needs."""
+        self._narrow()
         self._trust()
         self.n_steps += 1
         self.stalled = self.stalled or self.residual < SMALLEST or self.n_steps >= PATIENCE
@@ -144,12 +147,22 @@ class LowRank:
         t = (-dm + np.sqrt(dm**2 + dd * (square - size))) / dd
         return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
+    def _narrow(self) -> None:
+        """Turn R by its right singular vectors, and leave out the columns that have all but died, once they are most."""
+        sizes, V = np.linalg.eigh(self.R.T @ self.R)
+        alive = int((sizes > DEAD**2 * sizes[-1]).sum())
+        if 2 * (2 * alive + 2) > len(sizes) or len(sizes) <= self.fewest:
+            return
+        self.R = self._retract(self.R @ V[:, -(2 * alive + 2) :])
+        self._derivatives()
+
     def widen(self) -> bool:
         """Double the rank, to leave a saddle point; False if it is as large as it need be."""
         n, k = self.R.shape
         more = min(2 * k, self.most) - k
         if more <= 0:
             return False
+        self.fewest = k + more
         self.R = self._retract(np.hstack([self.R, 1e-2 * self.rng.normal(size=(n, more)) / np.sqrt(more)]))
         self.radius, self.stalled, self._due, self.n_steps = np.sqrt(n) / 4.0, False, FIRST_BOUND, 0
         self._derivatives()
@@ -157,12 +170,19 @@ class LowRank:
 
     def level(self, loss: float, is_last: bool) -> float:
         """A proven lower bound of the smallest eigenvalue: an estimate less ``loss`` over n, or more if need be; or -inf."""
-        n = len(self.y)
-        ritz = smallest(self.graph, self.y, self.rng)
-        lam = min(ritz, 0.0)
-        estimate = self.value - n * lam + float(self.y.sum()) if ritz < np.inf else np.inf
-        if n > LARGE and not is_last and estimate > 50.0 * loss and not self._reaches_a_weight(estimate + 50.0 * loss):
+        n, total = len(self.y), float(self.y.sum())
+
+        def is_hopeless(ritz: float) -> bool:
+            """Whether the bound is not worth a factorisation; with a smaller eigenvalue it is even less."""
+            if n <= LARGE or is_last:
+                return False
+            estimate = self.value - n * min(ritz, 0.0) + total
+            return estimate > 50.0 * loss and not self._reaches_a_weight(estimate + 50.0 * loss)
+
+        lam = smallest(self.graph, self.y, self.rng, is_hopeless)
+        if is_hopeless(lam):
             return -np.inf
+        lam = min(lam, 0.0)
         for times in (1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4):
             proven = is_above(self.graph, self.y, lam - times * loss / n)
             if proven > -np.inf:

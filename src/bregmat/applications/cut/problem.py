@@ -147,7 +147,8 @@ class BalancedCut(Problem):
             return
         spare = 0.5 * max(self.graph.step, self.tol * self.best.value) / self.graph.scale
         y, level = certifying(self.graph, self.best.x), -4.0 * spare / self.graph.size
-        if self.graph.size <= SMALL or smallest(self.graph, y, self.rng) >= level:  # a Ritz value below refutes it
+        # a Ritz value below refutes it
+        if self.graph.size <= SMALL or smallest(self.graph, y, self.rng, lambda ritz: ritz < level) >= level:
             self.prove(y, is_above(self.graph, y, level))
 
     def is_solved(self, value: float, coarse: float) -> bool:

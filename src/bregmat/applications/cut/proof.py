@@ -22,7 +22,7 @@ from bregmat.linalg import cholesky
 
 UNIT = 2.0**-53
 DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing
-DENSE_DEGREE = 0.15  # least degree, of the vertices that are left, at which a dense factorisation of them is quicker
+DENSE_DEGREE = 0.05  # least degree, of the vertices that are left, at which a dense factorisation of them is quicker
 DENSE_SHARE = 0.02  # of all pairs that are edges: above, the fill of a sparse factorisation is nearly everything
 DENSE_LIMIT = 8000  # vertices up to which that is done: arrays of 0.5 GB
 

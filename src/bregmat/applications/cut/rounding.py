@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bregmat.applications.cut.graph import Graph
 PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices
 PASSES = 50
 DENSE_FIEDLER = 400
+RITZ_TOLS = 1e-2, 1e-3, 1e-5  # of Ritz values, one after the other, relative to the largest eigenvalue
 
 
 class BestCut:
@@ -55,16 +57,40 @@ def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
         return flipped @ start
 
 
-def smallest(graph: Graph, y: np.ndarray, rng: np.random.Generator) -> float:
+def smallest(
+    graph: Graph, y: np.ndarray, rng: np.random.Generator, is_enough: Callable[[float], bool] = lambda ritz: False
+) -> float:
     """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
-    anything but that the eigenvalue is no larger. inf if there is none."""
+    anything but that the eigenvalue is no larger. inf if there is none. Coarse values come first: one that ``is_enough`` is last.
+
+    Parameters
+    ----------
+    graph : Graph
+    y : ndarray, shape (size,)
+    rng : Generator
+    is_enough : callable
+        Asked of a coarse Ritz value; the smallest eigenvalue is no larger.
+    """
     flipped, top = _flipped(graph, y)
-    more: dict[str, Any] = {"tol": 1e-5, "maxiter": 50, "ncv": min(graph.size, 40), "return_eigenvectors": False}
-    try:
-        ritz = scipy.sparse.linalg.eigsh(flipped, k=1, which="LA", v0=rng.normal(size=graph.size), **more)
-    except scipy.sparse.linalg.ArpackNoConvergence as error:
-        ritz = error.eigenvalues
-    return top - float(ritz[0]) if len(ritz) else np.inf
+    ritz = np.inf
+    for tol in RITZ_TOLS:
+        try:
+            found = scipy.sparse.linalg.eigsh(
+                flipped,
+                k=1,
+                which="LA",
+                v0=rng.normal(size=graph.size),
+                tol=tol,
+                maxiter=50,
+                ncv=min(graph.size, 40),
+                return_eigenvectors=False,
+            )
+        except scipy.sparse.linalg.ArpackNoConvergence:
+            return np.inf
+        ritz = top - float(found[0])
+        if is_enough(ritz):
+            break
+    return ritz
 
 
 def _flipped(graph: Graph, y: np.ndarray) -> tuple[Any, float]:
