@@ -65,7 +65,8 @@ def pairs(tmp_path, rng, data):
 
 
 def test_learn_from_labels(bregmat, points, tmp_path):
-    done = bregmat("learn", points, "--labels", "kind", "--out", "model.bm", "--report", "report.html")
+    options = ("--strategy", "random", "--out", "model.bm", "--report", "report.html")
+    done = bregmat("learn", points, "--labels", "kind", *options)
     assert done.exit_code == 0, done.output
     for text in (
         "points.csv: 60 points, 4 features",
@@ -88,6 +89,21 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
     legend = html[: html.index('id="distances"')]
     assert ">yes<" in legend and ">no<" in legend
+
+
+def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
+    options = ("--strategy", "neighbors", "--passes", "2", "--n-neighbors", "1", "--n-impostors", "2")
+    done = bregmat(
+        "learn", points, "--labels", "kind", "--constraints", pairs, *options, "--out", "m", "--report", "r.html"
+    )
+    assert done.exit_code == 0, done.output
+    assert "soft constraints met, of 180" in done.stdout  # 60 points, one target and two impostors; 60 given pairs
+    learner = load("m")
+    assert (learner.strategy, learner.passes, learner.n_neighbors, learner.n_impostors) == ("neighbors", 2, 1, 2)
+    assert {record.stage for record in learner.result_.history} <= {1, 2}
+    done = bregmat("learn", points, "--labels", "kind", *options, "--slack-weight", "inf", "--folds", "0")
+    assert done.exit_code == 3, done.output
+    assert "drawn from the labels: sq_dist(p" in done.stderr
 
 
 def test_learning_helps_on_held_out_folds(bregmat, points):
@@ -282,6 +298,9 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "kind", "--prior", "flat"], "prior must be"),
         (["--labels", "kind", "--n-components", "9"], "--n-components must be at most"),
         (["--labels", "kind", "--n-constraints", "0"], "no constraints: --n-constraints 0"),
+        (["--labels", "kind", "--strategy", "nearest"], "--strategy must be"),
+        (["--labels", "kind", "--passes", "0"], "--passes must be"),
+        (["--labels", "kind", "--n-impostors", "0"], "--n-impostors must be"),
         (["--labels", "y.npy"], "y.npy"),
         (["--constraints", "absent.csv"], "error: absent.csv: no such file\n"),
         (["--constraints", "points.csv"], "line 1: unknown column 'id'"),

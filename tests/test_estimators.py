@@ -509,6 +509,7 @@ def test_contradiction_raises_and_leaves_nothing_fitted(wine):
     with pytest.raises(SolverError) as caught:
         learner.fit(X, constraints=c)
     assert set(caught.value.result.conflict) == {0, 1, 2}
+    assert np.array_equal(caught.value.constraints.bound, c.bound)
     assert not [name for name in vars(learner) if name.endswith("_") or name.startswith("_fit_")]
     with pytest.raises(NotFittedError):
         learner.transform(X)

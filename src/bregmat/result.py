@@ -178,10 +178,14 @@ _R = TypeVar("_R", bound=Result)
 
 
 class SolverError(RuntimeError):
-    """A problem has no usable solution; ``.result`` holds what is known."""
+    """A problem has no usable solution; ``.result`` holds what is known.
+
+    Raised by a fit, ``.constraints`` are the rows that ``result.conflict`` counts; else None.
+    """
 
     def __init__(self, result: Result) -> None:
         self.result: Any = result
+        self.constraints: Any = None
         text = f"{result.status}: {result.status.meaning} {result.advice}"
         if result.conflict is not None:
             text += f" Conflicting rows: {', '.join(str(int(k)) for k in result.conflict[:8])}."

@@ -116,9 +116,32 @@ def learn(
         typer.Option(help="relative_slack, squared or squared_hinge.", show_default="the divergence's own slack"),
     ] = None,
     solver: Annotated[str, typer.Option(help="auto, or the name of a solver.")] = "auto",
-    prior: Annotated[str, typer.Option(help="identity, or covariance (its inverse).")] = "identity",
+    prior: Annotated[
+        str, typer.Option(help="identity, variance (columns scaled) or covariance (its inverse).")
+    ] = "identity",
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="What is asked of labelled points. neighbors: that those of their class be nearer than the nearest of others; "
+            "random: bounds for pairs drawn at random.",
+            show_default="the library's",
+        ),
+    ] = None,
+    passes: Annotated[
+        int | None, typer.Option(help="Of neighbors: rounds, each in the metric of the last.", show_default="3")
+    ] = None,
+    n_neighbors: Annotated[
+        int | None, typer.Option(help="Of neighbors: points of its class for each point.", show_default="3")
+    ] = None,
+    n_impostors: Annotated[
+        int | None, typer.Option(help="Of neighbors: points of other classes for each point.", show_default="10")
+    ] = None,
     n_constraints: Annotated[
-        int | None, typer.Option(help="Pairs drawn from the labels; 0: labels only measure.", show_default="40 k^2")
+        int | None,
+        typer.Option(
+            help="Most rows drawn from the labels; 0: labels only measure.",
+            show_default="all neighbors; 40 k^2 random pairs",
+        ),
     ] = None,
     n_components: Annotated[int | None, typer.Option(help="Dimensions to keep.", show_default="all")] = None,
     tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-4,
@@ -157,6 +180,8 @@ def learn(
         "max_iter": max_iter,
         "random_state": seed,
     }
+    drawing = {"strategy": strategy, "passes": passes, "n_neighbors": n_neighbors, "n_impostors": n_impostors}
+    parameters |= {name: value for name, value in drawing.items() if value is not None}
     if folds == 1:
         raise fail("--folds must be 2 at least, or 0, which leaves the test out; got 1")
     choose = slack_weight == "auto"

@@ -19,7 +19,6 @@ from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collecte
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
-from bregmat.labels import constraints_from_labels
 from bregmat.result import SolverError
 
 __all__ = ["Settings", "is_any_hard", "learn_task"]
@@ -52,14 +51,18 @@ def learn_task(task: Task, settings: Settings) -> int:
     """Learn, write, measure, show; the exit code."""
     out = settings.out
     with bad_input():
-        rows = _rows(task, settings)
+        if task.given is None and settings.parameters.get("n_constraints") == 0:
+            raise ValueError(
+                "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
+            )
         if settings.choose_slack_weight:
             with interruptible(), show.working(quiet=settings.quiet) as say:
                 say(f"choosing the slack weight for {task.name}")
                 settings = _with_slack_weight(task, settings)
     start = time.monotonic()
-    learner = _fit(task, rows, settings)
+    learner = _fit(task, settings)
     elapsed = time.monotonic() - start
+    rows = learner.constraints_
     code = exit_code(learner.result_)
     if out is not None:
         with bad_input():
@@ -115,24 +118,7 @@ def _weight_text(learner: Any, settings: Settings) -> str:
     return f"{weight}, chosen among {among} by cross-validated {settings.n_neighbors}-NN"
 
 
-def _rows(task: Task, settings: Settings) -> Constraints:
-    """All constraints in row numbers of X: drawn from the labels, then those given."""
-    wanted = settings.parameters.get("n_constraints")
-    drawn = None
-    if task.labels is not None and wanted != 0:
-        try:
-            drawn = constraints_from_labels(task.X, task.labels, wanted, random_state=settings.seed)
-        except ValueError as error:
-            raise ValueError(for_labels(str(error), task.label_column)) from error
-    if drawn is not None and task.given is not None:
-        return drawn + task.given
-    rows = drawn if drawn is not None else task.given
-    if rows is None:
-        raise ValueError("no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given")
-    return rows
-
-
-def _fit(task: Task, rows: Constraints, settings: Settings) -> Any:
+def _fit(task: Task, settings: Settings) -> Any:
     """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3).
 
     Contradictory rows are shown on the terminal and in the report.
@@ -141,11 +127,11 @@ def _fit(task: Task, rows: Constraints, settings: Settings) -> Any:
     try:
         with collected_warnings() as texts, Progress(f"learning from {task.name}", quiet=settings.quiet) as progress:
             learner.set_params(callback=progress)
-            learner.fit(task.X, constraints=rows)
+            learner.fit(task.X, task.labels, constraints=task.given)
     except SolverError as error:
-        raise _failed(task, rows, learner, settings, error) from error
+        raise _failed(task, learner, settings, error) from error
     except (ValueError, TypeError) as error:
-        raise fail(for_command(str(error))) from error
+        raise fail(for_labels(str(error), task.label_column)) from error
     finally:
         learner.set_params(callback=None)
     task.warnings += [for_command(text) for text in texts]
@@ -157,9 +143,9 @@ def is_any_hard(learner: Any, rows: Constraints) -> bool:
     return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
 
 
-def _failed(task: Task, rows: Constraints, learner: Any, settings: Settings, error: SolverError) -> Exception:
+def _failed(task: Task, learner: Any, settings: Settings, error: SolverError) -> Exception:
     """What to say when the solver proved that there is no solution, or broke down."""
-    result = error.result
+    result, rows = error.result, error.constraints
     for text in task.warnings:
         warn(text)
     if result.status != "INFEASIBLE":

@@ -10,13 +10,28 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "n_components": "--n-components",
     "n_constraints": "--n-constraints",
+    "n_impostors": "--n-impostors",
+    "n_neighbors": "--n-neighbors",
     "random_state": "--seed",
     "sample_id": "--id",
     "resume=False": "--fresh",
     "raise trace": "raise --trace",
 }
 # options where a message begins with them, else plain words
-_FIRST_WORDS = ("dim", "divergence", "eta", "loss", "mode", "prior", "share", "solver", "tol", "trace")
+_FIRST_WORDS = (
+    "dim",
+    "divergence",
+    "eta",
+    "loss",
+    "mode",
+    "passes",
+    "prior",
+    "share",
+    "solver",
+    "strategy",
+    "tol",
+    "trace",
+)
 # what advice says of Python objects, which a command does not have
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",

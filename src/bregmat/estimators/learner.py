@@ -25,7 +25,7 @@ from bregmat.estimators.state import (
 )
 from bregmat.estimators.task import Task
 from bregmat.labels import check_drawing, check_percentiles
-from bregmat.result import MatrixResult, check
+from bregmat.result import MatrixResult, SolverError, check
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 
@@ -125,9 +125,14 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                 check_consistent_length(X, y)
             labels = None if self.n_constraints == 0 else y
             result, rows = self._learn(X, Task(self, X.shape[0], given, labels, previous))
-            check(result)
+            named = _named_constraints(rows, names)
+            try:
+                check(result)
+            except SolverError as error:
+                error.constraints = named
+                raise
             self._keep(X, result)
-            self.constraints_ = _named_constraints(rows, names)
+            self.constraints_ = named
             self.n_iter_, self.result_ = result.n_iter, result
         return self
 
