@@ -205,8 +205,9 @@ def _restored(
         X = problem.operator.congruence(B).restrict(rows)
         G = X.gram()
         size = np.sqrt(np.maximum(np.diag(G), 1e-300))
-        G = G / size / size[:, None]
-        C, ok = cholesky(add_diagonal(G, 1e-12))
+        G /= size
+        G /= size[:, None]
+        C, ok = cholesky(add_diagonal(G, 1e-12).T)  # in columns, as LAPACK has it
         if not ok:
             return None
         E = symmetrize(X.adjoint(cholesky_solve(C, want / size) / size))
