@@ -118,6 +118,16 @@ def test_infeasible(problem):
     assert caught.value.result is result
 
 
+def test_proofs_of_infeasibility_have_room():
+    """A sum that was singular to 1e-12 was indefinite in other coordinates of an ill-conditioned prior."""
+    rows = Constraints.trace(1.0) + Constraints.diagonal([1.001], [0])
+    result = nearest_kernel(np.eye(3), rows, divergence="vonneumann")
+    assert result.status is Status.INFEASIBLE
+    y = result.dual
+    assert y[0] + y[1] > 1e-10 * y[0]
+    assert y @ rows.bound < 0
+
+
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
 def test_structured_conflicts_name_exactly_what_contradicts(divergence):
     """Among many rows that hold: two pairs, a triangle, one row many times; one of several minimal sets each."""

@@ -1,9 +1,11 @@
 """Tiny, huge, identical and missing: what is certified stays true where double precision gets thin."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from bregmat import Constraints, Factor, VonNeumann, nearest_kernel, nearest_metric, verify
+from bregmat import Constraints, Factor, LogDet, VonNeumann, nearest_kernel, nearest_metric, verify
 from bregmat.coordinates import kernel_coordinates, metric_coordinates
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
@@ -351,3 +353,17 @@ def test_small_eigenvalues_of_a_prior_are_known_to_their_own_digits(form):
     else:
         found = kernel_coordinates(G @ G.T if form == "dense" else Factor(G), VonNeumann())
     assert np.exp(found.t0) * found.scale / eigenvalues == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_graded_prior_is_its_factor_times_its_transpose(rng):
+    """To 1e-10 in the unit of every two columns; vectors turned by the rounding of the largest eigenvalue left 5e-8 of it."""
+    root = np.linalg.qr(rng.normal(size=(5, 5)))[0] * 10.0 ** (np.array([0.0, -2.0, -4.0, -5.5, -11.9]) / 2)
+    K = root @ root.T
+    K = (K + K.T) / 2
+    for Z in (kernel_coordinates(K, LogDet()).base, metric_coordinates(np.eye(5), K, LogDet()).R):
+        exact = np.array([[Fraction(float(x)) for x in row] for row in Z], dtype=object)
+        left = (np.array([[Fraction(float(x)) for x in row] for row in K], dtype=object) - exact @ exact.T).astype(
+            float
+        )
+        inverse = np.linalg.inv(Z / np.linalg.norm(Z, axis=0)) / np.linalg.norm(Z, axis=0)[:, None]
+        assert np.abs(inverse @ left @ inverse.T).max() < 1e-10

@@ -20,7 +20,18 @@ from bregmat.binding import TURNED, Rounding, bind
 from bregmat.checks import as_matrix, as_numbers, as_points, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
-from bregmat.linalg import GRADED, blocks, cholesky, dense, eigh, factor_svd, graded_eigh, sq_norms, triangular_inverse
+from bregmat.linalg import (
+    GRADED,
+    blocks,
+    cholesky,
+    dense,
+    eigh,
+    factor_svd,
+    graded_eigh,
+    graded_factor,
+    sq_norms,
+    triangular_inverse,
+)
 from bregmat.operators import VANISHING, Operator
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property
@@ -373,11 +384,11 @@ def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
     return vectors
 
 
-def _eigen(name: str, A: Any, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
+def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
     """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
-    values, Q = graded_eigh(as_matrix(name, A, symmetric=True), RANK_TOL)
-    check_psd(name, values)
-    return _in_range(name, values, Q, divergence)
+    values, Q = graded_eigh(A, RANK_TOL)
+    check_psd("prior", values)
+    return _in_range("prior", values, Q, divergence)
 
 
 def _in_range(
@@ -410,10 +421,11 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             keep = values > RANK_TOL * values[-1]
         values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
         return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
-    values, Q = _eigen("prior", prior, divergence)
+    prior = as_matrix("prior", prior, symmetric=True)
+    values, Q = _eigen(prior, divergence)
     floor = _floor(values, divergence)
     if divergence.is_congruence_invariant:
-        base, t0 = Q * np.sqrt(values), divergence.link(np.ones(len(values)))
+        base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
         return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
     return _in_units(divergence, values, len(Q), Q, owns_base=True, floor=floor)
 
@@ -460,11 +472,14 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
         values[: len(sigma)] = sigma**2
         values, Q = _in_range("prior", values[::-1], Q[:, ::-1], divergence)
     else:
-        values, Q = _eigen("prior", prior, divergence)
+        prior = as_matrix("prior", prior, symmetric=True)
+        values, Q = _eigen(prior, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
     floor = _floor(values, divergence)
     if divergence.is_congruence_invariant:
         t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
+        if not isinstance(prior, Factor):
+            R = graded_factor(prior, values, Q)
         return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
     return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)

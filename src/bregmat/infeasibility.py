@@ -246,8 +246,10 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
         if not minus.any():
             return None
     root = V[:, keep] / np.sqrt(values[keep])
-    top = float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1])
-    return _checked(problem, plus + min(1.0, (1 - 1e-12) / max(top, 1e-300)) * minus)
+    top = max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300)
+    given = float(minus @ b)
+    room = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
+    return _checked(problem, plus + min(1.0, (1.0 - _yielding(room)) / top) * minus)
 
 
 def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
@@ -260,8 +262,18 @@ def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
     if not rest.any():
         return None
     low = float(eigvalsh(symmetrize(problem.operator.adjoint(rest)))[0])
-    rest[at] = (1 + 1e-12) * max(0.0, -low) / kappa
+    b, least = problem.losses.bound, max(0.0, -low) / kappa
+    room = -float(rest @ b) / (least * float(b[at])) - 1.0 if least > 0 else 0.0
+    rest[at] = (1.0 + _yielding(room)) * least
     return _checked(problem, rest)
+
+
+def _yielding(room: float) -> float:
+    """The share by which weights give way for a sum that is PSD in spite of rounding: half of what would cost the proof, within limits.
+
+    Rounding turns the range of a prior of condition 1e12 by 1e-11.
+    """
+    return min(max(0.5 * room, 1e-12), 1e-9)
 
 
 def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:

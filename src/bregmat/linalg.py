@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+SMALL = 1e-3  # of 1: a correction whose square does not matter
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their rounding is a share of that
 
 
@@ -99,16 +100,40 @@ def graded_eigh(A: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
     return values, Q
 
 
+def graded_factor(A: np.ndarray, values: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """``Z = Q sqrt(values)`` with ``Z Z' = A``, for ascending eigenpairs of A on the span of Q; where they are graded, mended.
+
+    Vectors of two small eigenvalues are turned by the rounding of the largest: ``A = Z (I + D) Z'`` with D of that over the roots of
+    both, 1e-7 at condition 1e12. It is taken up by the longer of two columns, which it changes least, and is 1e-10 then.
+    """
+    root = np.sqrt(values)
+    Z = Q * root
+    if not values[0] < GRADED * values[-1]:
+        return Z
+    size = 2.0 ** np.ceil(0.5 * np.log2(values[-1]))
+    high, low = _halves(Z / size, Z.shape[1])
+    left = (A / size**2 - high @ high.T) - (high @ low.T + low @ Z.T / size)
+    turn = Q * (size / root)
+    D = symmetrize(turn.T @ left @ turn)
+    return Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < SMALL else Z
+
+
 def _accurate_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """``A B`` (n, k) with about one and a half times the digits: the product of the leading halves of all entries is exact.
 
     Ozaki, Ogita, Oishi and Rump (2012), "Error-free transformations of matrix multiplication".
     """
-    bits = (53 - int(np.ceil(np.log2(len(B))))) // 2
     scale = 2.0 ** np.ceil(np.log2(np.abs(A).max()))
     A = A / scale
-    high_A, high_B = ((X + 2.0 ** (53 - bits)) - 2.0 ** (53 - bits) for X in (A, B))
-    return scale * (high_A @ high_B + (high_A @ (B - high_B) + (A - high_A) @ B))
+    (high_A, low_A), (high_B, low_B) = _halves(A, len(B)), _halves(B, len(B))
+    return scale * (high_A @ high_B + (high_A @ low_B + low_A @ B))
+
+
+def _halves(X: np.ndarray, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Entries of at most 1 in two parts, the first so short that sums of that many products of two of them are exact."""
+    grid = 2.0 ** (53 - (53 - int(np.ceil(np.log2(terms)))) // 2)
+    high = (X + grid) - grid
+    return high, X - high
 
 
 def factor_svd(G: Any) -> tuple[np.ndarray, np.ndarray]:

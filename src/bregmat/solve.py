@@ -266,7 +266,9 @@ class _Run:
                     if following is not None and following.is_finite():
                         state = following
                         continue
-                    reason = ExitReason.NONFINITE
+                    # weights that grow beyond all numbers may carry a proof before they do
+                    broken = self.contradiction(iteration, state, last=True)
+                    reason = ExitReason.CERTIFICATE if broken else ExitReason.NONFINITE
                 break
         except KeyboardInterrupt:
             if state is None:
