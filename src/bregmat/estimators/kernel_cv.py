@@ -51,8 +51,8 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         Coefficients of the kernels that have one. "scale" is 1 / (d var), with the variance of all entries of the training points;
         "auto" and None are 1 / d (1 for "chi2" with None).
     rank : int, None, or sequence of them
-        As in :class:`KernelLearner`, at most the number of points. None is full rank, of which every point is in a row of
-        "neighbors": 800 points take ten times as long as with rank 100.
+        As in :class:`KernelLearner`, at most the number of points; "linear" is X itself where that has no more columns. None is
+        full rank, where every point is in a row of "neighbors": 800 points take ten times as long as with rank 100.
     learner : KernelLearner, optional
         Has all other settings; degree, coef0 and kernel_params of the kernels, too.
     strategies, slack_weights, cv, estimator, scoring, n_jobs, max_seconds, random_state
@@ -142,7 +142,8 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     def _unlearned(self, candidate: KernelCandidate, X: Any) -> FactorMap:
         """The kernel of a candidate as it is."""
         settings = self._settings(candidate, X)
-        base = clone(self._template()).set_params(kernel=settings["kernel"], gamma=settings["gamma"])._kernel_function()
+        learner = KernelLearner() if self.learner is None else clone(self.learner)
+        base = learner.set_params(kernel=settings["kernel"], gamma=settings["gamma"])._kernel_function()
         return unlearned(X, base.given(X), settings["rank"])
 
     def _keep(self, X: Any, candidate: KernelCandidate) -> None:
