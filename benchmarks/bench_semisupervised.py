@@ -7,8 +7,7 @@ rivals that get the same pairs as must-link and cannot-link: COP-KMeans (Wagstaf
 the transitive closure), written out below after their papers. PCKMeans weighs a broken pair against squared distances: 1 is its
 usual setting, "scaled" is the mean squared distance to the mean, so that a broken pair costs about as much as a bad assignment.
 
-"Pairs carried": LogDet with more rows from the same pairs, soft: all pairs that they entail by transitive closure, told to points near
-their ends, where both are nearer together than the pair is wide.
+"Pairs spread": LogDet with `bregmat.spread_pairs`, soft rows from the same pairs for the points near their ends.
 
 Normalised mutual information, mean and standard error over 20 draws of pairs: on all points, and on points in no pair.
 
@@ -27,14 +26,11 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import normalized_mutual_info_score as nmi
-from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 PAIRS = (10, 30, 100, 200)
 STARTS = 10
 SOFT = 100.0  # slack weight where no kernel of that rank meets all pairs
-NEAR, REACH = 8, 0.75  # points near the ends of a pair; their distance relative to the pair's
-CARRIED = 0.1  # weight of a carried pair beside a given one, where these are soft
 
 
 def links(n: int, i: np.ndarray, j: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,33 +112,6 @@ def pck_means(X, k, i, j, same, rng, *, weight, max_iter=100):
     return best
 
 
-def entailed(n, i, j, same):
-    """The pairs that the given ones entail: within groups of must-links, and between groups that cannot be one."""
-    group, cannot = links(n, i, j, same)
-    members = [np.flatnonzero(group == g) for g in range(group.max() + 1)]
-    must = [np.stack(np.triu_indices(len(m), 1)) for m in members]
-    must = [m[pair] for m, pair in zip(members, must, strict=True)]
-    apart = [np.stack(np.meshgrid(members[a], members[b])).reshape(2, -1) for a, b in cannot]
-    pairs = np.hstack([*must, *apart])
-    return pairs[0], pairs[1], np.arange(pairs.shape[1]) < sum(m.shape[1] for m in must)
-
-
-def carried(X, i, j, same):
-    """What each pair says of the points near its ends: p near a, q near b, both offsets together at most 0.75 of a to b.
-
-    Pairs of points that are told both by different pairs go by the majority.
-    """
-    near = NearestNeighbors(n_neighbors=NEAR + 1).fit(X).kneighbors(X, return_distance=False)
-    p, q = np.repeat(near[i], NEAR + 1, axis=1), np.tile(near[j], NEAR + 1)
-    offset = np.linalg.norm(X[p] - X[i][:, None], axis=2) + np.linalg.norm(X[q] - X[j][:, None], axis=2)
-    told = (p != q) & (offset > 0) & (offset <= REACH * np.linalg.norm(X[i] - X[j], axis=1)[:, None])
-    ends = np.sort(np.stack([p[told], q[told]], axis=1), axis=1)
-    ends, place = np.unique(ends, axis=0, return_inverse=True)
-    votes = np.bincount(place.ravel(), np.where(np.repeat(same[:, None], p.shape[1], axis=1)[told], 1, -1), len(ends))
-    ends, votes = ends[votes != 0], votes[votes != 0]
-    return ends[:, 0], ends[:, 1], votes > 0
-
-
 def data_sets():
     """Points, classes and what they are; the last two standardised."""
     from bregmat_papers.datasets import DataNotFoundError, load_dataset
@@ -170,7 +139,7 @@ def main() -> None:
 
 def run(title, X, y, numbers, repeats) -> None:
     """One table: all methods on draws of pairs of one data set."""
-    from bregmat import Constraints, nearest_kernel
+    from bregmat import Constraints, nearest_kernel, spread_pairs
     from bregmat.coordinates import Factor
     from bregmat.estimators import KernelKMeans
 
@@ -196,9 +165,6 @@ def run(title, X, y, numbers, repeats) -> None:
             found["COP-KMeans"] = cop_kmeans(X, k, i, j, same, state)
             found["PCKMeans, weight 1"] = pck_means(X, k, i, j, same, state, weight=1.0)
             found["PCKMeans, scaled"] = pck_means(X, k, i, j, same, state, weight=spread)
-            a, b, alike = carried(X, *entailed(len(X), i, j, same))
-            differ = np.any(X[a] != X[b], axis=1)
-            more = rows_of(a[differ], b[differ], alike[differ], CARRIED) if differ.any() else None
             for divergence in ("logdet", "vonneumann"):
                 name = f"{divergence} + kernel k-means"
                 given = rows_of(i, j, same, np.inf)
@@ -211,11 +177,10 @@ def run(title, X, y, numbers, repeats) -> None:
                     short.append(f"{divergence}, {n_pairs} pairs: {result.status}, gap {result.gap:.1e}")
                 results = {name: result}
                 if divergence == "logdet":
-                    wider = given if more is None else given + more
-                    result = nearest_kernel(Factor(X), wider, slack_weight=SOFT, tol=1e-4)
+                    result = nearest_kernel(Factor(X), spread_pairs(X, given), slack_weight=SOFT, tol=1e-4)
                     if result.status != "OPTIMAL":
-                        short.append(f"carried, {n_pairs} pairs: {result.status}, gap {result.gap:.1e}")
-                    results["logdet, pairs carried"] = result
+                        short.append(f"spread, {n_pairs} pairs: {result.status}, gap {result.gap:.1e}")
+                    results["logdet, pairs spread"] = result
                 for name, result in results.items():
                     found[name] = KernelKMeans(k, n_init=STARTS, random_state=seed).fit_predict(result.factor)
             for name, label in found.items():

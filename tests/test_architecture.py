@@ -26,7 +26,7 @@ verification
 online
 estimators
 applications
-labels
+labels nearby
 neighbors
 nearest
 margin
@@ -55,7 +55,7 @@ LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.spl
 
 # The part of the planned public surface that exists; what is added to it is added here.
 PUBLIC = {
-    "constraints": {"Constraints", "constraints_from_labels"},
+    "constraints": {"Constraints", "constraints_from_labels", "spread_pairs"},
     "divergences": {"LogDet", "VonNeumann", "Frobenius", "SpectralDivergence"},
     "terms of your own": {"register", "Relation"},
     "losses": {"Squared", "SquaredHinge", "RelativeSlack", "ScalarLoss"},

@@ -48,6 +48,7 @@ _LAZY = {
     "Verification": "bregmat.verification",
     "verify": "bregmat.verification",
     "save": "bregmat.io",
+    "spread_pairs": "bregmat.nearby",
     "load": "bregmat.io",
     "ModelFileError": "bregmat.io",
 }
@@ -102,6 +103,7 @@ __all__ = [
     "nonnegative_least_squares",
     "register",
     "save",
+    "spread_pairs",
     "verify",
     "widen_range",
 ]
