@@ -134,7 +134,7 @@ def main() -> None:
     harness.one_thread()
     print(harness.machine())
     for name, X, y in data_sets():
-        run(name, X, y, args.pairs, args.repeats)
+        run(name, X, y, [m for m in args.pairs if m < len(X)], args.repeats)
 
 
 def run(title, X, y, numbers, repeats) -> None:

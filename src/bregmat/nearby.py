@@ -27,8 +27,8 @@ def spread_pairs(
         |x_p - x_i| + |x_q - x_j| <= reach |x_i - x_j|
 
     unless they are such a pair themselves, and asks of them what the given pairs ask in the median: a share of their squared
-    distance. What is told both ways is decided by the majority. Take it where classes are compact and pairs fewer than about twice
-    the features; with more, or where classes overlap, near points may well belong to others.
+    distance. What is told both ways is decided by the majority. Take it where pairs are few and
+    classes compact; where classes overlap, near points may well belong to others, and rows told to them cost more than they bring.
 
     Parameters
     ----------
