@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat_papers.rivals import metric_learn as metric_learn
+
 
 @dataclass(frozen=True)
 class PairProblem:
@@ -175,23 +177,6 @@ def one_thread() -> None:
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(1)
-
-
-def metric_learn() -> Any:
-    """The rival's package, made to run under scikit-learn >= 1.8, which renamed `force_all_finite`."""
-    import inspect
-
-    import metric_learn
-    import metric_learn._util as module
-
-    def renamed(check: Any) -> Any:
-        return lambda *args, force_all_finite=True, **kwargs: check(*args, ensure_all_finite=force_all_finite, **kwargs)
-
-    for name in ("check_array", "check_X_y"):
-        check = getattr(module, name)
-        if not {"force_all_finite", "kwargs"} & set(inspect.signature(check).parameters):
-            setattr(module, name, renamed(check))
-    return metric_learn
 
 
 @dataclass

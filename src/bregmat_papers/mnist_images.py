@@ -126,22 +126,6 @@ def error(train: Points, test: Points) -> float:
     return 100 * float(np.mean(train.y[nearest] != test.y))
 
 
-def random_pairs(points: Points, n_pairs: int, seed: int) -> Constraints:
-    """Different pairs drawn from all pairs alike, whatever their classes, as in Davis 2007.
-
-    Same class: ``sq_distance <=`` the 5th percentile of the drawn squared distances; else ``>=`` the 95th.
-    """
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.integers(0, len(points.y), (2 * n_pairs, 2)), axis=1)
-    drawn = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
-    a, b = drawn[rng.permutation(len(drawn))[:n_pairs]].T
-    squares = sq_distances(points.X.astype(float), a, b)
-    near, far = np.percentile(squares, (5, 95))
-    same = points.y[a] == points.y[b]
-    same_rows = Constraints.sq_distance(a[same], b[same], near, "<=")
-    return same_rows + Constraints.sq_distance(a[~same], b[~same], far, ">=")
-
-
 def neighbour_pairs(points: Points, n_pairs: int, n_neighbours: int, margin: float, seed: int) -> Constraints:
     """Pairs of random points with their nearest neighbours, as many of their own class as of other classes.
 

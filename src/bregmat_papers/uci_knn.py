@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.preprocessing import FunctionTransformer
 
 from bregmat import KernelLearner
-from bregmat_papers.drawing import DIVERGENCES, NEUTRAL, class_colors, tidy
+from bregmat_papers.drawing import NEUTRAL, class_colors, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
+from bregmat_papers.random_pairs import random_pairs
+from bregmat_papers.rivals import has_metric_learn, metric_learn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,19 +30,27 @@ SETS = ("wine", "ionosphere", "balance-scale", "iris", "soybean-small", "soybean
 BUNDLED = ("wine", "iris")
 SLOWEST = "soybean-large"  # 9,000 pairs of 281 points: the heaviest slack weight is left out, it takes minutes
 UNITS_OF = ("raw", "standardised")
-METHODS = ("Euclidean", "LogDet", "von Neumann", "NCA")
-LEARNED = {words: divergence for divergence, words in DIVERGENCES.items()}
+# ours: divergence, and what is asked of labelled points
+LEARNED = {
+    "LogDet": ("logdet", "random"),
+    "von Neumann": ("vonneumann", "random"),
+    "LogDet, neighbours": ("logdet", "neighbors"),
+}
+RIVALS = {"NCA": "scikit-learn, its defaults", "LMNN": "metric-learn, its defaults"}
+TARGETS = 3  # of LMNN
 
 
 def units(size: Size) -> list[Unit]:
     repeats = {Size.SMALL: 2, Size.DEFAULT: 5, Size.FULL: 20}[size]
     sets = BUNDLED if size is Size.SMALL else SETS
     fewer = {SLOWEST: 2} if size is Size.DEFAULT else {}
+    rivals = [name for name in RIVALS if name != "LMNN" or has_metric_learn()]
     return [
-        {"data": data, "columns": columns, "seed": SEED + k}
+        {"data": data, "columns": columns, "seed": SEED + k, "methods": ["Euclidean", *LEARNED, *rivals]}
+        for k in range(repeats)
         for columns in UNITS_OF
         for data in sets
-        for k in range(fewer.get(data, repeats))
+        if k < fewer.get(data, repeats)
     ]
 
 
@@ -49,8 +59,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     table = data.table(unit["data"])
     halves = _parts(table.y, 2, unit["seed"])
     n_pairs = PAIRS_PER_SQUARED_CLASS * len(np.unique(table.y)) ** 2
-    errors: dict[str, list[float]] = {method: [] for method in METHODS}
-    grid = WEIGHTS[:-1] if unit["data"] == SLOWEST else WEIGHTS
+    errors: dict[str, list[float]] = {method: [] for method in unit["methods"]}
     weights: dict[str, list[float]] = {method: [] for method in LEARNED}
     gaps: dict[str, list[float]] = {method: [] for method in LEARNED}
     for half in range(2):
@@ -60,25 +69,67 @@ def run(unit: Unit, data: DataHome) -> Outcome:
             spread = X.std(axis=0)
             spread[spread == 0] = 1.0
             X, unseen = X / spread, unseen / spread
-        errors["Euclidean"].append(_error(X, table.y[train], unseen, table.y[test]))
-        for method in METHODS[1:]:
-            learner: Any = NeighborhoodComponentsAnalysis(random_state=unit["seed"])
+        for method in unit["methods"]:
             if method in LEARNED:
-                learner = KernelLearner(
-                    "linear",
-                    divergence=LEARNED[method],
-                    n_constraints=n_pairs,
-                    tol=TOL,
-                    random_state=unit["seed"],
-                )
-                learner.slack_weight = _chosen_weight(learner, X, table.y[train], grid, unit["seed"])
-                weights[method].append(learner.slack_weight)
-            _fit(learner, X, table.y[train])
-            if method in gaps:
+                ours = _Ours(*LEARNED[method], n_pairs, unit["seed"])
+                is_slow = unit["data"] == SLOWEST or ours.strategy == "neighbors"
+                grid = WEIGHTS[:-1] if is_slow else WEIGHTS
+                weight = ours.chosen_weight(X, table.y[train], grid)
+                learner: Any = ours.fit(weight, X, table.y[train])
+                weights[method].append(weight)
                 gaps[method].append(float(learner.result_.gap))
+            else:
+                learner = _rival(method, X, table.y[train], unit["seed"])
             mapped = learner.transform(X), table.y[train], learner.transform(unseen), table.y[test]
             errors[method].append(_error(*mapped))
     return {"errors": errors, "weights": weights, "gaps": gaps, "pairs": n_pairs}
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """One of our methods but for its slack weight."""
+
+    divergence: str
+    strategy: str
+    n_pairs: int
+    seed: int
+
+    def fit(self, slack_weight: float, X: np.ndarray, y: np.ndarray) -> KernelLearner:
+        """The linear kernel learned from random pairs, or from comparisons of neighbours, of these points."""
+        how = {"strategy": self.strategy, "tol": TOL, "random_state": self.seed}
+        learner = KernelLearner("linear", divergence=self.divergence, slack_weight=slack_weight, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the gap reached is in the table; points alone in their class
+            if self.strategy == "random":
+                return learner.fit(X, constraints=random_pairs(X, y, self.n_pairs, self.seed))
+            return learner.fit(X, y)
+
+    def chosen_weight(self, X: np.ndarray, y: np.ndarray, grid: tuple[float, ...]) -> float:
+        """The slack weight of least error in two-fold cross-validation on the training half; the smallest of equals."""
+        part = _parts(y, 2, self.seed)
+        totals = []
+        for weight in grid:
+            total = 0.0
+            for held_out in range(2):
+                train, test = part != held_out, part == held_out
+                model = self.fit(weight, X[train], y[train])
+                total += _error(model.transform(X[train]), y[train], model.transform(X[test]), y[test])
+            totals.append(total)
+        return grid[int(np.argmin(totals))]
+
+
+def _rival(method: str, X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    """A fitted transformer of somebody else's, at its defaults."""
+    if method == "Euclidean":
+        return FunctionTransformer().fit(X)
+    learner: Any = NeighborhoodComponentsAnalysis(random_state=seed)
+    if method == "LMNN":  # every class must have more points than each point has targets
+        _, kind, sizes = np.unique(y, return_inverse=True, return_counts=True)
+        X, y, fewest = X[sizes[kind] > 1], y[sizes[kind] > 1], int(sizes[sizes > 1].min())
+        learner = metric_learn().LMNN(n_neighbors=min(TARGETS, fewest - 1), random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return learner.fit(X, y)
 
 
 def _parts(y: np.ndarray, n_parts: int, seed: int) -> np.ndarray:
@@ -87,26 +138,6 @@ def _parts(y: np.ndarray, n_parts: int, seed: int) -> np.ndarray:
     part = np.empty(len(y), dtype=int)
     part[order] = np.arange(len(y)) % n_parts
     return part
-
-
-def _chosen_weight(learner: KernelLearner, X: np.ndarray, y: np.ndarray, grid: tuple[float, ...], seed: int) -> float:
-    """The slack weight of least error in two-fold cross-validation on the training half; the smallest of equals."""
-    part = _parts(y, 2, seed)
-    totals = []
-    for weight in grid:
-        total = 0.0
-        for held_out in range(2):
-            train, test = part != held_out, part == held_out
-            model = _fit(clone(learner).set_params(slack_weight=weight), X[train], y[train])
-            total += _error(model.transform(X[train]), y[train], model.transform(X[test]), y[test])
-        totals.append(total)
-    return grid[int(np.argmin(totals))]
-
-
-def _fit(learner: Any, X: np.ndarray, y: np.ndarray) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # for ours the gap that was reached is in the table
-        return learner.fit(X, y)
 
 
 def _error(X: np.ndarray, y: np.ndarray, unseen: np.ndarray, truth: np.ndarray) -> float:
@@ -126,11 +157,15 @@ def _sets(findings: list[Finding]) -> list[str]:
     return list(dict.fromkeys(unit["data"] for unit, _ in findings))
 
 
+def _methods(findings: list[Finding]) -> list[str]:
+    return findings[0][0]["methods"]
+
+
 def table(findings: list[Finding]) -> list[Row]:
     rows = []
     for columns in UNITS_OF:
         for data in _sets(findings):
-            for method in METHODS:
+            for method in _methods(findings):
                 errors = _errors(findings, data, columns, method)
                 note = _note(select(findings, data=data, columns=columns), method)
                 quantity = f"4-NN error, {data}, {columns}, {method}"
@@ -140,22 +175,24 @@ def table(findings: list[Finding]) -> list[Row]:
 
 def _note(findings: list[Finding], method: str) -> str:
     if method not in LEARNED:
-        return "scikit-learn, its defaults" if method == "NCA" else ""
+        return RIVALS.get(method, "")
     weights = Counter(weight for _, found in findings for weight in found["weights"][method])
     gap = max(gap for _, found in findings for gap in found["gaps"][method])
     chosen = ", ".join(f"{weight:g} ({times})" for weight, times in sorted(weights.items()))
-    return f"{findings[0][1]['pairs']} pairs; slack weight (times chosen): {chosen}; largest gap {gap:.0e}"
+    rows = f"{findings[0][1]['pairs']} pairs" if LEARNED[method][1] == "random" else "comparisons"
+    return f"{rows}; slack weight (times chosen): {chosen}; largest gap {gap:.0e}"
 
 
 def draw(figure: Figure, findings: list[Finding]) -> None:
     sets = _sets(findings)
-    colors = (NEUTRAL, *class_colors(len(METHODS) - 1))
-    width = 0.8 / len(METHODS)
+    methods = _methods(findings)
+    colors = (NEUTRAL, *class_colors(len(methods) - 1))
+    width = 0.8 / len(methods)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, columns in zip(axes, UNITS_OF):
-        for k, (method, color) in enumerate(zip(METHODS, colors)):
+        for k, (method, color) in enumerate(zip(methods, colors)):
             summary = [mean_and_error(_errors(findings, data, columns, method)) for data in sets]
-            place = np.arange(len(sets)) + (k - (len(METHODS) - 1) / 2) * width
+            place = np.arange(len(sets)) + (k - (len(methods) - 1) / 2) * width
             ax.bar(
                 place,
                 [mean / 100 for mean, _ in summary],
