@@ -26,7 +26,7 @@ verification
 online
 estimators
 applications
-labels nearby
+labels nearby dimension
 neighbors
 nearest
 margin

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_diabetes, load_wine
-from sklearn.neighbors import KNeighborsTransformer
+from scipy.optimize import OptimizeResult, check_grad
+from sklearn.datasets import load_diabetes, load_digits, load_wine
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
+from bregmat import dimension
+from bregmat.dimension import Neighborhood, few_components
 from bregmat.estimators import KernelLearner
 from bregmat.labels import as_kinds, constraints_from_labels
 from bregmat.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
@@ -237,3 +240,76 @@ def test_a_linear_kernel_and_a_metric_learn_the_same(wine):
         kernel = KernelLearner(strategy="neighbors", tol=1e-7, **options).fit(X, y)
         assert np.array_equal(kernel.constraints_.index, metric.constraints_.index)
         assert np.allclose(kernel.kernel(X), metric.transform(X) @ metric.transform(X).T, rtol=1e-2, atol=1e-2)
+
+
+# ---------------------------------------------------------------------- few components
+def mapped(X, y, n_neighbors=2, n_impostors=3):
+    return Neighborhood(X, Kinds.of_classes(y), n_neighbors, n_impostors)
+
+
+def test_components_are_ordered_by_what_impostors_are_farther_than_targets(wine):
+    X, y = wine
+    same = y[:, None] == y[None]
+    spreads = []
+    for candidates, k in ((same, 2), (~same, 3)):
+        D = np.array([X[i] - X[j] for i, near in enumerate(brute(X, candidates, k)) for j in near])
+        spreads.append(D.T @ D / len(D))
+    Q = mapped(X, y).ordered()
+    S = Q.T @ (spreads[1] - spreads[0]) @ Q
+    assert np.allclose(Q.T @ Q, np.eye(13)) and np.allclose(S, np.diag(np.diag(S)))
+    assert np.all(np.diff(np.diag(S)) <= 1e-12)
+    learner = bm.MetricLearner(strategy="neighbors", n_components=12, random_state=0).fit(X, y)
+    whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
+    assert np.array_equal(
+        learner.result_.dual, whole.result_.dual
+    )  # the leading components do: nothing else is learned
+    order = mapped(X @ whole.result_.B, y, 3, 10).ordered()[:, :12]
+    assert np.allclose(learner.get_mahalanobis_matrix(), whole.result_.B @ order @ order.T @ whole.result_.B.T)
+
+
+def test_few_components_are_sought_where_the_leading_ones_do_worse():
+    """The ten digits in two dimensions, the other half of the rows asked: .50 of the leading ones, .66 of those sought."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    learner = bm.MetricLearner(strategy="neighbors", n_components=2, random_state=0).fit(X[::2], y[::2])
+    whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X[::2], y[::2])
+    leading = mapped(X[::2] @ whole.result_.B, y[::2], 3, 10).ordered()[:, :2]
+    scores = []
+    for C in (learner.components_, leading.T @ whole.result_.B.T):
+        near = KNeighborsClassifier(4).fit(X[::2] @ C.T, y[::2])
+        scores.append(near.score(X[1::2] @ C.T, y[1::2]))
+    assert scores[0] > scores[1] + 0.08
+    result = learner.result_
+    assert result.status is bm.Status.OPTIMAL and result.gap <= learner.tol
+    assert np.allclose(result.metric(), learner.get_mahalanobis_matrix())  # what is certified is what is used
+    assert np.linalg.matrix_rank(result.metric()) == 2
+    stages = [row.stage for row in result.history]
+    assert stages == sorted(stages) and stages[-1] > max(row.stage for row in whole.result_.history)
+    assert [row.iteration for row in result.history] == sorted(row.iteration for row in result.history)
+
+
+def test_the_slope_of_the_search_is_that_of_its_cost(rng, monkeypatch):
+    Z, V = rng.normal(size=(30, 5)), rng.normal(size=(5, 2))
+    rows = np.array([rng.choice(30, 3, replace=False) for _ in range(50)])
+    Z[rows[0]] = Z[0]  # all three at one place
+    asked = []
+
+    def minimize(cost, start, **_):
+        asked.append(check_grad(lambda v: cost(v)[0], lambda v: cost(v)[1], start))
+        near, far = (np.sum(((Z[rows[:, 0]] - Z[rows[:, k]]) @ V) ** 2, axis=1) for k in (1, 2))
+        share = np.divide(near - far, near + far, out=np.zeros(50), where=near + far > 0)
+        assert cost(start)[0] == pytest.approx(np.mean(1 / (1 + np.exp(-dimension.STEEPNESS * share))))
+        return OptimizeResult(x=start)
+
+    monkeypatch.setattr(dimension, "minimize", minimize)
+    assert np.linalg.norm(dimension._descended(Z, V, rows), 2) == pytest.approx(1.0)
+    assert asked[0] < 1e-6
+
+
+def test_points_that_coincide_and_more_components_than_there_are_leave_the_leading_ones(rng):
+    y = np.arange(40) % 2
+    for X in (np.repeat(rng.normal(size=(2, 3)), 20, axis=0)[rng.permutation(40)], rng.normal(size=(40, 3))):
+        assert few_components(mapped(X, np.zeros(40, int)), 2) is None  # nobody is apart
+        assert few_components(mapped(X, y), 3) is None
+        found = few_components(mapped(X, y), 1)
+        assert found is None or (found.shape == (3, 1) and np.isfinite(found).all())

@@ -74,7 +74,7 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result, and its constraints in row numbers of X."""
 
-    def _keep(self, X: Any, result: MatrixResult) -> None:
+    def _keep(self, X: Any, task: Task, result: MatrixResult) -> None:
         """Set what else the subclass has to say once the result is known to be one."""
 
     # ------------------------------------------------------------------ fit
@@ -124,14 +124,15 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             labels = None if self.n_constraints == 0 else y
-            result, rows = self._learn(X, Task(self, X.shape[0], given, labels, previous))
+            task = Task(self, X.shape[0], given, labels, previous)
+            result, rows = self._learn(X, task)
             named = _named_constraints(rows, names)
             try:
                 check(result)
             except SolverError as error:
                 error.constraints = named
                 raise
-            self._keep(X, result)
+            self._keep(X, task, result)
             self.constraints_ = named
             self.n_iter_, self.result_ = result.n_iter, result
         return self

@@ -216,18 +216,32 @@ def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- the order of the components
-def principal_components(result: MatrixResult, X: Any, n_components: int | None) -> np.ndarray | None:
-    """Components (r, d) along which the mapped X varies most, then second most, ...; uncorrelated over X.
+def principal_components(
+    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Components along which the mapped X varies most, then second most, ...; uncorrelated over X.
 
-    All of them leave the learned distances as they are. None: with very many features, and all components wanted, the
-    map is better left in the form the solver has it in.
+    Parameters
+    ----------
+    result : MatrixResult
+    X : ndarray or scipy.sparse, shape (n, d)
+    n_components : int or None
+        None is all of them: they leave the learned distances as they are.
+    order : ndarray, shape (k, k), optional
+        Other orthogonal directions of the mapped points ``X B``, best first, as columns; up to 2,000 features.
+
+    Returns
+    -------
+    ndarray, shape (r, d), or None
+        None with very many features and all components wanted: the map is better left in the form the solver has it in.
     """
     n, d = X.shape
     if d <= MOST_FEATURES:
-        S, _ = covariance(X[:: -(-n // MOST_ROWS)])
         B = result.B
-        _, Q = eigh(B.T @ S @ B)
-        return _signed((B @ Q[:, ::-1][:, :n_components]).T)
+        if order is None:
+            S, _ = covariance(X[:: -(-n // MOST_ROWS)])
+            order = eigh(B.T @ S @ B)[1][:, ::-1]
+        return _signed((B @ order[:, :n_components]).T)
     if n_components is None:
         return None
     T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from bregmat.checks import as_choice, check_numeric
-from bregmat.estimators.mahalanobis import (
-    MOST_FEATURES,
-    PRIORS,
-    MahalanobisMetric,
-    principal_components,
-    prior_components,
-)
+from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
 
 
 @dataclass(frozen=True)
 class MetricCandidate(Candidate):
-    """A prior metric, or what is learned from it; components are cut from one fit."""
+    """A prior metric, or what is learned from it."""
 
     prior: str
     n_components: int | None = None
@@ -33,10 +27,6 @@ class MetricCandidate(Candidate):
     @property
     def size(self) -> int | None:
         return self.n_components
-
-    @property
-    def whole(self) -> MetricCandidate:
-        return replace(self, n_components=None)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -57,7 +47,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     slack_weights : sequence of float
         Positive; tried from light to heavy, each fit starting from the last.
     n_components : int, None, or sequence of them
-        Leading components to keep; None is all.
+        Components to keep, as in :class:`MetricLearner`; None is all.
     learner : MetricLearner, optional
         Has all other settings.
     cv : int, splitter or iterable, optional
@@ -125,15 +115,9 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
         return X
 
     def _map(self, candidate: MetricCandidate, learner: Any, X: Any) -> Callable[[Any], np.ndarray]:
-        if learner is not None and candidate.n_components is None:
+        if learner is not None:
             return learner.transform
-        components: Any
-        if learner is None:
-            components = prior_components(X, candidate.prior)
-        elif X.shape[1] <= MOST_FEATURES:
-            components = learner.components_[: candidate.n_components]
-        else:  # not in order
-            components = principal_components(learner.result_, X, candidate.n_components)
+        components = prior_components(X, candidate.prior)
         return lambda Z: np.asarray(Z @ components.T)
 
     def _keep(self, X: Any, candidate: MetricCandidate) -> None:

@@ -49,14 +49,9 @@ class Candidate(ABC):
         """Dimensions of the map; None is all of them."""
 
     @property
-    def whole(self) -> Self:
-        """The fit that this one is a part of."""
-        return self
-
-    @property
     def family(self) -> Self:
         """What one warm-started path of slack weights has in common."""
-        return replace(self.whole, slack_weight=0.0)
+        return replace(self, slack_weight=0.0)
 
     @property
     def complexity(self) -> tuple[bool, float, float]:
@@ -312,7 +307,7 @@ class _Search:
         return scores, seconds
 
     def _path(self, fold: int, family: list[Any], size: int) -> _Run:
-        """One fold: slack weights from light to heavy, each fit from the last; parts are cut from one fit."""
+        """One fold: slack weights from light to heavy, each fit from the last."""
         train, test = self.folds[fold]
         if size < len(train):
             train = np.random.default_rng(fold).permutation(train)[:size]
@@ -320,13 +315,13 @@ class _Search:
         y, z = self.y[train], self.y[test]
         run = _Run({}, {})
         learner = clone(self.template)
-        for fit in sorted({c.whole for c in family}, key=lambda c: c.slack_weight):
+        for candidate in sorted(family, key=lambda c: c.slack_weight):
             if time.monotonic() > self.deadline:
                 break
             start = time.perf_counter()
             learned = None
-            if fit.strategy is not None:
-                learner.set_params(**self.settings._settings(fit, A), callback=self._is_late)
+            if candidate.strategy is not None:
+                learner.set_params(**self.settings._settings(candidate, A), callback=self._is_late)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # of a fold: not converged, or a class with one point
                     try:
@@ -336,10 +331,9 @@ class _Search:
                 if time.monotonic() > self.deadline:
                     break
             seconds = time.perf_counter() - start
-            for candidate in (c for c in family if c.whole == fit):
-                mapped = self.settings._map(candidate, learned, A)
-                model = clone(self.estimator).fit(mapped(A), y)
-                run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, mapped(B), z)), seconds
+            mapped = self.settings._map(candidate, learned, A)
+            model = clone(self.estimator).fit(mapped(A), y)
+            run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, mapped(B), z)), seconds
         return run
 
     def _is_late(self, record: Any) -> bool:

@@ -44,8 +44,11 @@ class Task:
     y: Any
     previous: MatrixResult | None
 
-    def learn(self, ground: Ground) -> tuple[MatrixResult, Constraints]:
-        """The result, and its rows in row numbers: those drawn from the labels, then those given."""
+    def learn(self, ground: Ground, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
+        """The result, and its rows in row numbers: those drawn from the labels, then those given.
+
+        ``after``: the result of the same task on another ground, of neighbours; passes are counted and told on from there.
+        """
         learner = self.learner
         if self.y is None and self.given is None:
             n_dropped = learner.n_dropped_constraints_
@@ -57,7 +60,7 @@ class Task:
         if self.y is None:
             rows = self.given
         elif learner.strategy == "neighbors":
-            return self._learn_neighbors(ground)
+            return self._learn_neighbors(ground, after)
         else:
             names = ("percentiles", "unlabeled", "random_state")
             options = {name: getattr(learner, name) for name in names}
@@ -65,22 +68,23 @@ class Task:
         assert rows is not None
         return self._solve(ground, rows, self.previous), rows
 
-    def _learn_neighbors(self, ground: Ground) -> tuple[MatrixResult, Constraints]:
+    def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
         """Rows are drawn again in the learned metric until those that are active in the optimum no longer change."""
         learner, last = self.learner, None
         kinds = as_kinds(self.y, self.n_points, "neighbors", unlabeled=learner.unlabeled)
         seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
         names = ("n_neighbors", "n_impostors", "form", "n_constraints")
         options = {name: getattr(learner, name) for name in names}
-        history: list[Record] = []
-        seconds = 0.0
-        for stage in range(1, learner.passes + 1):
+        history: list[Record] = [] if after is None else list(after.history)
+        seconds = 0.0 if after is None else after.seconds
+        before = history[-1].stage or 0 if history else 0
+        for stage in range(before + 1, before + learner.passes + 1):
             space = ground.space(None if last is None else last.result)
-            drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=last is None, **options)
+            drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=stage == 1, **options)
             rows = self._with_given(drawn)
             keys = _keys(rows, self.n_points)
             if last is None:
-                start = self.previous
+                start = self.previous if after is None else None
             elif np.array_equal(keys, last.keys):
                 break
             else:
