@@ -5,7 +5,9 @@ import pytest
 
 from bregmat_papers import DataHome, experiment, reproduce
 from bregmat_papers.mnist import BEST, MARGIN, NEAREST, PREPARATIONS, TOL
-from bregmat_papers.mnist_images import Deskew, Points, images_of, neighbour_pairs, random_pairs
+from bregmat_papers.mnist_images import Deskew, Points, images_of, neighbour_pairs
+from bregmat_papers.random_pairs import random_pairs
+from bregmat_papers.uci_knn import LEARNED
 
 
 def ours(report, quantity):
@@ -31,7 +33,7 @@ def test_learned_maps_repair_the_units_of_wine(reproduced):
 
 def test_every_solve_of_figure_5_is_certified(reproduced):
     for unit, found in reproduced("uci-knn").findings:
-        assert found["pairs"] == 40 * 3**2
+        assert found["pairs"] == 40 * 3**2 and set(found["gaps"]) == set(LEARNED)
         for method, gaps in found["gaps"].items():
             assert max(gaps) <= 1e-3, (unit, method)
             assert len(found["weights"][method]) == 2
@@ -138,15 +140,24 @@ def test_pairs_of_neighbours(rng):
 
 
 def test_random_pairs_are_drawn_whatever_their_class(rng):
-    points = Points(rng.normal(size=(200, 4)), np.arange(200) % 4)
-    rows = random_pairs(points, 2000, seed=0)
+    X, y = rng.normal(size=(200, 4)), np.arange(200) % 4
+    rows = random_pairs(X, y, 2000, seed=1)
     pairs = rows.index[:, :2]
     assert rows.n_constraints == 2000 == len(np.unique(np.sort(pairs, axis=1), axis=0))
-    same = points.y[pairs[:, 0]] == points.y[pairs[:, 1]]
+    same = y[pairs[:, 0]] == y[pairs[:, 1]]
     assert 0.2 < same.mean() < 0.3  # 49 of 199 in expectation, standard deviation 0.01
-    squares = ((points.X[pairs[:, 0]] - points.X[pairs[:, 1]]) ** 2).sum(axis=1)
-    near, far = np.percentile(squares, (5, 95))
-    assert rows.bound == pytest.approx(np.where(same, near, far))
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)[np.triu_indices(200, 1)]
+    near, far = np.percentile(
+        squares, (5, 95)
+    )  # of 19,900 pairs, 87 % of which are drawn for the bounds: three standard errors
+    assert rows.bound == pytest.approx(np.where(same, near, far), rel=0.02)
+
+
+def test_random_pairs_are_all_there_are_but_for_points_that_coincide(rng):
+    X, y = np.repeat(rng.normal(size=(4, 3)), 3, axis=0), np.arange(12) % 2
+    rows = random_pairs(X, y, 500, seed=0)
+    assert rows.n_constraints == 12 * 11 // 2 - 4 * 3
+    assert (rows.bound > 0).all()
 
 
 def test_digits_have_a_split_of_their_own():
