@@ -41,9 +41,9 @@ TARGETS = 3  # of LMNN
 
 
 def units(size: Size) -> list[Unit]:
-    repeats = {Size.SMALL: 1, Size.DEFAULT: 5, Size.FULL: 20}[size]
+    repeats = {Size.SMALL: 1, Size.DEFAULT: 2, Size.FULL: 20}[size]
     sets = BUNDLED if size is Size.SMALL else SETS
-    fewer = {SLOWEST: 2} if size is Size.DEFAULT else {}
+    fewer = {SLOWEST: 1} if size is Size.DEFAULT else {}
     rivals = [name for name in RIVALS if name != "LMNN" or has_metric_learn()]
     return [
         {"data": data, "columns": columns, "seed": SEED + k, "methods": ["Euclidean", *LEARNED, *rivals]}
