@@ -151,13 +151,20 @@ class Recomputation:
         gone, sense = p - self.losses.bound, self.losses.sense
         return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
 
+    def allowed(self, noise: np.ndarray) -> np.ndarray:
+        """By how much rows may be missed that count as met: roundings of their units, and of their values where these say something."""
+        return FEASIBLE * self.unit + 16.0 * np.minimum(noise, UNCERTAIN * self.unit)
+
     def ended(self, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """What rounding takes values below 0 by on soft rows whose loss ends there, at a finite price: as of hard rows ``p >= 0``."""
+        """By how much soft rows are below 0 whose loss ends there, at a finite price: as of hard rows ``p >= 0``, which they are there.
+
+        Optimal values of 0 come out on either side of it, and a matrix that differs by as little as 1e-13 has a finite loss.
+        """
         out, L = np.zeros_like(p), self.losses
         for kind, loss in enumerate(L.kinds):
             on = np.flatnonzero((L.kind == kind) & (p < 0)) if loss.is_positive else ()
             if len(on) and not loss.is_outside(np.zeros(len(on)), L.bound[on]).any():
-                out[on] = np.where(-p[on] <= 16.0 * np.minimum(noise, UNCERTAIN * self.unit)[on], -p[on], 0)
+                out[on] = np.where(-p[on] <= self.allowed(noise)[on], -p[on], 0)
         return out
 
     def distance(self) -> float:
@@ -285,9 +292,7 @@ class Recomputation:
         worst = float((excess / self.unit)[self.hard].max(initial=0.0))
         allowed = float((noise / self.unit)[self.hard].max(initial=0.0))
         found.compare("max_violation", result.max_violation, worst, CLOSE + 16.0 * allowed)
-        missed = np.flatnonzero(
-            self.hard & ~(excess <= FEASIBLE * self.unit + 16.0 * np.minimum(noise, UNCERTAIN * self.unit))
-        )
+        missed = np.flatnonzero(self.hard & ~(excess <= self.allowed(noise)))
         is_feasible = not len(missed)
         if len(missed) and found.claimed is not Status.UNKNOWN:
             row = missed[0]
