@@ -18,7 +18,7 @@ def test_no_false_word(family):
 @pytest.mark.parametrize(
     "name",
     [
-        "redundant:198",  # the matrix known to be feasible leaves the range of the prior, whose rank is 2 by the rule of 1e-12
+        "redundant:198",  # a matrix that leaves the range of the prior, whose rank is 2 by the rule of 1e-12
         "redundant:25",  # a bound of heavier weights beside an objective that missed rows at the price of lighter ones
         "vanishing_point:171",  # a point that the prior's rounding made, as the unit of a loss
         "wide_bounds:246",  # an own slack at the value 0, which rounding takes below 0

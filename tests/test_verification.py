@@ -159,12 +159,17 @@ def test_other_bounds_than_those_solved_for_are_caught(rng):
     assert verify(arguments | {"constraints": other}, result).status is Status.UNKNOWN
 
 
-def test_a_matrix_outside_of_the_range_has_no_objective():
-    """Its projection would have one, and smaller than every feasible matrix: eigenvalues below 1e-12 of the largest count as 0."""
-    arguments = {"prior": np.diag([1.0, 1e-2, 0.9e-12]), "constraints": Constraints.diagonal([0.5], [0])}
+def test_a_matrix_outside_of_the_range_counts_with_its_part_inside():
+    """Rows of all of it beside the divergence of a part are less than any matrix has: eigenvalues below 1e-12 of the largest are 0."""
+    Q = np.eye(3) - 2.0 / 3.0
+    inside, outside = np.diag([1.0, 0.1, 0.0]), np.diag([1.0, 0.1, 1e-6])
+    outside[2, 0] = 1e-6
+    K = Q @ np.diag([1.0, 1e-2, 0.9e-12]) @ Q
+    W = Q @ outside @ outside.T @ Q
+    arguments = {"prior": (K + K.T) / 2, "constraints": Constraints.similarity(0, 1, W[0, 1], "==")}
+    arguments |= {"loss": Squared(), "slack_weight": 1e8}
     found = Recomputation(arguments, solved(arguments))
-    assert np.isfinite(found.objective_at(np.diag([0.5**0.5, 0.1, 0.0])))
-    assert found.objective_at(np.diag([0.5**0.5, 0.1, 1e-6])) == np.inf
+    assert found.objective_at(Q @ outside) == pytest.approx(found.objective_at(Q @ inside), rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-16])

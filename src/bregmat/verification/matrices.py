@@ -255,14 +255,15 @@ class Recomputation:
         return float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
 
     def objective_at(self, factor: np.ndarray) -> float:
-        """The objective of another matrix, given by a factor as the result gives its own; inf where it misses a hard row or the range."""
+        """The objective of another matrix, given by a factor as the result gives its own; inf where a hard row is missed.
+
+        Where matrices keep the prior's range, of the part of it that is there: divergence and rows of the same matrix.
+        """
         other = copy(self)
         other.__dict__.pop("F", None)
         other.given = factor.astype(self.real)
-        if (
-            self.divergence.keeps_range and other.outside() > 0
-        ):  # its projection would be measured, which is another matrix
-            return np.inf
+        if self.divergence.keeps_range and other.outside() > 0:
+            other.given = self.P @ other.F
         p, _ = other.rows.values(other.lifted())
         if (other.excess(p) > FEASIBLE * self.unit)[self.hard].any():
             return np.inf
