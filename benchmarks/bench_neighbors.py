@@ -158,7 +158,11 @@ def compared(found: dict[str, Any], ours: str, other: str) -> list[str]:
 def show(found: dict[str, Any]) -> None:
     methods = [m for m in METHODS if all(m in e["methods"] for e in found.values())]
     for what, title in MEASURES.items():
-        print_table(f"{title} (* not among the sets that settings were chosen on)", ["data", "n x d, k", *methods], mean_rows(found, methods, what))
+        print_table(
+            f"{title} (* not among the sets that settings were chosen on)",
+            ["data", "n x d, k", *methods],
+            mean_rows(found, methods, what),
+        )
     rows = [[name, *(seconds(np.median(e["methods"][m]["seconds"])) for m in methods)] for name, e in found.items()]
     print_table("CPU seconds of a fit, medians", ["data", *methods], rows)
     groups = {"all sets": found, "not chosen on": {k: v for k, v in found.items() if k not in CHOICE}}
@@ -166,7 +170,14 @@ def show(found: dict[str, Any]) -> None:
     for title, some in groups.items():
         if some:
             rows = [compared(some, a, b) for a in OURS if a in methods for b in methods if b not in OURS]
-            header = ["ours", "beside", "mean difference", "won / lost", "lost by more than a standard error", "Wilcoxon p"]
+            header = [
+                "ours",
+                "beside",
+                "mean difference",
+                "won / lost",
+                "lost by more than a standard error",
+                "Wilcoxon p",
+            ]
             print_table(f"4-NN accuracy, {title} ({len(some)})", header, rows)
     proofs = [p for e in found.values() for m in methods for p in e["methods"][m]["proofs"]]
     if proofs:
@@ -188,7 +199,11 @@ def picture(found: dict[str, Any], path: Path) -> None:
     for line, m in enumerate(order):
         axes.plot([mean[m], mean[m] + width], [-line, -line], color="0.8", lw=6, solid_capstyle="butt")
         axes.plot(mean[m], -line, "o", color="C0" if methods[m] in OURS else "0.35")
-    axes.set(yticks=-np.arange(k), yticklabels=[methods[m] for m in order], xlabel=f"mean rank over {n} sets; bar: critical difference {width:.2f}")
+    axes.set(
+        yticks=-np.arange(k),
+        yticklabels=[methods[m] for m in order],
+        xlabel=f"mean rank over {n} sets; bar: critical difference {width:.2f}",
+    )
     figure.savefig(path)
 
 
@@ -207,11 +222,15 @@ def million() -> None:
         apart = y[i] != y[l]
     margin = float(np.median(((X[i[:5000]] - X[j[:5000]]) ** 2).sum(1)))
     rows = Constraints.comparison(i, j, i, l, margin=margin, weight=1e-3)
-    nearest_metric(X[:50], Constraints.comparison([1], [2], [1], [3], margin=1.0), loss="squared_hinge", slack_weight=1.0)
+    nearest_metric(
+        X[:50], Constraints.comparison([1], [2], [1], [3], margin=1.0), loss="squared_hinge", slack_weight=1.0
+    )
     start = time.perf_counter()
     run = timed(lambda: nearest_metric(X, rows, loss="squared_hinge", slack_weight=1.0, tol=1e-4))
     result = run.value
-    print(f"{len(i):,} comparisons, 20,000 x 100: {seconds(run.cpu[0])} CPU, {seconds(time.perf_counter() - start)}; {result.status.name}, gap {result.gap:.1e}, {result.n_iter} steps")
+    print(
+        f"{len(i):,} comparisons, 20,000 x 100: {seconds(run.cpu[0])} CPU, {seconds(time.perf_counter() - start)}; {result.status.name}, gap {result.gap:.1e}, {result.n_iter} steps"
+    )
 
 
 def main() -> None:
