@@ -200,7 +200,7 @@ def test_violation_none():
 @pytest.fixture(scope="module")
 def wine():
     X, y = load_wine(return_X_y=True)
-    return X, y, MetricLearner(slack_weight=1.0, random_state=0).fit(X, y)
+    return X, y, MetricLearner(strategy="random", random_state=0).fit(X, y)
 
 
 def test_every_display_of_an_estimator(wine):

@@ -89,7 +89,7 @@ class Coordinates:
 
     base: Any
     t0: np.ndarray
-    R: np.ndarray | None = None
+    R: Any = None  # ndarray or sparse array (d, r)
     span: Span | None = None
     identity: bool = False  # whether the prior of M is the identity
     owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
@@ -172,19 +172,26 @@ class Coordinates:
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays; data that was handed in is left out, a base derived from a prior is kept."""
         arrays = {"t0": self.t0}
-        if self.R is not None:
+        meta: dict[str, Any] = {"identity": self.identity, "owns_base": self.owns_base, "scale": self.scale}
+        if scipy.sparse.issparse(self.R):
+            R = self.R.tocoo()
+            meta["R_shape"], arrays["R"], arrays["R_places"] = list(R.shape), R.data, np.stack(R.coords)
+        elif self.R is not None:
             arrays["R"] = self.R
         if self.span is not None:
             arrays["span"] = self.span.basis
         if self.owns_base:
             arrays["base"] = np.asarray(self.base)
-        return {"identity": self.identity, "owns_base": self.owns_base, "scale": self.scale}, arrays
+        return meta, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Coordinates:
         """Inverse of :meth:`to_state`."""
         span = Span.of_basis(arrays["span"]) if "span" in arrays else None
-        return cls(arrays.get("base"), arrays["t0"], arrays.get("R"), span, **meta)
+        facts, R = dict(meta), arrays.get("R")
+        if "R_places" in arrays:
+            R = scipy.sparse.coo_array((R, tuple(arrays["R_places"])), shape=tuple(facts.pop("R_shape"))).tocsr()
+        return cls(arrays.get("base"), arrays["t0"], R, span, **facts)
 
     # ------------------------------------------------------------------ the way in
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
@@ -463,7 +470,7 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
         return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
     if isinstance(prior, Factor):
         P = as_points("prior factor G0", prior.G0)
-        if len(P) != d:
+        if P.shape[0] != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:
             return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True, is_finite=is_finite)

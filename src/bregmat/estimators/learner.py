@@ -134,7 +134,7 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                 raise
             self._keep(X, task, result)
             self.constraints_ = named
-            self.n_iter_, self.result_ = result.n_iter, result
+            self.n_iter_, self.result_ = max(1, result.n_iter), result  # scikit-learn wants one step at least
         return self
 
     def _check_parameters(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
@@ -18,7 +19,9 @@ from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
+    PRIORS,
     MahalanobisMetric,
+    inverse_deviations,
     principal_components,
     prior_components,
 )
@@ -46,7 +49,7 @@ class MetricGround(Ground):
         if self.prior is None:
             return PointSpace(X)
         if isinstance(self.prior, Factor):
-            return PointSpace(np.asarray(X @ self.prior.G0))
+            return PointSpace(X @ self.prior.G0)
         values, vectors = eigh(self.prior)
         return PointSpace(np.asarray(X @ (vectors * np.sqrt(np.maximum(values, 0.0)))))
 
@@ -64,9 +67,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
-    Use it before anything that works with Euclidean distances: nearest neighbours, k-means, kernel machines. If
-    classes are already well separated in the units given, or are not compact in any linear map of the data, it
-    gains nothing.
+    Use it before anything that works with Euclidean distances: nearest neighbours, k-means, kernel machines. From labels it scales the
+    columns, then compares each point's neighbours, three times over, each time in the metric learned so far. If neighbours are
+    already right, or in no linear map of the data, it gains nothing: :class:`MetricLearnerCV` finds out.
 
     Parameters
     ----------
@@ -85,10 +88,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
         the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
         to its bound, met or not.
-    strategy : {"random", "neighbors"}
-        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`): bounds for random pairs, or that each point's
-        nearest of its class are nearer than its nearest of others. With "neighbors" y may be classes, numbers that are not whole,
-        or sets of labels as 0 and 1, shape (n, n_labels).
+    strategy : {"neighbors", "random"}
+        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`): that each point's nearest of its class are
+        nearer than its nearest of others, or bounds for random pairs, as in the papers. With "neighbors" y may be classes, numbers
+        that are not whole, or sets of labels as 0 and 1, shape (n, n_labels).
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
         no longer change.
@@ -103,10 +106,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         lower, different-class pairs farther than the upper one.
     unlabeled : object
         Label in y that means "not known", beside None and NaN.
-    prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
+    prior : {"auto", "identity", "variance", "covariance"} or array-like, shape (d, d)
         W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
         covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.mahalanobis.inverse_covariance`).
+        :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "auto" is "variance" where all rows are drawn among neighbours, which
+        has no units; else "identity": bounds are in the units of the data then.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -160,8 +164,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """
 
     divergence: str | SpectralDivergence = field(default="logdet", kw_only=False)
+    strategy: str = "neighbors"
     n_components: int | None = None
-    prior: Any = "identity"
+    prior: Any = "auto"
 
     _kept = ("n_dropped_constraints_", "_fit_components")
 
@@ -181,7 +186,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        ground = MetricGround(CheckedPoints(X), self._prior(X))
+        ground = MetricGround(CheckedPoints(X), self._prior(X, task))
         result, rows = task.learn(ground)
         points = self._neighborhood(X, task, result)
         if points is None or result.status is Status.INFEASIBLE or not as_divergence(self.divergence).keeps_range:
@@ -211,14 +216,18 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
-        if isinstance(self.prior, str) and self.prior not in ("identity", "variance", "covariance"):
+        if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
-                f'prior must be "identity", "variance", "covariance" or a (d, d) array; got {self.prior!r}.'
+                f'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array; got {self.prior!r}.'
             )
 
-    def _prior(self, X: Any) -> np.ndarray | Factor | None:
+    def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
-            return None if self.prior == "identity" else Factor(prior_components(X, self.prior).T)
+            is_free_of_units = task.y is not None and task.given is None and self.strategy == "neighbors"
+            name = ("variance" if is_free_of_units else "identity") if self.prior == "auto" else self.prior
+            if name == "variance":
+                return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
+            return None if name == "identity" else Factor(prior_components(X, name).T)
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):
