@@ -82,7 +82,7 @@ def test_learns_where_learning_helps(rng):
     assert np.array_equal(chooser.transform(X), X @ chooser.components_.T)
 
 
-def test_the_simplest_within_a_standard_error_of_the_best_but_not_below_the_unlearned():
+def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_the_best():
     plain, light, heavy = (
         MetricCandidate("identity"),
         MetricCandidate("identity", strategy="neighbors", slack_weight=0.1),
@@ -90,12 +90,18 @@ def test_the_simplest_within_a_standard_error_of_the_best_but_not_below_the_unle
     )
     same = np.array([0.90, 0.91, 0.92, 0.93])
     noise = np.array([0.02, -0.02, 0.03, -0.03])
-    assert _choose([plain, light, heavy], np.array([same - 0.1, same - noise / 10, same]), [0, 1, 2]) == 1
-    assert _choose([plain, light, heavy], np.array([same - 0.1, same - 0.05, same]), [0, 1, 2]) == 2
-    assert _choose([plain, light, heavy], np.array([same, same, same]), [0, 1, 2]) == 0
+
+    def chosen(*scores, usual=0.1):
+        return _choose([plain, light, heavy], np.array(scores), usual)
+
+    assert chosen(same - 0.1, same - noise / 10, same) == 1
+    assert chosen(same - 0.1, same - noise / 10, same, usual=10.0) == 2
+    assert chosen(same - 0.1, same - 0.05, same) == 2
+    assert chosen(same, same, same) == 0
+    # not learning is within the error of learning, and no better
+    assert chosen(same - 0.001 + noise, same - 0.05, same) == 2
     # light is within the error of heavy, but worse than not learning
-    scores = np.array([same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same])
-    assert _choose([plain, light, heavy], scores, [0, 1, 2]) == 2
+    assert chosen(same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same) == 2
 
 
 def test_groups_scoring_and_an_estimator_of_ones_own(wine):

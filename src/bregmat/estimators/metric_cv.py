@@ -34,9 +34,9 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     """Mahalanobis metric whose settings, and whether to learn at all, are chosen by neighbours on inner folds.
 
     Candidates are every prior (which scales the columns) with every strategy, slack weight and number of components, and every prior
-    as it is. Each is scored by what its neighbours predict on folds that it has not seen; the simplest that is no worse than the
-    best by more than the standard error of their difference is fitted to all rows. "Simplest" is: not learned, then few
-    components, then light slack weights. What is chosen is never worse, on these folds, than the best prior unlearned.
+    as it is. Each is scored by what its neighbours predict on folds that it has not seen. Of those learned that beat the best prior
+    unlearned, the simplest that is behind the best by no more than the standard error of their difference is fitted to all rows: few
+    components, then the slack weight nearest to the learner's own. Where none beats it, that prior is taken as it is.
 
     Parameters
     ----------

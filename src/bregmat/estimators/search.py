@@ -53,10 +53,9 @@ class Candidate(ABC):
         """What one warm-started path of slack weights has in common."""
         return replace(self, slack_weight=0.0)
 
-    @property
-    def complexity(self) -> tuple[bool, float, float]:
-        """Order from simple to complex: not learned, few dimensions, light weights."""
-        return self.strategy is not None, self.size or np.inf, self.slack_weight
+    def complexity(self, usual: float) -> tuple[float, float]:
+        """Order of what is learned from simple to complex: few dimensions, slack weights near the usual one."""
+        return self.size or np.inf, abs(np.log(self.slack_weight) - np.log(usual))
 
     def params(self) -> dict[str, Any]:
         """As parameters of the learner; a strategy None says that nothing is learned."""
@@ -291,7 +290,7 @@ class _Search:
         }
         means = np.nan_to_num(table["mean_test_score"], nan=-np.inf)
         table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
-        return table, _choose([candidates[c] for c in left], scores[left], left)
+        return table, left[_choose([candidates[c] for c in left], scores[left], float(self.template.slack_weight))]
 
     def _round(self, candidates: list[Any], size: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores (candidates, folds), nan where a fit failed or the time was up, and mean seconds of a fit."""
@@ -340,17 +339,24 @@ class _Search:
         return time.monotonic() > self.deadline
 
 
-def _choose(candidates: Sequence[Candidate], scores: np.ndarray, places: list[int]) -> int:
-    """The simplest that is within a standard error of the best, fold by fold, and no worse than the best unlearned."""
+def _choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:
+    """Of those learned and better than the best one unlearned: the simplest within a standard error of the best, fold by fold.
+
+    Where there is none, the best one unlearned. That is not taken for being simpler: with few rows a standard error hides what learning
+    gains.
+    """
     means = scores.mean(axis=1)
-    best = int(np.argmax(means))
     floor = max((mean for c, mean in zip(candidates, means) if not c.strategy), default=-np.inf)
+    learned = [k for k, c in enumerate(candidates) if c.strategy and means[k] > floor]
+    if not learned:
+        return int(np.argmax(means))
+    best = max(learned, key=lambda k: means[k])
     eligible = []
-    for k, candidate in enumerate(candidates):
+    for k in learned:
         behind = scores[best] - scores[k]
         error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else 0.0
-        if behind.mean() <= error and means[k] >= floor:
-            eligible.append((candidate.complexity, -means[k], places[k]))
+        if behind.mean() <= error:
+            eligible.append((candidates[k].complexity(usual), -means[k], k))
     return min(eligible)[2]
 
 
