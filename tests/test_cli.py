@@ -101,7 +101,7 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
     learner = load("m")
     assert (learner.strategy, learner.passes, learner.n_neighbors, learner.n_impostors) == ("neighbors", 2, 1, 2)
     assert {record.stage for record in learner.result_.history} <= {1, 2}
-    done = bregmat("learn", points, "--labels", "kind", *options, "--slack-weight", "inf", "--folds", "0")
+    done = bregmat("learn", points, "--labels", "kind", *options, "--slack-weight", "inf", "--prior", "identity")
     assert done.exit_code == 3, done.output
     assert "drawn from the labels: sq_dist(p" in done.stderr
 
@@ -109,8 +109,18 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
 def test_learning_helps_on_held_out_folds(bregmat, points):
     done = bregmat("learn", points, "--labels", "kind")
     (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
-    before, after = (float(cell) for cell in line.replace("│", " ").split()[-2:])
-    assert before < 0.75 and after > 0.85
+    before, scaled, after = (float(cell) for cell in line.replace("│", " ").split()[-3:])
+    assert before < 0.75 and after > 0.85 and after > scaled
+
+
+def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.normal(size=(40, 2)) + 50 * (np.arange(40) % 2)[:, None], np.arange(40) % 2])
+    np.savetxt(tmp_path / "far.csv", table, delimiter=",", header="a,b,kind", comments="")
+    done = bregmat("learn", tmp_path / "far.csv", "--labels", "kind")
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert "no better than with columns scaled: here nothing is gained by learning" in said
 
 
 def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
@@ -131,7 +141,8 @@ def test_other_formats_and_row_numbers(bregmat, data, tmp_path, suffix):
     np.save(tmp_path / "y.npy", y)
     rows = Constraints.sq_distance(np.arange(29), np.arange(1, 30), 1.0, "<=")
     write_constraints(tmp_path / "pairs.parquet", rows)
-    done = bregmat("learn", f"points{suffix}", "--constraints", "pairs.parquet", "--labels", "y.npy", "--folds", "2")
+    given = ("--constraints", "pairs.parquet", "--labels", "y.npy", "--strategy", "random")
+    done = bregmat("learn", f"points{suffix}", *given, "--folds", "2")
     assert done.exit_code == 0, done.output
     assert "constraints met, of 189" in done.stdout and "4-NN accuracy, 2-fold" in done.stdout
 
@@ -454,13 +465,12 @@ def test_damaged_model(bregmat, model, tmp_path, command):
 
 
 def test_demo(bregmat, monkeypatch, tmp_path):
-    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (10.0,))
     done = bregmat("demo", "wine", "--out-dir", "shown")
     assert done.exit_code == 0, done.output
     assert "wine: 178 points, 13 features, 3 classes (bundled with scikit-learn)" in done.stdout
     (line,) = [line for line in done.stdout.splitlines() if "4-NN accuracy, 2 x 5-fold" in line]
-    before, after = (float(cell) for cell in line.replace("│", " ").split()[-2:])
-    assert 0.65 < before < 0.70 and after > 0.94
+    before, scaled, after = (float(cell) for cell in line.replace("│", " ").split()[-3:])
+    assert 0.65 < before < 0.70 and 0.94 < scaled < after
     assert sorted(path.name for path in (tmp_path / "shown").iterdir()) == ["wine.bm", "wine.html"]
 
 
@@ -543,15 +553,15 @@ def test_measurements_of_the_identity(data):
 
     labels = y.copy()
     labels[[0, 40]] = -1
-    name, before, after = measure.neighbours_accuracy(fit, X, labels, n_folds=4, n_repeats=2)
+    name, before, _, after = measure.neighbours_accuracy(fit, X, labels, n_folds=4, n_repeats=2)
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
     assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
-    _, before, after = measure.k_means_nmi(X, X, labels)
+    _, before, _, after = measure.k_means_nmi((X, measure.scaled(X), X), labels)
     assert before == after
     rows = Constraints.sq_distance([0, 1], [1, 2], [1e9, 1e-9], "<=")
-    assert measure.constraints_met(rows, X, X) == ("constraints met, of 2", "1 (50%)", "1 (50%)")
+    assert measure.constraints_met(rows, (X, None, X)) == ("constraints met, of 2", "1 (50%)", None, "1 (50%)")
 
 
 def test_class_of_one_point_has_no_folds(data):
     labels = np.r_[np.zeros(59, int), 1]
-    assert measure.neighbours_accuracy(lambda rows: Same, data[0], labels)[1:] == (None, None)
+    assert measure.neighbours_accuracy(lambda rows: Same, data[0], labels)[1:] == (None, None, None)

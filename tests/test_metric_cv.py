@@ -55,7 +55,7 @@ def test_components_of_very_many_features_are_scored_as_they_are_kept(rng):
     X, y = rng.normal(size=(90, 2100)), np.arange(90) % 3
     X[:, :3] += 3 * np.eye(3)[y]
     chooser = bm.MetricLearnerCV(**QUICK, priors=("identity",), n_components=(2,)).fit(X, y)
-    learner = bm.MetricLearner(strategy="neighbors", n_components=2, passes=1, n_neighbors=1, n_impostors=3, tol=1e-3)
+    learner = bm.MetricLearner(prior="identity", n_components=2, passes=1, n_neighbors=1, n_impostors=3, tol=1e-3)
     for fold, (train, test) in enumerate(StratifiedKFold(3).split(X, y)):
         Z = learner.fit(X[train], y[train]).transform(X)
         assert chooser.cv_results_[f"split{fold}_test_score"][1] == KNeighborsClassifier(4).fit(

@@ -109,7 +109,7 @@ def test_report_ids_are_unique_and_references_resolve(wine_html):
 
 def test_report_says_what_was_measured(wine, wine_html):
     text = " ".join(Page(wine_html).text)
-    for words in ("0.672 0.966", "10 of 300 250 of 300", "300 –", "logdet", "array of shape (13, 13)", "∞"):
+    for words in ("0.672 0.944 0.966", "10 of 300 – 250 of 300", "300 –", "logdet", "array of shape (13, 13)", "∞"):
         assert words in text
     assert f"Every matrix allowed in this problem has at least {number(wine.result.dual_bound, 7)}" in text
     assert "proven optimal" in text
@@ -147,7 +147,7 @@ def test_report_escapes_every_word_of_the_user(wine):
         y=np.array([evil, evil + "2"])[np.arange(n) % 2],
         sample_id=[f"{evil}{k}" for k in range(n)],
         feature_names=[f"{evil}{k}" for k in range(d)],
-        summary=[(evil, evil, evil)],
+        summary=[(evil, evil, evil, evil)],
         settings={evil: evil},
         warnings=[evil],
     )
@@ -271,7 +271,7 @@ def test_report_data_says_what_is_wrong(wine):
         replace(wine, constraints=Constraints.sq_distance(["a"], ["b"], 1.0, "<="))
     with pytest.raises(ValueError, match="data has 178 rows"):
         replace(wine, constraints=Constraints.sq_distance(0, 999, 1.0, "<="))
-    with pytest.raises(TypeError, match=r"summary is \(name, before, after\)"):
+    with pytest.raises(TypeError, match=r"summary is \(name, before, scaled, after\)"):
         replace(wine, summary=[("accuracy", 0.5)])
     with pytest.raises(TypeError, match="summary is"):
         replace(wine, summary=["abc"])

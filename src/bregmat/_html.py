@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from html import escape as _escape
 from typing import Any
 
+#: a row of the summary table: what is measured, its value for the points as given, with their columns scaled, and learned
+SummaryRow = tuple[str, Any, Any, Any]
+SUMMARY_COLUMNS = ("as given", "scaled", "learned")
 STATUS_TEXT = {
     "OPTIMAL": "proven optimal",
     "FEASIBLE": "meets the hard constraints, not proven optimal",

@@ -117,8 +117,11 @@ def learn(
     ] = None,
     solver: Annotated[str, typer.Option(help="auto, or the name of a solver.")] = "auto",
     prior: Annotated[
-        str, typer.Option(help="identity, variance (columns scaled) or covariance (its inverse).")
-    ] = "identity",
+        str,
+        typer.Option(
+            help="identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from."
+        ),
+    ] = "auto",
     strategy: Annotated[
         str | None,
         typer.Option(

@@ -26,13 +26,10 @@ def run_demo(names: list[str], folder: Path, *, quiet: bool) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     outputs = [(check_writable(folder / f"{name}.bm"), check_writable(folder / f"{name}.html")) for name in names]
     show.note(
-        "A metric is learned from class labels. The nearest-neighbour test is on held-out folds; the slack weight is "
-        "chosen on the training folds alone.",
+        "A metric is learned from class labels, by the defaults. The nearest-neighbour test is on held-out folds.",
         style="",
     )
-    settings = Settings(
-        {"random_state": 0}, choose_slack_weight=True, n_repeats=2, quiet=quiet, measuring={"tol": 1e-3}
-    )
+    settings = Settings({"random_state": 0}, n_repeats=2, quiet=quiet)
     code = 0
     for item, (model, report) in zip(data, outputs):
         show.stdout().print()

@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._html import number
+from bregmat._html import SummaryRow, number
 from bregmat._interrupt import interruptible
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
-from bregmat.cli.measure import best_slack_weight, constraints_met, k_means_nmi, neighbours_accuracy, pairs_in_order
+from bregmat.cli.measure import (
+    best_slack_weight,
+    constraints_met,
+    k_means_nmi,
+    neighbours_accuracy,
+    pairs_in_order,
+    scaled,
+)
 from bregmat.cli.messages import for_command, for_labels
-from bregmat.cli.show import ExitCode, Progress, SummaryRow, bad_input, collected_warnings, exit_code, fail, note, warn
+from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, exit_code, fail, note, warn
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
@@ -67,15 +74,17 @@ def learn_task(task: Task, settings: Settings) -> int:
     if out is not None:
         with bad_input():
             save(out, learner, info={"source": task.name, "feature_names": list(task.feature_names)})
-    after = learner.transform(task.X)
+    maps = (task.X, scaled(task.X), learner.transform(task.X))
     has_hard = is_any_hard(learner, rows)
-    summary = [constraints_met(rows, task.X, after, all_soft=not has_hard), *pairs_in_order(rows, task.X, after)]
+    is_scaled = learner.prior_ == "variance"  # the units of what was drawn
+    in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
+    summary = [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
     if code == ExitCode.INTERRUPTED:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1:
         try:
             with interruptible():
-                _measure(summary, task, after, settings, elapsed)
+                _measure(summary, task, maps, settings, elapsed)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
@@ -170,8 +179,10 @@ def _place(task: Task, rows: Constraints, row: int) -> str:
     return task.places[given] if task.places and given >= 0 else f"row {row}, drawn from the labels"
 
 
-def _measure(summary: list[SummaryRow], task: Task, after: np.ndarray, settings: Settings, elapsed: float) -> None:
-    """Add what can be measured with labels to the table "before and after"."""
+def _measure(
+    summary: list[SummaryRow], task: Task, maps: Sequence[np.ndarray], settings: Settings, elapsed: float
+) -> None:
+    """Add what can be measured with labels to the table "before and after", and say so where nothing is gained."""
     n_fits = settings.n_folds * settings.n_repeats
     if elapsed * n_fits > LONGEST_MEASUREMENT:
         task.warnings.append(
@@ -180,9 +191,16 @@ def _measure(summary: list[SummaryRow], task: Task, after: np.ndarray, settings:
     elif n_fits:
         try:
             summary.append(_neighbours(task, settings))
+            _, before, among_scaled, after = summary[-1]
+            if after is not None and after <= max(before, among_scaled):
+                task.warnings.append(
+                    "neighbours in the learned metric are no better than with columns "
+                    + ("as given" if before > among_scaled else "scaled")
+                    + ": here nothing is gained by learning"
+                )
         except (ValueError, SolverError) as error:
             task.warnings.append(f"no nearest-neighbour test: {error}")
-    summary.append(k_means_nmi(task.X, after, task.y, random_state=settings.seed))
+    summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
 
 
 def _neighbours(task: Task, settings: Settings) -> SummaryRow:

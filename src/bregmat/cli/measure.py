@@ -1,7 +1,7 @@
-"""Before and after: constraints met, nearest neighbours on held-out folds, k-means."""
+"""Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,46 +11,54 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, Strat
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
-from bregmat.cli.show import SummaryRow
+from bregmat._html import SummaryRow
 from bregmat.constraints import Constraints
+from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
 
-__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order"]
+__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order", "scaled"]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
 
-def constraints_met(rows: Constraints, before: np.ndarray, after: np.ndarray, *, all_soft: bool = False) -> SummaryRow:
+def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
+    """Columns over their standard deviations, in X or in points like them (n, d): what learning has to beat."""
+    return X * inverse_deviations(X if like is None else like)
+
+
+def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all_soft: bool = False) -> SummaryRow:
     """How many constraints hold to a relative tolerance of 1e-3.
 
     Parameters
     ----------
     rows : Constraints
         In row numbers.
-    before, after : ndarray of shape (n, d) and (n, k)
-        The points as given, and after the learned map.
+    maps : three ndarrays of shape (n, .), or None
+        The points as given, scaled and learned; None where the bounds are in other units.
     all_soft : bool
         Whether every constraint may be violated at a price; the name of the row says so.
     """
 
-    def text(G: np.ndarray) -> str:
+    def text(G: np.ndarray | None) -> str | None:
+        if G is None:
+            return None
         met = int(rows.satisfied(G).sum())
         return f"{met:,} ({met / rows.n_constraints:.0%})"
 
-    return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", text(before), text(after))
+    before, among_scaled, after = map(text, maps)
+    return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", before, among_scaled, after)
 
 
-def pairs_in_order(rows: Constraints, before: np.ndarray, after: np.ndarray) -> list[SummaryRow]:
+def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
     """How often a similar pair is closer than a dissimilar one; no row without both kinds."""
     pairs = rows.where("is_sq_distance")
     if not pairs.any():
         return []
     pair_rows = rows.select(pairs)
-    shares = [share_ordered(pair_rows.values(G), pair_rows.sense) for G in (before, after)]
-    before_share, after_share = shares
-    if not np.isfinite(before_share):
+    before, among_scaled, after = (share_ordered(pair_rows.values(G), pair_rows.sense) for G in maps)
+    if not np.isfinite(before):
         return []
-    return [("a similar pair is closer than a dissimilar one", before_share, after_share)]
+    return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
 
 
 def neighbours_accuracy(
@@ -64,7 +72,7 @@ def neighbours_accuracy(
     random_state: int = 0,
     on_fold: Callable[[int, int], Any] | None = None,
 ) -> SummaryRow:
-    """Accuracy of k-nearest-neighbours on held-out folds, with the points as they are and with a metric per fold.
+    """Accuracy of k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
 
     Parameters
     ----------
@@ -79,29 +87,28 @@ def neighbours_accuracy(
     rows = np.flatnonzero(labels >= 0)
     n_folds = min(n_folds, int(np.bincount(labels[rows]).min()))
     if n_folds < 2:
-        return (f"{n_neighbors}-NN accuracy: a class has only one labelled point", None, None)
+        return (f"{n_neighbors}-NN accuracy: a class has only one labelled point", None, None, None)
     folds = RepeatedStratifiedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
-    before, after = [], []
+    scores = []
     for k, (training, test) in enumerate(folds.split(rows, labels[rows])):
         if on_fold is not None:
             on_fold(k + 1, n_folds * n_repeats)
         training, test = rows[training], rows[test]
         nearest = KNeighborsClassifier(min(n_neighbors, len(training)))
-        before.append(nearest.fit(X[training], labels[training]).score(X[test], labels[test]))
-        metric = fit(training)
-        nearest.fit(metric.transform(X[training]), labels[training])
-        after.append(nearest.score(metric.transform(X[test]), labels[test]))
+        maps = (X, scaled(X, X[training]), fit(training).transform(X))
+        scores.append([nearest.fit(G[training], labels[training]).score(G[test], labels[test]) for G in maps])
     name = f"{n_neighbors}-NN accuracy, {f'{n_repeats} x ' if n_repeats > 1 else ''}{n_folds}-fold"
-    return (name, float(np.mean(before)), float(np.mean(after)))
+    before, among_scaled, after = np.mean(scores, axis=0).tolist()
+    return (name, before, among_scaled, after)
 
 
-def k_means_nmi(before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
+def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
     """Normalised mutual information of k-means (k classes, ten starts) with the labels, on the points learned from.
 
     Parameters
     ----------
-    before, after : ndarray of shape (n, d) and (n, k)
-        The points as given, and after the learned map.
+    maps : three ndarrays of shape (n, .)
+        The points as given, scaled and learned.
     labels : ndarray of shape (n,)
         Class numbers; rows with -1 are left out.
     random_state : int
@@ -116,7 +123,8 @@ def k_means_nmi(before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, ra
         clusters = KMeans(k, n_init=10, random_state=random_state).fit_predict(G[rows])
         return float(normalized_mutual_info_score(labels[rows], clusters))
 
-    return ("k-means NMI, same points", nmi(before), nmi(after))
+    before, among_scaled, after = map(nmi, maps)
+    return ("k-means NMI, same points", before, among_scaled, after)
 
 
 def best_slack_weight(

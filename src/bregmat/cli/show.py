@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bregmat._html import measured, number, seconds
+from bregmat._html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
 from bregmat.cli import messages
 
 __all__ = [
@@ -32,8 +32,6 @@ __all__ = [
     "working",
     "wrote",
 ]
-
-SummaryRow = tuple[str, Any, Any]
 
 
 class ExitCode:
@@ -110,13 +108,13 @@ def exit_code(result: Any) -> int:
 
 
 def summary_table(rows: Iterable[SummaryRow]) -> Table:
-    """What was measured, before and after learning."""
+    """What was measured: points as given, with columns scaled, and learned."""
     table = Table()
     table.add_column("")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right", style="bold")
-    for name, before, after in rows:
-        table.add_row(escape(name), escape(measured(before)), escape(measured(after)))
+    for name in SUMMARY_COLUMNS:
+        table.add_column(name, justify="right", style="bold" if name == SUMMARY_COLUMNS[-1] else None)
+    for name, *values in rows:
+        table.add_row(escape(name), *(escape(measured(value)) for value in values))
     return table
 
 

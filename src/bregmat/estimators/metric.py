@@ -136,6 +136,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         The rows used, drawn and given; named by ``sample_id`` if given, else by row numbers of X.
     n_dropped_constraints_ : int
         Given constraints left out because a sample they name is not in ``sample_id``.
+    prior_ : str
+        The prior in use by its name, where "auto" was asked for too; "given" for an array.
     result_ : MatrixResult
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history; with "neighbors" those of the last
         pass, with the history of all: ``stage`` is the pass of a record.
@@ -168,7 +170,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components: int | None = None
     prior: Any = "auto"
 
-    _kept = ("n_dropped_constraints_", "_fit_components")
+    _kept = ("n_dropped_constraints_", "_fit_components", "prior_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -225,9 +227,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if isinstance(self.prior, str):
             is_free_of_units = task.y is not None and task.given is None and self.strategy == "neighbors"
             name = ("variance" if is_free_of_units else "identity") if self.prior == "auto" else self.prior
+            self.prior_ = name
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
             return None if name == "identity" else Factor(prior_components(X, name).T)
+        self.prior_ = "given"
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):

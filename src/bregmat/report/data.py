@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bregmat._html import SUMMARY_COLUMNS, SummaryRow
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from bregmat.constraints import Constraints
     from bregmat.result import MatrixResult
-
-#: a row of the summary table: what is measured, its value before learning, its value after
-SummaryRow = tuple[str, Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +37,10 @@ class ReportData:
         The value in `y` that means "no label"; drawn in grey.
     learner : object with ``transform(X)``, optional
         The learned map; ``result.transform`` where not given.
-    summary : sequence of (name, before, after)
-        Rows of the table "before and after". A value may be a float, int, str or None (shown as a dash). A float in
-        [0, 1] is shown with three digits; hand a str over to have it shown as it is.
+    summary : sequence of (name, before, scaled, after)
+        Rows of the table "before and after": of the points as given, with columns scaled to unit variance, and learned. A value may
+        be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits; hand a str over to have it
+        shown as it is.
     settings : mapping of str to object
         What was asked for: divergence, slack weight, number of constraints, ...
     sample_id : array of shape (n,), optional
@@ -57,7 +57,7 @@ class ReportData:
     ValueError
         If `X` is not two-dimensional, a length differs from n (or d), or a constraint names a row outside `X`.
     TypeError
-        If `constraints` still name sample ids, or a row of `summary` is not (name, before, after).
+        If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
     """
 
     title: str
@@ -91,8 +91,8 @@ class ReportData:
             raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
         self.constraints.check_range(n)
         for row in self.summary:
-            if isinstance(row, str) or len(row) != 3:
-                raise TypeError(f"a row of summary is (name, before, after); got {row!r}.")
+            if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
+                raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
 
     def points(self) -> Any:
         """The points before learning, (n, d): a dense or sparse array."""

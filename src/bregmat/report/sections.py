@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._html import escape, measured, number, table, verdict
+from bregmat._html import SUMMARY_COLUMNS, escape, measured, number, table, verdict
 from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
 from bregmat.plots._style import sample_rows
 from bregmat.plots.violation import worst_violated
@@ -81,8 +81,8 @@ def _statements(count: int) -> str:
 def _summary(data: ReportData) -> list[Section]:
     if not len(data.summary):
         return []
-    rows = [(escape(name), escape(measured(before)), escape(measured(after))) for name, before, after in data.summary]
-    html = f'<div class="scroll">{table(("", "before", "after"), rows, numeric=(1, 2), name="summary")}</div>'
+    rows = [(escape(name), *(escape(measured(value)) for value in values)) for name, *values in data.summary]
+    html = f'<div class="scroll">{table(("", *SUMMARY_COLUMNS), rows, numeric=(1, 2, 3), name="summary")}</div>'
     return [("summary", "Before and after", html)]
 
 
