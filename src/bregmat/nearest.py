@@ -308,11 +308,10 @@ def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bo
         plan = [(DualNewton(), 50), (InteriorPoint(), 80), (InteriorPoint(ahead=1e6), 50)]
     elif not hard.any() and problem.divergence.keeps_range:
         # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        is_small = problem.c <= 3000
-        plan[0] = (DualNewton(), 25 if is_small else 15)
+        plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 15)
         if problem.divergence.is_congruence_invariant:
             is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
-            plan.insert(0, (MirrorNewton(), 150 if is_beyond else 20 if is_small else 45))
+            plan.insert(0, (MirrorNewton(), 150 if is_beyond else 45))
     if problem.is_nearly_linear and not is_warm:
         plan = [plan[1], plan[0], *plan[2:]]
     plan.append((DualNewton(), limit))  # from the best weights of all
