@@ -104,6 +104,15 @@ def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_th
     assert chosen(same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same) == 2
 
 
+def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(wine, monkeypatch):
+    steps = []
+    monkeypatch.setattr("bregmat.estimators.search.SEARCH_STEPS", 2)
+    monkeypatch.setattr("bregmat.estimators.search._Search._is_late", lambda self, row: steps.append(row.iteration))
+    chooser = bm.MetricLearnerCV(**QUICK, priors=("identity",)).fit(*wine)
+    assert max(steps) == 2
+    assert chooser.best_learner_.result_.status == "OPTIMAL" and chooser.best_learner_.n_iter_ > 2
+
+
 def test_groups_scoring_and_an_estimator_of_ones_own(wine):
     X, y = wine
     groups = np.arange(len(y)) % 4

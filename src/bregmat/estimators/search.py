@@ -32,6 +32,9 @@ from bregmat.sampling import check_random_state, generator
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
 SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
+SEARCH_STEPS = (
+    60  # of each pass of what is compared: in columns of very different size heavy weights take many times as long
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +246,12 @@ class _Search:
     ) -> None:
         self.settings, self.X, self.y = settings, X, y
         self.is_pairwise = get_tags(settings).input_tags.pairwise
-        self.template = clone(template).set_params(tol=max(template.tol, SEARCH_TOL), warm_start=True, verbose=0)
+        self.template = clone(template).set_params(
+            tol=max(template.tol, SEARCH_TOL),
+            max_iter=min(template.max_iter or SEARCH_STEPS, SEARCH_STEPS),
+            warm_start=True,
+            verbose=0,
+        )
         is_class = "continuous" not in type_of_target(y[known])
         estimator = settings.estimator
         if estimator is None:
