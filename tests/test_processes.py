@@ -186,6 +186,43 @@ def test_no_kernel_uses_the_threads_of_numba():
     assert kernels and not any(kernel.targetoptions.get("parallel") for kernel in kernels)
 
 
+# ---------------------------------------------------------------- where nothing can be written
+@pytest.mark.parametrize("is_open", [False, True])
+def test_where_neither_the_package_nor_a_home_can_be_written_to(tmp_path, monkeypatch, is_open):
+    """Compiled code goes to a private folder; not to one that others may write to."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    folder = tmp_path / f"bregmat-{os.getuid()}"
+    if is_open:
+        folder.mkdir()
+        folder.chmod(0o777)
+    out = child(
+        """
+        import logging, tempfile
+        import numba.core.caching as caching
+        logging.basicConfig(format="%(message)s"), logging.getLogger("bregmat").setLevel(logging.DEBUG)
+        ensure = caching._CacheLocator.ensure_cache_path
+
+        def locked(self):
+            if not self.get_cache_path().startswith(tempfile.gettempdir()):
+                raise OSError("read-only")
+            ensure(self)
+
+        caching._CacheLocator.ensure_cache_path = locked
+        import sys, bregmat
+        sys.stderr = sys.stdout
+        logging.getLogger().handlers[0].setStream(sys.stdout)
+        print(bregmat.nnqp(np.eye(3), -np.ones(3)).x)
+        """,
+        n_threads=1,
+    )
+    place = "not kept: each process compiles anew" if is_open else f"kept in {folder}"
+    assert out.splitlines() == [
+        f"neither the package nor a home can be written to: compiled code is {place}",
+        "[1. 1. 1.]",
+    ]
+    assert bool(list(tmp_path.rglob("*.nbi"))) is not is_open
+
+
 # ---------------------------------------------------------------- processes
 def test_a_fork_after_use_computes_as_its_parent_does():
     """And several threads at once, in the parent and in the children."""

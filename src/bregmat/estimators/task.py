@@ -115,7 +115,7 @@ class Task:
         settings = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
         callback = callback_of(learner)
         if stage is not None:
-            settings["loss"] = settings["loss"] or "squared_hinge"
+            settings["loss"] = "squared_hinge" if settings["loss"] is None else settings["loss"]
             if callback is not None:
                 settings["callback"] = lambda row: callback(replace(row, stage=stage))
         return ground.solve(
