@@ -18,7 +18,7 @@ from bregmat._html import number, result_html, seconds
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_metric
-from bregmat.report import render_report, write_report
+from bregmat.report import ReportData, render_report, write_report
 from bregmat.report.sections import feature_shares
 from bregmat.result import ExitReason, Record, Status
 from reporting import PICTURES, wine_learned
@@ -129,6 +129,16 @@ def test_report_lists_the_worst_rows(wine, wine_html):
     assert first.startswith(f'<tbody><tr><th scope="row">{worst}</th><td><code>{shown}</code></td>')
     assert wine_html.count("<code>sq_dist(") == 20
     assert f"{int((violation > 1e-3).sum())} of 360 constraints are violated" in wine_html
+
+
+def test_report_measures_neighbours_in_scaled_columns_before_learning(wine):
+    learner = MetricLearner(random_state=0).fit(wine.X, wine.y)
+    rows = learner.constraints_
+    html = render_report(ReportData("wine", learner.result_, wine.X, rows, learner=learner))
+    worst = int(np.argmax(rows.violation(learner.transform(wine.X))))
+    before = rows.violation(wine.X / wine.X.std(axis=0))[worst]
+    first = html[html.index('<table class="violations">') :].split("<tbody>")[1].split("</tr>")[0]
+    assert f">{number(before, 3)}<" in first
 
 
 def test_report_without_violations_says_so(wine):

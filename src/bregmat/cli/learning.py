@@ -240,6 +240,8 @@ def _write_report(
 
     asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
     asked["slack_weight"] = _weight_text(learner, settings)
+    if learner.prior == "auto" and hasattr(learner, "prior_"):
+        asked["prior"] = f"{learner.prior_}, by auto"
     data = ReportData(
         title=f"Metric learned from {task.name}",
         result=result,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat._html import SUMMARY_COLUMNS, escape, measured, number, table, verdict
+from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, PairDistanceDisplay, SpectrumDisplay
 from bregmat.plots._style import sample_rows
 from bregmat.plots.violation import worst_violated
@@ -207,7 +209,9 @@ def _percent(share: float) -> str:
 
 def _violations(data: ReportData, points: Any, after: Any) -> Section:
     c = data.constraints
-    before, violation = c.violation(points), c.violation(after)
+    is_scaled = getattr(data.learner, "prior_", None) == "variance"  # then bounds are in units of scaled columns
+    start = points @ sp.diags_array(inverse_deviations(points)) if is_scaled else points
+    before, violation = c.violation(start), c.violation(after)
     worst, broken = worst_violated(violation, WORST, TOLERANCE)
     heading = "Worst violated constraints"
     if not broken:
