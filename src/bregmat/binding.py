@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.columns import LowRankMatrix
+from bregmat.columns import LowRankMatrix, distinct
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.constraints import Constraints
 from bregmat.linalg import sq_norms
@@ -215,7 +215,7 @@ def bind(
         base: Operator = plain
         which = t.row
         if (t.coef != 1.0).any() or (which[1:] == which[:-1]).any():  # more than one plain term a row
-            which = np.unique(t.row)
+            which = distinct(t.row, constraints.n_constraints)
             slot = np.searchsorted(which, t.row)
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
             base = _signed_sums(plain, P, error)

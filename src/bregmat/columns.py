@@ -88,6 +88,13 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
     return inverse.reshape(len(arrays), c).T, ids
 
 
+def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
+    """Ascending distinct numbers among 0 ... most - 1, by marking them: millions are neither sorted nor hashed."""
+    mark = np.zeros(most, dtype=bool)
+    mark[numbers] = True
+    return np.flatnonzero(mark)
+
+
 def compact_index(index: np.ndarray) -> np.ndarray:
     """Positions (c, k), -1 where unused, without the last columns that no row uses, in 32 bits where they fit."""
     used = 1 + max((k for k in range(index.shape[1]) if (index[:, k] != -1).any()), default=0)

@@ -9,6 +9,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.rows import OuterRows
+from bregmat.columns import distinct
 from bregmat.operators import MatrixRows, Operator, PairGraph, RankOneRows
 
 
@@ -36,7 +37,7 @@ class SignedSums(Operator):
     def restrict(self, rows: np.ndarray) -> SignedSums:
         """Some of the rows, with only the terms that they use."""
         P = self.P[rows]
-        used = np.unique(P.indices)
+        used = distinct(P.indices, P.shape[1])
         return SignedSums(self.base.restrict(used), P[:, used])
 
     def astype(self, dtype: type) -> SignedSums:
