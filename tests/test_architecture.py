@@ -18,6 +18,7 @@ ROOT = Path(bregmat.__file__).parent
 
 # Upper lines may import lower ones, never the other way; units of one line do not import each other.
 TREE = """
+__main__
 cli
 report
 plots

@@ -485,6 +485,8 @@ def test_version(bregmat):
     from bregmat import __version__
 
     assert bregmat("--version").stdout == f"bregmat {__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "bregmat", "--version"], capture_output=True, text=True)
+    assert done.stdout == f"bregmat {__version__}\n"
 
 
 def test_import_is_light():
