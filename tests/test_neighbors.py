@@ -267,6 +267,17 @@ def test_components_are_ordered_by_what_impostors_are_farther_than_targets(wine)
     assert np.allclose(learner.get_mahalanobis_matrix(), whole.result_.B @ order @ order.T @ whole.result_.B.T)
 
 
+def test_after_an_interrupt_no_map_of_few_dimensions_is_sought(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bregmat.estimators.metric.few_components", None)  # would raise
+    learner = bm.MetricLearner(n_components=2, random_state=0, callback=interrupt).fit(X[:200], y[:200])
+    assert learner.result_.exit_reason == "INTERRUPTED" and learner.components_.shape == (2, 64)
+
+
 def test_few_components_are_sought_where_the_leading_ones_do_worse():
     """The ten digits in two dimensions, the other half of the rows asked: .50 of the leading ones, .66 of those sought."""
     X, y = load_digits(return_X_y=True)

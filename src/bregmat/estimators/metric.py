@@ -30,7 +30,7 @@ from bregmat.labels import as_kinds, constraints_from_labels
 from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
-from bregmat.result import MatrixResult, Status
+from bregmat.result import ExitReason, MatrixResult, Status
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 
@@ -190,8 +190,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         ground = MetricGround(CheckedPoints(X), self._prior(X, task))
         result, rows = task.learn(ground)
-        points = self._neighborhood(X, task, result)
-        if points is None or result.status is Status.INFEASIBLE or not as_divergence(self.divergence).keeps_range:
+        is_over = result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED
+        points = None if is_over else self._neighborhood(X, task, result)
+        if points is None or not as_divergence(self.divergence).keeps_range:
             return result, rows
         assert self.n_components is not None
         few = few_components(points, self.n_components)
