@@ -293,6 +293,19 @@ PAIR_INDEX = {
     "weight": BOUND | {"zero": 0.0, "negative": -1.0},
 }
 del PAIR_INDEX["weight"]["inf"]  # hard
+TUPLES = {
+    "flat": [0, 1],
+    "points": np.ones((2, 3, 4)),
+    "list of points": [[[0.0, 1.0], [1.0, 0.0]]],
+    "four": [[0, 1, 2, 3]],
+    "ragged": [[0, 1, 2], [0]],
+    "word": "pairs",
+    "number": 3,
+    "empty": [],
+    "none": None,
+    "thing": Thing(),
+    "halves": [[0, 0.5, 1], [0, 0.5, 1]],
+}
 FOUR = {"i": INDEX, "j": INDEX, "k": INDEX, "l": INDEX, "margin": BOUND, "weight": PAIR_INDEX["weight"]}
 
 ENTRIES = {
@@ -467,6 +480,59 @@ ENTRIES = {
         {"samples": "samples"},
         signature=Constraints.of,
     ),
+    "Constraints.from_pairs": Entry(
+        Constraints.from_pairs,
+        {"pairs": [[0, 1], [2, 3], [1, 4]], "y": 1, "X": X},
+        {
+            "pairs": TUPLES | {"triplets": [[0, 1, 2]], "same": [[0, 1], [2, 2]]},
+            "y": {k: v for k, v in column(3).items() if k != "truths"} | {"two": [1, 2, 1], "both": [0, -1, 1]},
+            "bounds": {
+                "one": 1.0,
+                "falling": (4.0, 1.0),
+                "negative": (-1.0, 1.0),
+                "text": ("a", "b"),
+                "nan": (NAN, 1.0),
+            }
+            | {"inf": (1.0, INF), "thing": Thing(), "three": (1.0, 2.0, 3.0)},
+            "X": POINTS,
+            "percentiles": LEARNER["percentiles"],
+            "weight": PAIR_INDEX["weight"],
+            "random_state": SEED,
+        },
+        {"pairs": "pairs|i and j|i must|j must|i, j"},
+        signature=Constraints.from_pairs,
+    ),
+    "Constraints.from_triplets": Entry(
+        Constraints.from_triplets,
+        {"triplets": [[0, 1, 2], [2, 3, 4], [3, 4, 5]], "X": X},
+        {
+            "X": table(X, none=True) | {"short": X[:3]},
+            "sample_id": SAMPLES,
+            "triplets": TUPLES | {"pairs": [[0, 1]], "same": [[0, 1, 2], [0, 1, 1]]},
+            "margin": {k: v for k, v in BOUND.items() if k != "two"},
+            "weight": PAIR_INDEX["weight"],
+        },
+        {"triplets": "triplets|anchor|near|far|a and p", "margin": "margin|bound", "X": "X|the data"},
+    ),
+    "Constraints.from_frame": Entry(
+        Constraints.from_frame,
+        {"frame": {"relation": ["sq_distance"], "i": [0], "j": [1], "bound": [1.0], "sense": ["<="]}},
+        {
+            "frame": {
+                "none": None,
+                "word": "frame",
+                "thing": Thing(),
+                "array": EYE,
+                "class": dict,
+                "empty": {},
+                "no rows": {"relation": [], "i": [], "j": [], "bound": [], "sense": []},
+                "ragged": {"relation": ["trace"], "bound": [1.0, 2.0], "sense": ["=="]},
+                "table": {"relation": [["trace"]], "bound": [[1.0]], "sense": [["=="]]},
+            }
+        },
+        {"frame": "frame"},
+    ),
+    "Constraints.to_frame": Entry(PAIR.to_frame, {}, {"library": SETTING}),
     "Constraints.select": Entry(
         PAIR.select,
         {"mask": [0]},

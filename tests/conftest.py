@@ -19,6 +19,7 @@ NOT_NUMERICAL = {
         "test_datasets",
         "test_io",
         "test_io_tables",
+        "test_constraint_tables",
         "test_cli",
         "test_report",
         "test_report_browser",

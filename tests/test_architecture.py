@@ -45,10 +45,10 @@ iterates
 binding
 compound_operators
 operators
-constraints losses kernels sampling
+constraints losses kernels
 scalar_losses
-terms divergences row_losses
-relations columns spectral
+terms divergences row_losses frames
+relations columns spectral sampling
 registry checks status numerics _html linalg _kernels
 _interrupt threads
 """
@@ -84,7 +84,7 @@ RESULT = (
     "status exit_reason factor write_factor B kernel dual objective dual_bound gap max_violation conflict n_iter seconds "
     "history _repr_html_ transform spectrum values"
 )
-CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear of"
+CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear of from_pairs from_triplets from_frame"
 
 
 def module_name(path):
@@ -200,7 +200,7 @@ def test_public_names_are_documented(name):
 def test_members_of_constraints_and_results():
     known = {*dir(bregmat.MatrixResult), *bregmat.MatrixResult.__annotations__, *bregmat.Result.__annotations__}
     assert [name for name in RESULT.split() if name not in known] == []
-    members = f"{CONSTRUCTORS} select n_constraints values satisfied locate __add__"
+    members = f"{CONSTRUCTORS} select n_constraints values satisfied locate __add__ to_frame __iter__ _repr_html_"
     assert [name for name in members.split() if not hasattr(bregmat.Constraints, name)] == []
     # scikit-learn's cross-validation slices whatever has the length of X
     assert not {"__len__", "shape", "__array__", "__getitem__"} & set(dir(bregmat.Constraints))

@@ -164,7 +164,11 @@ def test_samples_that_must_differ():
 def test_joined_selected_and_pickled(midpoints):
     X, rows = midpoints
     both = Constraints.diagonal([1.0]) + rows + Constraints.trace(3.0) + rows
-    assert repr(both) == "Constraints(1 diagonal, 1 trace, 40 midpoint)"
+    assert [line.split()[:2] for line in repr(both).splitlines()[2:]] == [
+        ["diagonal", "1"],
+        ["trace", "1"],
+        ["midpoint", "40"],
+    ]
     again = pickle.loads(pickle.dumps(both.select(slice(0, 5))))
     assert np.array_equal(again.values(X), both.values(X)[:5])
     assert again.describe(1) == rows.describe(0)

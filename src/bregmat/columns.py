@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import as_column, as_matrix, rows_text
+from bregmat.checks import as_column, as_matrix, as_numbers, rows_text
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
+SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,55 @@ def sample_names(name: str, values: Any) -> np.ndarray:
             )
         return array.astype(np.int64)
     return array
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT or pandas.NA (which has no truth value of its own)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and value != value
+
+
+def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
+    """Columns of a list of pairs or triplets of samples, shape (c, k); ``roles`` names the k members."""
+    k = len(roles.split())
+    want = f"{name} must have shape (c, {k}), the samples {', '.join(roles.split())} of each row by row number or name"
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if not np.iterable(values) or isinstance(values, str | bytes | dict | set):
+        raise TypeError(f"{want}; got {values!r}.")
+    if not isinstance(values, np.ndarray):  # mixed names and numbers would become names
+        values = list(values)
+        bad = [row for row, members in enumerate(values) if isinstance(members, str) or np.shape(members)[:1] != (k,)]
+        if bad:
+            raise ValueError(f"{want}; got {values[bad[0]]!r} in {rows_text(np.array(bad))}.")
+        columns = [list(column) for column in zip(*values)]
+        if any(np.ndim(member) for column in columns for member in column[:1]):
+            raise ValueError(f"{want}; got points: stack these below each other and name them by their row numbers.")
+    else:
+        if values.ndim == 3:
+            raise ValueError(f"{want}; got points: stack these below each other and name them by their row numbers.")
+        if values.ndim != 2 or values.shape[1] != k:
+            raise ValueError(f"{want}; got shape {values.shape}.")
+        columns = list(values.T)
+    if not columns or not len(columns[0]):
+        raise ValueError(f"{name} are empty; give at least one row.")
+    return columns
+
+
+def similar(y: Any, c: int) -> np.ndarray:
+    """Which pairs are similar, from 1 and -1, 1 and 0, or truth values; boolean, shape (c,)."""
+    values = as_numbers("y", y, booleans=True)
+    values = as_column("y", values, c, per="pair", scalar=True)
+    bad = np.flatnonzero(~np.isin(values, (-1.0, 0.0, 1.0)))
+    if len(bad):
+        raise ValueError(
+            f"y must be 1 for similar and -1 for dissimilar pairs (or 1 and 0, or truth values); got {values[bad[0]]:g} in "
+            f"{rows_text(bad)}."
+        )
+    if (values == 0).any() and (values == -1).any():
+        raise ValueError("y holds both 0 and -1: which one means dissimilar?")
+    return values > 0
 
 
 def sense_codes(sense: Any, c: int) -> np.ndarray:

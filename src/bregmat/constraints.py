@@ -6,7 +6,7 @@ What a row says is a matter of its relation (:mod:`bregmat.relations`): a signed
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,17 @@ import numpy as np
 
 from bregmat.checks import as_column, as_numbers, as_points, as_row, as_rows, check_finite, check_positive, rows_text
 from bregmat.columns import (
-    SENSES,
+    SYMBOLS,
+    as_tuples,
     compact_index,
     index_table,
     positions,
     sense_codes,
+    similar,
     stacked_indices,
     symmetric_matrix,
 )
+from bregmat.frames import Row, arguments, columns_of, data_frame, frame_columns, summary_html, summary_text
 from bregmat.relations import (
     BUILT_IN,
     COMPARISON,
@@ -36,10 +39,10 @@ from bregmat.relations import (
     Relation,
     table_of,
 )
+from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles, sq_distances
 from bregmat.terms import Terms, whole_value
 
 _HARD = " (inf makes a row hard; leave out rows that should not count)"
-_SYMBOL = {code: symbol for symbol, code in SENSES.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +245,134 @@ class Constraints:
             raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
         return cls._build(LINEAR, np.arange(len(parsed))[:, None], None, bound, sense, weight, parsed)
 
+    # ------------------------------------------------------------------ from what people say, and from tables
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Any,
+        y: Any,
+        bounds: tuple[float, float] | None = None,
+        *,
+        X: Any = None,
+        percentiles: tuple[float, float] = (5, 95),
+        weight: Any = 1.0,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> Constraints:
+        """Similar and dissimilar pairs: ``sq_distance(i, j) <= u`` and ``sq_distance(i, j) >= l`` (Davis 2007, section 2).
+
+        Parameters
+        ----------
+        pairs : array-like of int or sample ids, shape (c, 2)
+            The two samples of each pair; they must differ.
+        y : array-like of {1, -1}, {1, 0} or bool, shape (c,)
+            Whether the two are similar: 1 or True; dissimilar: -1, 0 or False. One value stands for all pairs.
+        bounds : (float, float), optional
+            u and l, *squared* distances with 0 <= u <= l. None: ``percentiles`` of the squared distances in ``X``.
+        X : array-like or scipy.sparse, shape (n, d), optional
+            The points, for bounds that are not given.
+        percentiles : (float, float)
+            Lower and upper percentile, 0 to 100, of the positive squared distances between points of X (of 20,000 random pairs
+            where there are more), as of :func:`bregmat.constraints_from_labels`.
+        weight : float or array-like, shape (c,)
+            Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
+        random_state : int, Generator, RandomState or None
+            Seed of the pairs whose distances are looked at.
+
+        Returns
+        -------
+        Constraints
+            Rows in the order of the pairs.
+        """
+        i, j = as_tuples("pairs", pairs, "i j")
+        is_similar = similar(y, len(i))
+        if bounds is None:
+            if X is None:
+                raise TypeError(
+                    "give bounds=(u, l), squared distances that similar pairs should not exceed and dissimilar pairs not fall below; "
+                    "or X, whose squared distances have the percentiles that are taken then."
+                )
+            points = as_points("X", X)
+            wanted, rng = check_percentiles(percentiles), generator(random_state)
+            bounds = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
+        near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
+        if near > far:
+            raise ValueError(
+                f"bounds must be (u, l) with u <= l, for similar pairs should be nearer than others; got {bounds!r}."
+            )
+        return cls.sq_distance(i, j, np.where(is_similar, near, far), np.where(is_similar, "<=", ">="), weight=weight)
+
+    @classmethod
+    def from_triplets(
+        cls, triplets: Any, margin: Any = None, *, X: Any = None, sample_id: Any = None, weight: Any = 1.0
+    ) -> Constraints:
+        """Triplets (a, p, n), "a is nearer to p than to n": ``sq_distance(a, p) + margin <= sq_distance(a, n)``.
+
+        Parameters
+        ----------
+        triplets : array-like of int or sample ids, shape (c, 3)
+            Anchor, near one and far one.
+        margin : float or array-like, shape (c,), optional
+            Squared distance. None: the median squared distance of anchor and near one in ``X``, as of
+            :func:`bregmat.constraints_from_labels` for neighbours; without X 0, which asks for the order alone.
+        X : array-like or scipy.sparse, shape (n, d), optional
+            The points, for a margin that is not given.
+        sample_id : array-like, shape (n,), optional
+            Names of the rows of X, by default the row numbers.
+        weight
+            As in :meth:`from_pairs`.
+
+        Returns
+        -------
+        Constraints
+            Rows in the order of the triplets.
+        """
+        a, p, n = as_tuples("triplets", triplets, "a p n")
+        members = {"anchor": a, "near": p, "same anchor": a, "far": n}
+        rows = cls._named(COMPARISON, members, 0.0 if margin is None else margin, None, weight, is_margin=True)
+        if X is None or margin is not None:
+            return rows
+        points = as_points("X", X)
+        located, kept = rows.locate(sample_id, points.shape[0])
+        if located is None or not kept.all():
+            raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
+        apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
+        if not apart.any():
+            raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
+        return replace(rows, bound=np.full(rows.n_constraints, -float(np.median(apart[apart > 0]))))
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> Constraints:
+        """Rows of a data frame with the columns of :func:`bregmat.io.read_constraints`.
+
+        Parameters
+        ----------
+        frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
+            Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
+            optionally ``weight`` (default 1). Samples are row numbers where they are numbers, else names.
+
+        Raises
+        ------
+        ValueError, TypeError
+            No such table, an unknown column or relation, a missing or superfluous cell; with the row.
+        """
+        found, _ = arguments(frame_columns(frame), "row {}".format, header="frame", id_type=object)
+        return cls(**found)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a data frame that :meth:`from_frame` reads back to the last bit.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+
+        Returns
+        -------
+        DataFrame, shape (c, 8)
+            Columns relation, i, j, k, l, bound, sense, weight, one row a constraint; the bound of a comparison is minus its
+            margin. Rows of :meth:`linear` raise ``ValueError``: matrices have no column form.
+        """
+        return data_frame(columns_of(self), library, numbered=() if self.ids is not None else SAMPLES)
+
     # ------------------------------------------------------------------ facts
     def where(self, fact: str) -> np.ndarray:
         """Mask of the rows whose relation has a fact, an attribute of :class:`Relation` such as ``"is_whole"``."""
@@ -425,10 +556,20 @@ class Constraints:
         ids = self.ids if sample_id is None else np.asarray(sample_id)
         named = ids is not None and not relation.is_whole
         names = [ids[k] if named and ids is not None and k >= 0 else k for k in self.index[row]]
-        return relation.sentence(names, _SYMBOL[int(self.sense[row])], self.bound[row])
+        return relation.sentence(names, SYMBOLS[int(self.sense[row])], self.bound[row])
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows as readable objects: the columns of :meth:`to_frame` as attributes, and ``str(row)`` in words."""
+        for k in range(self.n_constraints):
+            relation = self._relation(k)
+            ids = None if relation.is_whole else self.ids
+            names = [None if s < 0 else s if ids is None else ids[s] for s in self.index[k].tolist()]
+            samples = dict(zip(SAMPLES, (names + 4 * [None])[:4]))
+            sense, bound, weight = SYMBOLS[int(self.sense[k])], float(self.bound[k]), float(self.weight[k])
+            yield Row(relation.name, **samples, bound=bound, sense=sense, weight=weight, kind=relation)
 
     def __repr__(self) -> str:
-        counts = np.bincount(self.relation, minlength=len(self.relations))
-        parts = ", ".join(f"{n} {self.relations[k].name}" for k, n in enumerate(counts) if n)
-        hard = int(np.isinf(self.weight).sum())
-        return f"Constraints({parts}{f'; {hard} hard' if hard else ''})"
+        return summary_text(self)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)

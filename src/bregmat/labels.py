@@ -11,16 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.checks import as_choice, as_points, check_integer, rows_text
+from bregmat.columns import is_missing
 from bregmat.constraints import Constraints
 from bregmat.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
-from bregmat.sampling import PairGroups, differ, generator, sq_distances
+from bregmat.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
 from bregmat.threads import on_one_blas_thread
 
 STRATEGIES = ("neighbors", "random")
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
-PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
-FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are looked at, down to this number
-PERCENTILE_WORK = 100_000_000
 
 
 @on_one_blas_thread
@@ -189,13 +187,7 @@ def _random_pairs(
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
 
     apart = differ(points)
-    pairs = PairGroups.within(rows, np.array([len(rows)]))
-    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
-    i, j = pairs.draw(min(pairs.n_pairs, enough), rng, apart)
-    if len(i) == 0:
-        raise ValueError(f"no two labelled points of X were found to differ: see {rows_text(rows)}.")
-    # of pairs that differ: a bound of 0 would have no slack
-    near_bound, far_bound = np.percentile(sq_distances(points, i, j), percentiles)
+    near_bound, far_bound = sq_distance_percentiles(points, rows, percentiles, rng, which="labelled points")
     ordered = rows[np.argsort(codes[rows], kind="stable")]
     sizes = np.bincount(codes[rows])
     within = PairGroups.within(ordered, sizes)
@@ -261,7 +253,7 @@ def _label_array(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if values.ndim != 1:
         raise ValueError(f"y should be a 1d array, one label per row; got shape {values.shape}.")
     if values.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
+        missing = np.fromiter((is_missing(v) for v in values), dtype=bool, count=len(values))
     elif values.dtype.kind == "f":
         missing = np.isnan(values)
     elif values.dtype.kind in "mM":
@@ -273,20 +265,13 @@ def _label_array(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return values, missing
 
 
-def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT or pandas.NA (which has no truth value of its own)."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and value != value
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _matches(labels: np.ndarray, unlabeled: Any) -> np.ndarray:
     """Where a label equals the "not known" mark; marks of another kind match nothing."""
-    if _is_missing(unlabeled):
+    if is_missing(unlabeled):
         return np.zeros(len(labels), dtype=bool)
     if labels.dtype.kind == "O":
         equal = (type(v) is type(unlabeled) or _is_number(v) and _is_number(unlabeled) for v in labels)
@@ -305,14 +290,3 @@ def _first_appearance(labels: np.ndarray) -> np.ndarray:
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse]
-
-
-# ---------------------------------------------------------------------- bounds
-def check_percentiles(percentiles: Any) -> tuple[float, float]:
-    try:
-        lower, upper = (float(p) for p in percentiles)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
-    if not 0 <= lower <= upper <= 100:
-        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
-    return lower, upper

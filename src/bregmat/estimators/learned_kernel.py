@@ -21,12 +21,12 @@ from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
-from bregmat.labels import PERCENTILE_PAIRS, constraints_from_labels, label_codes
+from bregmat.labels import constraints_from_labels, label_codes
 from bregmat.linalg import blocks, dense
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.result import MatrixResult
-from bregmat.sampling import generator
+from bregmat.sampling import PERCENTILE_PAIRS, generator
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property, on_one_blas_thread
 

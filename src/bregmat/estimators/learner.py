@@ -24,8 +24,9 @@ from bregmat.estimators.state import (
     unprefixed,
 )
 from bregmat.estimators.task import Task
-from bregmat.labels import check_drawing, check_percentiles
+from bregmat.labels import check_drawing
 from bregmat.result import MatrixResult, SolverError, check
+from bregmat.sampling import check_percentiles
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 

@@ -1,0 +1,190 @@
+"""Constraints as a table: from pairs, triplets and data frames, back to frames, row by row, and at a glance."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.metrics import pairwise_distances
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_method_params, _is_arraylike
+
+from bregmat import Constraints, MetricLearner, constraints_from_labels
+from bregmat.frames import COLUMNS
+from bregmat.io import read_constraints, write_constraints
+
+PAIRS = [("a", "b"), ("c", "a"), ("b", "d")]
+
+
+def every_kind(named):
+    i, j, k, l = (["x7", "x1"], ["x2", "x3"], ["x4", "x9"], ["x1", "x5"]) if named else ([7, 1], [2, 3], [4, 9], [1, 5])
+    return (
+        Constraints.sq_distance(i, j, [0.1 + 0.2, 2.0], ["<=", "=="], weight=[1.0, np.inf])
+        + Constraints.comparison(i, j, k, l, 1 / 3)
+        + Constraints.similarity(i, i, [-1.0, 2.0], ">=")
+        + Constraints.diagonal([1.0, 2.0], i, weight=0.5)
+        + Constraints.trace(3.0)
+    )
+
+
+def same(a, b):
+    columns = ("relation", "bound", "sense", "weight", "index")
+    assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in columns)
+    assert (a.ids is None) == (b.ids is None) and (a.ids is None or np.array_equal(a.ids, b.ids))
+
+
+# ---------------------------------------------------------------- pairs and triplets
+@pytest.mark.parametrize("y", [[1, -1, 1], [1, 0, 1], [True, False, True], pd.Series([1, -1, 1]), [1.0, -1.0, 1.0]])
+def test_pairs_say_squared_distances(y):
+    c = Constraints.from_pairs(PAIRS, y, (1.5, 4.0), weight=[1.0, 2.0, np.inf])
+    same(c, Constraints.sq_distance(*zip(*PAIRS), [1.5, 4.0, 1.5], ["<=", ">=", "<="], weight=[1.0, 2.0, np.inf]))
+    assert [str(row) for row in c] == [
+        "sq_dist(a, b) <= 1.5",
+        "sq_dist(c, a) >= 4 (weight 2)",
+        "sq_dist(b, d) <= 1.5 (hard)",
+    ]
+
+
+def test_bounds_that_are_not_given_are_percentiles_of_squared_distances():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    sq = pairwise_distances(X)[np.triu_indices(60, 1)] ** 2
+    c = Constraints.from_pairs(np.array([[0, 1], [2, 3]]), [1, -1], X=X, percentiles=(10, 90))
+    assert np.allclose(c.bound, np.percentile(sq, (10, 90)), rtol=1e-12)
+    everyone = constraints_from_labels(X, np.arange(60) % 3, 20, percentiles=(10, 90), random_state=0)
+    assert np.allclose(np.unique(everyone.bound), c.bound, rtol=1e-12)  # one rule
+    with pytest.raises(TypeError, match=r"give bounds=\(u, l\), squared distances .* or X"):
+        Constraints.from_pairs(PAIRS, 1)
+
+
+def test_triplets():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    rows = np.array([[0, 1, 2], [2, 3, 4], [1, 5, 0]])
+    a, p, n = rows.T
+    same(Constraints.from_triplets(rows), Constraints.comparison(a, p, a, n))
+    same(Constraints.from_triplets(rows, 0.5, weight=3.0), Constraints.comparison(a, p, a, n, 0.5, weight=3.0))
+    margin = np.median(np.sum((X[a] - X[p]) ** 2, axis=1))
+    same(Constraints.from_triplets(rows, X=X), Constraints.comparison(a, p, a, n, margin))
+    names = np.array(list("uvwxyz"))
+    named = Constraints.from_triplets(names[rows].tolist(), X=X[::-1], sample_id=names[::-1])
+    assert np.array_equal(named.bound, -np.full(3, margin)) and str(next(iter(named))).startswith("sq_dist(u, v) + ")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: Constraints.from_pairs([("a", 1)], [1], (1, 2)),
+            TypeError,
+            "i, j must all be numbers or all be names",
+        ),
+        (lambda: Constraints.from_pairs([(0, 1), (1, 1)], 1, (1, 2)), ValueError, "must be different samples.*row 1"),
+        (lambda: Constraints.from_pairs(np.ones((2, 2, 3)), 1, (1, 2)), ValueError, "got points: stack these"),
+        (lambda: Constraints.from_pairs([(0, 1)] * 2, [0, -1], (1, 2)), ValueError, "both 0 and -1"),
+        (lambda: Constraints.from_pairs([(0, 1)] * 2, [1, 2], (1, 2)), ValueError, "y must be 1 .* got 2 in row 1"),
+        (lambda: Constraints.from_pairs([(0, 1)], 1, (2, 1)), ValueError, r"bounds must be \(u, l\) with u <= l"),
+        (lambda: Constraints.from_pairs([(0, 1)], 1, X=np.ones((4, 2))), ValueError, "no two points of X .* differ"),
+        (lambda: Constraints.from_triplets([(0, 1, 1)]), ValueError, r"\(anchor, near\) and \(same anchor, far\)"),
+        (lambda: Constraints.from_triplets([(0, 1)]), ValueError, r"triplets must have shape \(c, 3\)"),
+        (lambda: Constraints.from_triplets([(0, 1, 2)], X=np.ones((9, 2))), ValueError, "identical in X everywhere"),
+    ],
+)
+def test_what_is_wrong_is_said(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# ---------------------------------------------------------------- frames
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_round_trip(named, library, tmp_path):
+    c = every_kind(named)
+    frame = c.to_frame(library)
+    assert isinstance(frame, {"pandas": pd, "polars": pl}[library].DataFrame) and tuple(frame.columns) == COLUMNS
+    same(Constraints.from_frame(frame), c)
+    write_constraints(tmp_path / "rows.csv", c)  # the same columns as in files
+    read = pd.read_csv(tmp_path / "rows.csv") if library == "pandas" else pl.read_csv(tmp_path / "rows.csv")
+    same(Constraints.from_frame(read), c)
+    same(read_constraints(tmp_path / "rows.csv"), c)
+    frame.to_parquet(tmp_path / "r.parquet") if library == "pandas" else frame.write_parquet(tmp_path / "r.parquet")
+    same(read_constraints(tmp_path / "r.parquet"), c)
+
+
+def test_names_stay_what_they_are_in_a_frame():
+    row = {"relation": "sq_distance", "bound": 1, "sense": "<="}
+    assert Constraints.from_frame(pd.DataFrame([row | {"i": "7", "j": "8"}])).ids.tolist() == ["7", "8"]
+    assert Constraints.from_frame(pd.DataFrame([row | {"i": 7.0, "j": 8.0}])).index.tolist() == [[7, 8]]
+    days = pd.to_datetime(["2026-01-02", "2026-01-01"])
+    c = Constraints.from_frame(pd.DataFrame([row | {"i": days[0].date(), "j": days[1].date()}]))
+    X = np.array([[0.0], [1.0]])
+    assert c.locate(days.date)[0].values(X).tolist() == [1.0]
+    categories = pd.DataFrame([row | {"i": "u", "j": "v"}]).astype({"i": "category", "sense": "category"})
+    assert Constraints.from_frame(categories).ids.tolist() == ["u", "v"]
+    short = {"relation": ["comparison"], "i": [0], "j": [1], "k": [0], "l": [2], "bound": [None], "sense": [None]}
+    assert str(next(iter(Constraints.from_frame(short)))) == "sq_dist(0, 1) <= sq_dist(0, 2)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"j": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'j'"),
+        ({"i": [0, 0.5]}, "row 1: sample numbers must be whole; got i='0.5'"),
+        ({"i": [0, -2]}, "row 1: sample numbers start at 0; got i='-2'"),
+        ({"i": [0, "b"]}, "row 0: samples are numbers here and names elsewhere: i='0'"),
+        ({"i": [True, False]}, "row 0: samples are numbers or names, not truths"),
+        ({"bound": [1.0, np.nan]}, "row 1: bound '' is not a number"),
+        ({"bound": [1.0, -1.0]}, "row 1: bound '-1' is negative"),
+        ({"sense": ["<=", "<"]}, "row 1: sense '<' must be"),
+        ({"weight": [1.0, 0.0]}, "row 1: weight '0' must be positive"),
+        ({"relation": ["sq_distance", "distance"]}, "row 1: unknown relation 'distance'"),
+        ({"distance": [1, 2]}, "frame: unknown column 'distance'; known: relation, i"),
+        ({"bound": None}, "frame: no column 'bound'; needed"),
+    ],
+)
+def test_bad_frames_name_the_row(change, message):
+    good = {"relation": ["sq_distance"] * 2, "i": [0, 1], "j": [1, 2], "bound": [1.0, 2.0], "sense": ["<=", ">="]}
+    columns = {name: values for name, values in (good | change).items() if values is not None}
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    with pytest.raises(ValueError, match=message):
+        Constraints.from_frame(frame)
+
+
+def test_rows_of_matrices_have_no_columns():
+    c = Constraints.linear([np.eye(3)], 1.0, "<=") + Constraints.sq_distance(0, 1, 1.0, "<=")
+    with pytest.raises(ValueError, match=r"'linear' have no column form; rows \[0\]"):
+        c.to_frame()
+    assert [str(row) for row in c] == ["tr(K C_0) <= 1", "sq_dist(0, 1) <= 1"]
+
+
+# ---------------------------------------------------------------- to be looked at
+def test_rows_are_those_of_the_frame():
+    c = every_kind(named=True)
+    for row, record in zip(c, c.to_frame("polars").iter_rows(named=True), strict=True):
+        assert {name: getattr(row, name) for name in COLUMNS} == record
+    assert [str(row).split(" (")[0] for row in c] == [c.describe(k) for k in range(c.n_constraints)]
+
+
+def test_at_a_glance():
+    lines = repr(every_kind(named=True)).splitlines()
+    assert lines[0] == "Constraints: 9 rows between 7 samples"
+    assert lines[1].split() == ["relation", "rows", "<=", ">=", "==", "hard", "bound", "weight"]
+    assert lines[2].split() == ["sq_distance", "2", "1", "0", "1", "1", "0.3", "to", "2", "1"]
+    assert lines[4].split() == ["comparison", "2", "2", "0", "0", "0", "-0.3333", "1"]
+    assert len(lines) == 7 and max(map(len, lines)) <= 80
+    html = Constraints.from_pairs([("<b>", "y")] + [("x", f"z{k}") for k in range(20)], 1, (1.0, 2.0))._repr_html_()
+    assert "<b>, y" not in html and "sq_dist(&lt;b&gt;, y) &lt;= 1" in html and "and 11 more" in html
+
+
+def test_scikit_learn_still_hands_them_over_whole():
+    """Iteration alone makes nothing array-like: as many rows as X has are not sliced with it."""
+    X, y = load_wine(return_X_y=True)
+    c = constraints_from_labels(X, y, len(X), random_state=0)
+    assert c.n_constraints == len(X) == len(list(c)) and not _is_arraylike(c)
+    assert _check_method_params(X, {"constraints": c}, np.arange(9))["constraints"] is c
+    learner = MetricLearner(n_constraints=0, passes=1)
+    search = GridSearchCV(learner, {"slack_weight": [1.0]}, cv=2, scoring=lambda e, X, y: e.n_dropped_constraints_)
+    search.fit(X, y, constraints=c, sample_id=np.arange(len(X)))
+    assert search.best_estimator_.constraints_.n_constraints == len(X) and search.best_score_ > 0
+    assert clone(learner).fit(X, constraints=c).n_dropped_constraints_ == 0
+    assert _safe_indexing(X, np.arange(3)).shape == (3, 13)
