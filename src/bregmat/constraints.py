@@ -71,6 +71,18 @@ class Constraints:
         Matrices of the "linear" rows; ``index[:, 0]`` is the position in it.
     relations : tuple of Relation
         Those of the library, and the others that occur.
+
+    Examples
+    --------
+    >>> from bregmat import Constraints
+    >>> together = Constraints.sq_distance([0, 5], [3, 6], bound=4.0, sense="<=")
+    >>> apart = Constraints.sq_distance([0], [80], bound=100.0, sense=">=", weight=2.0)
+    >>> nearer = Constraints.comparison(i=[2], j=[4], k=[2], l=[70], margin=1.0)
+    >>> rows = together + apart + nearer
+    >>> rows.n_constraints
+    4
+    >>> rows.select(rows.bound >= 4).n_constraints
+    3
     """
 
     relation: np.ndarray

@@ -53,6 +53,18 @@ class Factor:
     ----------
     G0 : ndarray or memmap, shape (n, r)
         Rows of the factor; only the rows that occur in constraints are read while solving with LogDet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, Factor, nearest_kernel
+    >>> G = np.random.default_rng(0).normal(size=(5000, 3))  # a kernel of 5,000 points that is never formed
+    >>> result = nearest_kernel(Factor(G), Constraints.sq_distance(0, 4999, bound=0.5, sense="<="))
+    >>> result.factor.shape
+    (5000, 3)
+    >>> near = result.factor[0] - result.factor[4999]
+    >>> round(float(near @ near), 3)
+    0.5
     """
 
     G0: Any

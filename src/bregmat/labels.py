@@ -102,6 +102,14 @@ def constraints_from_labels(
 
     Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of the data. Cost: a search for neighbours for each
     class, at most O(n^2 d).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import constraints_from_labels
+    >>> X, y = load_iris(return_X_y=True)
+    >>> constraints_from_labels(X, y, strategy="random", n_constraints=200, random_state=0).n_constraints
+    200
     """
     points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # a memory map, too, is looked at here
     check_drawing(strategy, n_neighbors, n_impostors, form, index)

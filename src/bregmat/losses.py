@@ -85,6 +85,14 @@ class RelativeSlack(Loss):
     LogDet k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix
     times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``)
     keep the relative square of loss=None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, RelativeSlack, nearest_kernel
+    >>> rows = Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> print(nearest_kernel(np.eye(2), rows, divergence="vonneumann", loss=RelativeSlack(), slack_weight=1.0).status)
+    OPTIMAL
     """
 
     name: ClassVar[str] = "relative_slack"

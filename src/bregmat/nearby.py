@@ -52,6 +52,15 @@ def spread_pairs(
     -----
     Not in the papers. Measured in docs/performance.md, "Clustering with pairs". Groups of m points entail m^2 / 2 pairs, each told to
     ``(n_neighbors + 1)^2``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import Constraints, spread_pairs
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pairs = Constraints.sq_distance([0, 0], [1, 75], bound=[1.0, 9.0], sense=["<=", ">="])
+    >>> spread_pairs(X, pairs).n_constraints > pairs.n_constraints
+    True
     """
     points = as_points("X", X)
     check_integer("n_neighbors", n_neighbors, 1, optional=False)

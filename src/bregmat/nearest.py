@@ -97,6 +97,19 @@ def nearest_kernel(
     ------
     ValueError, TypeError
         For arguments that make no problem; numerical outcomes never raise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel
+    >>> rows = Constraints.diagonal([1.0, 1.0, 1.0]) + Constraints.similarity(0, 1, 0.5, ">=")
+    >>> result = nearest_kernel(np.eye(3), rows)
+    >>> print(result.status)
+    OPTIMAL
+    >>> result.kernel().round(3)
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
     """
     D = as_divergence(divergence)
     coordinates = kernel_coordinates(prior, D)
@@ -141,6 +154,19 @@ def nearest_metric(
     -------
     MatrixResult
         ``result.transform(X)`` maps data so that squared Euclidean distances are the learned ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_metric
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> rows = Constraints.sq_distance([0, 0], [1, 2], bound=[0.25, 4.0], sense=["<=", ">="])
+    >>> result = nearest_metric(X, rows)
+    >>> print(result.status)
+    OPTIMAL
+    >>> result.metric().round(2) + 0.0  # distances along the first axis halved, along the second doubled
+    array([[0.25, 0.  ],
+           [0.  , 4.  ]])
     """
     D = as_divergence(divergence)
     coordinates = metric_coordinates(X, prior, D)

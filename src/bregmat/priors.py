@@ -62,6 +62,17 @@ def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
     with ``tr(K A*(mu) N N' A*(mu)) / log(1 / eps)``.
 
     Time O(n^2 (n - r)) for None, O(n k (r + min(n, k))) for directions; a memory-mapped factor is read into memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel, widen_range
+    >>> line = np.outer([1.0, 2.0], [1.0, 2.0])  # rank one: two points on a line, whose range LogDet keeps
+    >>> rows = Constraints.diagonal([1.0, 1.0])
+    >>> print(nearest_kernel(line, rows).status)
+    INFEASIBLE
+    >>> print(nearest_kernel(widen_range(line, 0.01), rows).status)
+    OPTIMAL
     """
     check_positive("eps", eps, finite=True)
     eps = float(eps)

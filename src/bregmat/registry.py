@@ -137,6 +137,14 @@ def register(cls: T) -> T:
         If the class is of no kind, with what each kind needs.
     ValueError
         If another class of the kind has the name.
+
+    Examples
+    --------
+    >>> from bregmat import Relation, register
+    >>> height = register(Relation("height_above", {"i": 1.0, "j": -1.0}, one="difference of two squared norms"))
+    >>> from bregmat import Constraints
+    >>> Constraints.of("height_above", [0], [1], bound=0.0, sense=">=").n_constraints
+    1
     """
     kinds = [registry for registry in _KINDS if not registry.missing(cls)]
     if len(kinds) != 1:

@@ -59,6 +59,17 @@ class Relation:
         Samples that must differ, as ``"i j"``, and pairs of samples that must not be the same two, as ``"ij kl"``.
     takes_matrix : bool
         Whether each row is given by a matrix of its own (without a form).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, Relation, nearest_kernel
+    >>> middle = Relation("middle", {"i-j": 0.5, "i-k": 0.5, "j-k": -0.25})  # squared distance of i to the midpoint of j and k
+    >>> rows = Constraints.of(middle, [0], [1], [2], bound=0.25, sense="<=")
+    >>> K = nearest_kernel(np.eye(3), rows).kernel()
+    >>> to_middle = np.array([1.0, -0.5, -0.5])
+    >>> round(float(to_middle @ K @ to_middle), 4)
+    0.25
     """
 
     name: str

@@ -58,6 +58,16 @@ class Result:
         Rows that carry the proof of infeasibility.
     trace : dict of str to ndarray
         What only this solver records, one array per name: see its class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel
+    >>> result = nearest_kernel(np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<="))
+    >>> print(result.status, result.exit_reason)
+    OPTIMAL TOLERANCE
+    >>> bool(result.dual_bound <= result.objective and result.gap <= result.tol)
+    True
     """
 
     status: Status
@@ -181,6 +191,17 @@ class SolverError(RuntimeError):
     """A problem has no usable solution; ``.result`` holds what is known.
 
     Raised by a fit, ``.constraints`` are the rows that ``result.conflict`` counts; else None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, SolverError, check, nearest_kernel
+    >>> rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 9.0, 1.0], ["<=", ">=", "<="])  # 3 > 1 + 1
+    >>> try:
+    ...     check(nearest_kernel(np.eye(3), rows))
+    ... except SolverError as error:
+    ...     print(error.result.status, error.result.conflict)
+    INFEASIBLE [0 1 2]
     """
 
     def __init__(self, result: Result) -> None:
@@ -213,6 +234,17 @@ class MatrixResult(Result):
         Hard rows that, up to rounding, only singular matrices meet, where the divergence is finite for none of these (LogDet).
     weight_span : float
         Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 where there are none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel
+    >>> result = nearest_kernel(np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<="))
+    >>> result.kernel().round(3)
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    >>> bool(np.allclose(result.factor @ result.factor.T, result.kernel()))
+    True
     """
 
     iterate: Iterate
@@ -349,6 +381,14 @@ def check(result: _R) -> _R:
     ------
     SolverError
         If the problem is infeasible, unbounded, or a number overflowed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, check, nearest_kernel
+    >>> result = check(nearest_kernel(np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")))  # returned as it is
+    >>> print(result.status)
+    OPTIMAL
     """
     if not isinstance(result, Result):
         raise TypeError(f"result must be a bregmat.Result; got {type(result).__name__}.")

@@ -49,6 +49,14 @@ class ScalarLoss(Loss):
     Notes
     -----
     The loss must be strictly convex in the value and smooth, 0 with slope 0 at the bound.
+
+    Examples
+    --------
+    >>> from bregmat import ScalarLoss, Squared
+    >>> isinstance(Squared(), ScalarLoss)
+    True
+    >>> Squared().cost(3.0, 1.0), Squared().slope(3.0, 1.0)  # of a value of 3 beside a bound of 1
+    (2.0, 2.0)
     """
 
     is_two_sided: ClassVar[bool] = False
@@ -224,7 +232,18 @@ def bound_rows(
 # ---------------------------------------------------------------- squares
 @dataclass(frozen=True)
 class SquaredHinge(ScalarLoss):
-    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless."""
+    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, SquaredHinge, nearest_kernel
+    >>> rows = Constraints.comparison([0], [1], [0], [2], margin=1.0)  # point 0 is nearer to 1 than to 2, by 1
+    >>> K = nearest_kernel(np.eye(3), rows, loss=SquaredHinge(), slack_weight=1e3).kernel()
+    >>> near, far = K[0, 0] + K[1, 1] - 2 * K[0, 1], K[0, 0] + K[2, 2] - 2 * K[0, 2]
+    >>> bool(far - near > 0.99)
+    True
+    """
 
     name: ClassVar[str] = "squared_hinge"
     projection_code: ClassVar[int | None] = QUADRATIC
@@ -276,6 +295,15 @@ class Squared(SquaredHinge):
 
     A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
     weight is dimensionless; ``weight = b^2`` per row gives plain least squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, Squared, nearest_kernel
+    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], "==")  # regression on distances
+    >>> result = nearest_kernel(np.eye(3), rows, loss=Squared(), slack_weight=100.0)
+    >>> print(result.status)
+    OPTIMAL
     """
 
     name: ClassVar[str] = "squared"

@@ -47,6 +47,15 @@ class SpectralDivergence(ABC):
     -----
     ``phi`` must be strictly convex and smooth for x > 0. If ``phi'(0)`` is finite, the inverse link must be 0 below it, which keeps
     the cone; with ``phi'(0) = -inf`` it never leaves it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import SpectralDivergence, VonNeumann
+    >>> isinstance(VonNeumann(), SpectralDivergence)
+    True
+    >>> VonNeumann().link(np.array([1.0, np.e])), VonNeumann().inverse_link(np.array([0.0]))
+    (array([0., 1.]), array([1.]))
     """
 
     name: ClassVar[str]

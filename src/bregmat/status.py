@@ -9,7 +9,14 @@ import numpy as np
 
 
 class Status(StrEnum):
-    """What is proven about the returned point."""
+    """What is proven about the returned point.
+
+    Examples
+    --------
+    >>> from bregmat import Status
+    >>> print(Status.FEASIBLE.meaning)
+    The result meets every hard constraint; how far it is from the optimum is the gap.
+    """
 
     OPTIMAL = "OPTIMAL"
     FEASIBLE = "FEASIBLE"
@@ -24,7 +31,14 @@ class Status(StrEnum):
 
 
 class ExitReason(StrEnum):
-    """Why the run stopped."""
+    """Why the run stopped.
+
+    Examples
+    --------
+    >>> from bregmat import ExitReason
+    >>> print(ExitReason.TIME.advice)
+    Raise max_seconds, or continue with warm_start=result.
+    """
 
     TOLERANCE = "TOLERANCE"
     CERTIFICATE = "CERTIFICATE"
@@ -63,6 +77,15 @@ class Record:
     """One iteration: seconds since the start, objective and bound in the problem's units; nan where not computed.
 
     ``stage`` counts the problems of a learner that solves several in a row, from 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel
+    >>> result = nearest_kernel(np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<="))
+    >>> last = result.history[-1]
+    >>> bool(last.iteration == result.n_iter and last.dual_bound <= last.objective)
+    True
     """
 
     iteration: int

@@ -143,7 +143,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
     Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full,
     8 n^2 bytes, and as much again while they are checked. Otherwise kernel rows in float32 take up to 400 MB
-    and a square block of them as much (``ActiveSet(cache_mb=...)``), and the exact finish several times 8 |F|^2 bytes for |F|
+    and a square block of them as much (``ActiveSet(cache_mb=...)``), and the exact finish several times ``8 |F|^2`` bytes for ``|F|``
     examples on or near the margin, which for noise and a large C may be all n; "multiplicative" keeps 4 to 16 n^2 bytes.
     Up to 600 MB stay with the thread for its next fit.
 

@@ -36,6 +36,16 @@ def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) ->
     ValueError
         Unknown column or relation, a missing or superfluous cell, i == j, a bound no matrix can meet; with file and
         line (row for .parquet).
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from bregmat.io import read_constraints
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pairs.csv"
+    ...     _ = path.write_text("relation,i,j,bound,sense\\nsq_distance,a,b,4,<=\\nsq_distance,a,c,9,>=\\n")
+    ...     read_constraints(path).n_constraints
+    2
     """
     return read_placed_constraints(path, id_type=id_type)[0]
 
@@ -52,7 +62,19 @@ def read_placed_constraints(
 
 
 def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None:
-    """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`."""
+    """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from bregmat import Constraints
+    >>> from bregmat.io import write_constraints
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pairs.csv"
+    ...     write_constraints(path, Constraints.sq_distance([0], [1], 4.0, "<="))
+    ...     path.read_text().splitlines()[0].split(",")[:3]
+    ['relation', 'i', 'j']
+    """
     path, _ = tables.file_kind(path, "write constraints to", KINDS)
     columns = columns_of(constraints)
     for name in SAMPLES:

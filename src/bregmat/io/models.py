@@ -60,7 +60,21 @@ _BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, stru
 
 
 class ModelFileError(ValueError):
-    """A model file that is no zip, cut off, altered, incomplete, of a newer format or of an unknown class."""
+    """A model file that is no zip, cut off, altered, incomplete, of a newer format or of an unknown class.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import bregmat
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "notes.bm"
+    ...     _ = path.write_text("no model")
+    ...     try:
+    ...         bregmat.load(path)
+    ...     except bregmat.ModelFileError:
+    ...         print("refused")
+    refused
+    """
 
 
 def save(path: str | os.PathLike, obj: Any, *, info: dict[str, Any] | None = None) -> None:
@@ -82,6 +96,18 @@ def save(path: str | os.PathLike, obj: Any, *, info: dict[str, Any] | None = Non
         A class that is not savable, a state that is not plain, or an array of Python objects.
     OSError
         The path cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import bregmat
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "iris.bm"
+    ...     bregmat.save(path, bregmat.MetricLearner(random_state=0).fit(X, y))
+    ...     bregmat.load(path).transform(X).shape
+    (150, 4)
     """
     if not isinstance(info, dict | None):
         raise TypeError(f"info must be None or a dict; got {info!r}.")
@@ -132,6 +158,18 @@ def load(path: str | os.PathLike) -> Any:
     Notes
     -----
     Nothing is unpickled and no code of the file is run. Peak memory is the size of the arrays plus a megabyte.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import bregmat
+    >>> result = bregmat.nnqp([[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "program.bm"
+    ...     bregmat.save(path, result)
+    ...     bool(np.array_equal(bregmat.load(path).x, result.x))
+    True
     """
     with _Reader(path) as reader:
         name = _RENAMED.get(reader.manifest["class"], reader.manifest["class"])

@@ -72,6 +72,16 @@ def read_points(
         unknown column; with file, line (or row) and column.
     ImportError
         .parquet without pyarrow.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from bregmat.io import read_points
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "points.csv"
+    ...     _ = path.write_text("height,width\\n1,2\\n3,4\\n")
+    ...     read_points(path).X.shape
+    (2, 2)
     """
     path, kind = tables.file_kind(path, "read points from", KINDS)
     exclude = tuple(exclude)

@@ -44,6 +44,19 @@ class PairFile:
         business.
     ImportError
         .parquet without pyarrow.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.io import PairFile
+    >>> from bregmat.online import run_stream
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "pairs.csv"
+    ...     _ = path.write_text("a,b,y\\n0,1,0.5\\n1,2,0.5\\n0,2,1.0\\n")
+    ...     run = run_stream(MatrixExponentiatedGradient(3, trace=2.0), PairFile(path))
+    >>> run.loss <= run.bound
+    True
     """
 
     def __init__(self, path: str | os.PathLike, *, squared: bool = False) -> None:
@@ -174,6 +187,20 @@ class Checkpoint:
     ----------
     path : path
         Replaced in one step at every checkpoint: after a crash it is the last one or the one before. Its folder must exist.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.io import Checkpoint
+    >>> from bregmat.online import run_stream
+    >>> stream = [((0, 1), 0.5), ((1, 2), 0.5)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = Checkpoint(pathlib.Path(folder) / "stream.bm")
+    ...     first = run_stream(MatrixExponentiatedGradient(3, trace=2.0), stream, checkpoint=checkpoint)
+    ...     longer = run_stream(MatrixExponentiatedGradient(3, trace=2.0), [*stream, ((0, 2), 1.0)], checkpoint=checkpoint)
+    >>> first.position, longer.position
+    (2, 3)
     """
 
     def __init__(self, path: str | os.PathLike) -> None:

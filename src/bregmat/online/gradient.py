@@ -97,6 +97,17 @@ class MatrixExponentiatedGradient(LossAndBound):
     Differs from the paper: Lanczos runs in place of eigendecompositions; trace tau; other losses by their derivative
     (footnotes 1 and 3). Memory: d x d numbers and about 50 d, whatever the length of the stream. Cost of a trial by Lanczos:
     about ten products of the matrix with a vector.
+
+    Examples
+    --------
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> learner = MatrixExponentiatedGradient(3, trace=2.0)  # the kernel of three points
+    >>> for a, b, half_sq_distance in [(0, 1, 0.5), (1, 2, 0.5), (0, 2, 1.0)] * 20:
+    ...     _ = learner.learn_one((a, b), half_sq_distance)
+    >>> learner.cumulative_loss_ <= learner.loss_bound()
+    True
+    >>> abs(learner.predict_one((0, 2)) - 1.0) < 0.1
+    True
     """
 
     def __init__(

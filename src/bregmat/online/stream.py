@@ -35,6 +35,16 @@ class FixedShare:
         In (0, 1); dimensionless.
     every : int
         Examples between two shares, counted along the stream. A share costs an eigendecomposition.
+
+    Examples
+    --------
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.online import FixedShare, run_stream
+    >>> stream = [((0, 1), 0.5)] * 50 + [((0, 1), 1.5)] * 50  # the distance changes
+    >>> learner = MatrixExponentiatedGradient(3, trace=2.0, eta=0.5)
+    >>> run = run_stream(learner, stream, drift=FixedShare(0.01, every=10))
+    >>> abs(learner.predict_one((0, 1)) - 1.5) < 0.1
+    True
     """
 
     share: float
@@ -71,6 +81,18 @@ def bound_against(U: Any) -> Callable[[Any], float]:
 
     ``learner.loss_bound(U)``. The learner has to know the stream (``keep_examples=True``, except for pairs with the squared
     loss): checked at the start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.online import bound_against, run_stream
+    >>> kernel = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]])  # three points on a line
+    >>> stream = [((0, 1), 0.5), ((1, 2), 0.5), ((0, 2), 2.0)] * 10
+    >>> learner = MatrixExponentiatedGradient(3, trace=2.0)
+    >>> run = run_stream(learner, stream, bound=bound_against(kernel))
+    >>> run.loss <= run.bound
+    True
     """
     return _Against(U)
 
@@ -139,6 +161,15 @@ def run_stream(
     A run that was stopped (by Ctrl-C, an error, or the power) and resumed gives the same bits as one that was not, if the
     stream is the same: checkpoints are written only where a block ends anyway. Ctrl-C waits for the end of the block;
     a second one does not. Memory: that of the learner, one chunk, and about a thousand records.
+
+    Examples
+    --------
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.online import run_stream
+    >>> stream = [((0, 1), 0.5), ((1, 2), 0.5), ((0, 2), 1.0)] * 10  # pairs and half their squared distances
+    >>> run = run_stream(MatrixExponentiatedGradient(3, trace=2.0), stream)
+    >>> run.loss <= run.bound
+    True
     """
     if not callable(getattr(learner, "learn_one", None)):
         raise TypeError(f"learner must have learn_one; got {learner!r}.")

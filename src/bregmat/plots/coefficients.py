@@ -50,6 +50,18 @@ class CoefficientDisplay:
     figure_ : Figure
     lines_ : list of dict of int to LineCollection
         Per panel the stems of every kind that occurs.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MarginSVC
+    >>> from bregmat.plots import CoefficientDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = CoefficientDisplay.from_estimator(MarginSVC().fit(X, y))
+    >>> len(display.ax_)  # one panel for each pair of classes
+    3
+    >>> plt.close("all")
     """
 
     coefficients: list[NDArray[np.float64]]

@@ -40,6 +40,19 @@ class ConvergenceDisplay:
     figure_ : Figure
     lines_ : dict of str to Line2D
         "objective", "dual_bound", "gap" and, where known, "violation".
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import ConvergenceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> display = ConvergenceDisplay.from_result(learner.result_)
+    >>> display.figure_.savefig  # doctest: +ELLIPSIS
+    <bound method ...>
+    >>> plt.close("all")
     """
 
     iteration: NDArray[np.float64]

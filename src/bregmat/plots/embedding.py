@@ -45,6 +45,19 @@ class EmbeddingDisplay:
     figure_ : Figure
     classes_ : list
         The classes drawn in a colour of their own, in the order of the legend.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import EmbeddingDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> display = EmbeddingDisplay.from_estimator(learner, X, y)
+    >>> [ax.get_title() for ax in display.ax_]
+    ['before', 'after']
+    >>> plt.close("all")
     """
 
     before: NDArray[np.float64]

@@ -43,6 +43,18 @@ class OnlineLossDisplay:
     figure_ : Figure
     lines_ : dict of str to Line2D
         "loss" and, where known, "bound" and "comparison".
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from bregmat import MatrixExponentiatedGradient
+    >>> from bregmat.online import run_stream
+    >>> from bregmat.plots import OnlineLossDisplay
+    >>> run = run_stream(MatrixExponentiatedGradient(3, trace=2.0), [((0, 1), 0.5), ((0, 2), 1.0)] * 10, every=2)
+    >>> display = OnlineLossDisplay.from_run(run)
+    >>> display.ax_.get_xlabel()
+    'examples'
+    >>> plt.close("all")
     """
 
     position: NDArray[np.float64]

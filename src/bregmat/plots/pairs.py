@@ -54,6 +54,19 @@ class PairDistanceDisplay:
     ordered_ : (float, float)
         Probability that a similar pair is closer than a dissimilar one, before and after, 0 to 1 (the area under the
         ROC curve); NaN where a kind is absent.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import PairDistanceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(strategy="random", prior="identity", random_state=0).fit(X, y)
+    >>> display = PairDistanceDisplay.from_estimator(learner, X)
+    >>> len(display.ax_)
+    2
+    >>> plt.close("all")
     """
 
     sq_before: NDArray[np.float64]

@@ -34,6 +34,19 @@ class SearchDisplay:
     figure_ : Figure
     lines_ : dict of str to Line2D
         By label.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearnerCV
+    >>> from bregmat.plots import SearchDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = MetricLearnerCV(cv=2, random_state=0).fit(X, y)
+    >>> display = SearchDisplay.from_estimator(search)
+    >>> len(display.params) == len(search.cv_results_["params"])
+    True
+    >>> plt.close("all")
     """
 
     params: list[dict[str, Any]]

@@ -32,6 +32,19 @@ class SpectrumDisplay:
     figure_ : Figure
     lines_ : dict of str to Line2D
         "learned" and "prior".
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import SpectrumDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> display = SpectrumDisplay.from_estimator(learner)
+    >>> len(display.learned)
+    4
+    >>> plt.close("all")
     """
 
     learned: NDArray[np.float64]

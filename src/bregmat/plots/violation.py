@@ -37,6 +37,19 @@ class ViolationDisplay:
     figure_ : Figure
     bars_ : BarContainer or None
         None if nothing is violated.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import ViolationDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(strategy="random", prior="identity", random_state=0).fit(X, y)
+    >>> display = ViolationDisplay.from_estimator(learner, X)
+    >>> display.n_constraints == learner.constraints_.n_constraints
+    True
+    >>> plt.close("all")
     """
 
     rows: NDArray[np.int64]

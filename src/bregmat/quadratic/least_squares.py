@@ -70,6 +70,14 @@ def nonnegative_least_squares(
     with equality rows. With more than 3000 columns and more columns than rows, without
     equalities, only columns in use and those that violate their conditions enter a Gram matrix. Cost: m n^2 for the Gram
     matrix, and a solution of :func:`bregmat.nnqp` whose later rounds start at the end of the first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import nonnegative_least_squares
+    >>> X = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> nonnegative_least_squares(X, [2.0, 1.0, -1.0]).x.round(6)
+    array([1.5, 0. ])
     """
     X = as_matrix("X", X, sparse="csc", booleans=True)
     X = X if sparse.issparse(X) else np.ascontiguousarray(X)

@@ -45,6 +45,13 @@ class MultiplicativeUpdates:
     Source: Sha 2002, eq. 3 and footnote 2. The source clamps a variable for good; here it may grow again, because zero
     may meet the conditions at one step and not at the optimum. The acceleration is not in the source. A step costs one pass
     over the matrix.
+
+    Examples
+    --------
+    >>> from bregmat import MultiplicativeUpdates, nnqp
+    >>> result = nnqp([[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0], solver=MultiplicativeUpdates(anderson=5), tol=1e-6)
+    >>> print(result.status, result.x.round(3))
+    OPTIMAL [1. 0.]
     """
 
     anderson: int = 0

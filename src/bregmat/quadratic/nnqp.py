@@ -78,8 +78,18 @@ def nnqp(
     to be nonnegative, and the dual bound holds under that condition. Rounding of the gradient and of ``x'Ax`` is allowed for in the bound,
     so that OPTIMAL is proven for the numbers given; where the terms of F cancel too far for that, the status is FEASIBLE and the gap says
     what is known. The conditions are met to the rounding of the gradient's terms, which is above 1e-12 of b where these cancel.
-    Sizes beyond 1e60 are brought to 1 by powers of two. Cost: n^3 / 3 for the test, and a few |F|^3 / 3 with F
+    Sizes beyond 1e60 are brought to 1 by powers of two. Cost: n^3 / 3 for the test, and a few ``|F|^3 / 3`` with F
     the variables that are nonzero; BLAS on one thread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import nnqp
+    >>> result = nnqp([[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0])
+    >>> print(result.status, result.x.round(6))
+    OPTIMAL [1. 0.]
+    >>> result.dual.round(6)  # what one unit of the second variable would cost
+    array([0., 2.])
     """
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)

@@ -51,6 +51,13 @@ class QPResult(Result):
         terms, and no curvature along it beyond a quarter of a unit in the last place.
     n_iter : int
         Free sets tried, exchanges, or updates, as the solver counts. In the history, ``violation`` is the KKT residual.
+
+    Examples
+    --------
+    >>> from bregmat import nnqp
+    >>> result = nnqp([[1.0, 0.0], [0.0, 1.0]], [-3.0, 2.0], upper=2.0)
+    >>> result.x.round(6), round(result.objective, 6), bool(result.gap <= result.tol)
+    (array([2., 0.]), -4.0, True)
     """
 
     x: np.ndarray

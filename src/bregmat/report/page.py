@@ -95,6 +95,19 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
         If the folder does not exist or cannot be written to.
     ImportError
         If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.report import ReportData, write_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> data = ReportData("Iris", learner.result_, X, learner.constraints_, y, learner=learner)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(pathlib.Path(folder) / "iris.html", data).name
+    'iris.html'
     """
     page = render_report(data)
     with atomic_write(path) as file:

@@ -70,6 +70,14 @@ class CyclicProjection(SolverWithNeeds):
     either: 0.2 ms at r = 128, 8 ms at r = 512 (docs/performance.md).
     What differs: rows that held with multiplier 0 are skipped while a running bound says that they still hold (LogDet); any
     symmetric ``A_i`` is taken, as a sum of outer products.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, CyclicProjection, nearest_kernel
+    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], ["<=", ">="])
+    >>> print(nearest_kernel(np.eye(3), rows, solver=CyclicProjection()).status)
+    OPTIMAL
     """
 
     name = "cyclic_projection"

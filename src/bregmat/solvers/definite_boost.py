@@ -88,6 +88,15 @@ class DefiniteBoost(SolverWithNeeds):
     ``lambda_max = -lambda_min``); here ``alpha = log((1 - r / lambda_min) / (1 - r / lambda_max)) / (lambda_max - lambda_min)``.
     Any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values of all rows (m r^2 for m
     terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, DefiniteBoost, nearest_kernel
+    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [0.3, 0.9], ["<=", ">="]) + Constraints.trace(1.0)
+    >>> result = nearest_kernel(np.eye(3) / 3, rows, divergence="vonneumann", solver=DefiniteBoost())
+    >>> print(result.status)
+    OPTIMAL
     """
 
     name = "definite_boost"

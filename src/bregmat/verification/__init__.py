@@ -58,6 +58,15 @@ def verify(problem: Any, result: Any) -> Verification:
     -----
     What is shared with the solvers is what defines the problem: ``phi``, its link and the inverse of that, the losses, and the
     rule which row has which loss. A problem of order r with c rows costs about ``60 r^3 + 4 c r^2`` operations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, nearest_kernel, verify
+    >>> K, rows = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> found = verify({"prior": K, "constraints": rows}, nearest_kernel(K, rows))
+    >>> print(found.holds, found.status, found.problems)
+    True OPTIMAL []
     """
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")

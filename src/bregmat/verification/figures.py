@@ -34,6 +34,14 @@ class Verification:
         What could not be verified, and what was taken for granted.
     precision : str
         The arithmetic of the recomputation.
+
+    Examples
+    --------
+    >>> from bregmat import nnqp, verify
+    >>> A, b = [[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0]
+    >>> found = verify({"A": A, "b": b}, nnqp(A, b))
+    >>> found.holds, "objective" in found.figures
+    (True, True)
     """
 
     status: Status

@@ -108,6 +108,19 @@ def nearest_correlation(
     FEASIBLE, with an honest gap.
 
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import nearest_correlation
+    >>> broken = np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]])  # an eigenvalue is -0.24
+    >>> result = nearest_correlation(broken)
+    >>> print(result.status, round(result.residual, 4))
+    OPTIMAL 0.3038
+    >>> result.matrix.round(2)
+    array([[ 1.  ,  0.75,  0.58],
+           [ 0.75,  1.  , -0.1 ],
+           [ 0.58, -0.1 ,  1.  ]])
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits = Limits(tol, max_iter, RunLog(callback, max_seconds))

@@ -85,6 +85,16 @@ def balanced_cut(
     neighbours are eliminated: few on planar graphs, more than half of them on random ones, where the time grows with n^3.
     If it does not end well, the bound stays what it was, 0 at first. With whole weights it is rounded up to a weight that a
     cut can have (divisor, parity).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import balanced_cut
+    >>> triangles = np.kron(np.eye(2), 1 - np.eye(3))  # two triangles
+    >>> triangles[2, 3] = triangles[3, 2] = 1  # and one edge between them
+    >>> result = balanced_cut(triangles, random_state=0)
+    >>> result.cut, result.lower_bound, result.is_optimal
+    (1.0, 1.0, True)
     """
     clock = time.perf_counter()
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)

@@ -63,6 +63,16 @@ def boost_hypotheses(
     run on whatever is proven: where a combination separates the sample no w meets the rows, and AdaBoost goes on. A
     perfect hypothesis (r = 1) has a finite weight of about 17. For learning weak hypotheses too: scikit-learn's
     ``AdaBoostClassifier``. A step costs d n operations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import boost_hypotheses
+    >>> H = np.array([[1, 1, -1], [1, -1, 1], [-1, 1, 1], [-1, -1, -1]])  # three hypotheses, each wrong once
+    >>> y = np.array([1, 1, 1, -1])
+    >>> result = boost_hypotheses(H, y, n_steps=10)
+    >>> bool((np.sign(H @ result.weights) == y).all())
+    True
     """
     y = as_column("y", y)
     bad = np.flatnonzero(np.abs(y) != 1)
@@ -158,6 +168,14 @@ class BoostResult(Result):
         Exponential loss ``sum_i w1_i exp(-y_i f(x_i))`` after each step; the training error is at most this.
     bound : ndarray, shape (n_steps,)
         Product of the ``rho(r_t)`` of Theorem 4.1, which the loss stays below.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import boost_hypotheses
+    >>> result = boost_hypotheses(np.array([[1.0], [1.0], [-1.0]]), [1, -1, -1], n_steps=5)
+    >>> round(result.objective, 4)  # the exponential loss: 2 sqrt(2) / 3
+    0.9428
     """
 
     weights: np.ndarray

@@ -45,6 +45,13 @@ class DistributionResult(Result):
         DefiniteBoost, per step: ``row``, ``step`` (change of its dual weight) and, where the total is fixed,
         ``log_dual_objective`` (logarithm of ``sum (x0 / |x0|) exp(-sum gamma_j C_j)``; Tsuda 2004, eq. 9) and ``log_bound``
         (that of its bound, Theorem 4.1). Empty for other solvers.
+
+    Examples
+    --------
+    >>> from bregmat import nearest_distribution
+    >>> result = nearest_distribution([0.25, 0.25, 0.5], [[1, 0, 0]], 0.4, ">=")
+    >>> print(result.status, result.x.round(3))
+    OPTIMAL [0.4 0.2 0.4]
     """
 
     x: np.ndarray
@@ -110,6 +117,13 @@ def nearest_distribution(
     -----
     A Newton step costs one Gram matrix of the active rows, n c_active^2 operations. Corrected methods tend to the
     optimum; as published, without dual corrections, they end at a feasible point and the gap tells how far it is off.
+
+    Examples
+    --------
+    >>> from bregmat import nearest_distribution
+    >>> die = nearest_distribution([1 / 6] * 6, [[1, 2, 3, 4, 5, 6]], 4.5, "==")  # a die whose mean is 4.5 (Jaynes)
+    >>> die.x.round(3)
+    array([0.054, 0.079, 0.114, 0.165, 0.24 , 0.347])
     """
     clock = time.perf_counter()
     if isinstance(solver, str):
