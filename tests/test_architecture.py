@@ -188,7 +188,7 @@ def test_public_names():
     assert set(bregmat.__all__) == wanted
     assert wanted <= set(dir(bregmat))
     assert all(getattr(bregmat, name) is not None for name in wanted)
-    with pytest.raises(AttributeError, match="no attribute 'nearest_tensor'"):
+    with pytest.raises(AttributeError, match="No bregmat attribute nearest_tensor"):
         _ = bregmat.nearest_tensor
 
 

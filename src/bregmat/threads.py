@@ -15,11 +15,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 GRAIN = 1e6  # operations in a part, about a millisecond; threads are asked from four parts on
 MOST = 256  # parts of one loop
 T = TypeVar("T")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class cached_property(functools.cached_property[T]):
@@ -104,7 +105,7 @@ def _restore() -> None:
             _set_threads(_libraries()[place], _before.pop((place, owner)))
 
 
-def on_one_blas_thread(function: Any) -> Any:
+def on_one_blas_thread(function: C) -> C:
     """The function, run under :class:`single_thread_blas`; of a class, its own public methods and properties.
 
     Methods of a class whose names end in ``_one`` take an example at a time and see to themselves.
@@ -113,7 +114,7 @@ def on_one_blas_thread(function: Any) -> Any:
         for name, member in list(vars(function).items()):
             if name.startswith("_") or name.endswith("_one"):
                 continue
-            if isinstance(member, property):
+            if isinstance(member, property) and member.fget is not None:
                 setattr(function, name, property(on_one_blas_thread(member.fget), doc=member.__doc__))
             elif isinstance(member, FunctionType):
                 setattr(function, name, on_one_blas_thread(member))
@@ -124,7 +125,7 @@ def on_one_blas_thread(function: Any) -> Any:
         with single_thread_blas():
             return function(*arguments, **named)
 
-    return inside
+    return cast(C, inside)
 
 
 def n_threads() -> int:

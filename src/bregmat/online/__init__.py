@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bregmat.online.assumptions import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
@@ -11,6 +11,10 @@ from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
+
+if TYPE_CHECKING:
+    from bregmat.online.logdet import OnlineLogDet
+    from bregmat.online.pca import OnlinePCA
 
 _LAZY = {"OnlineLogDet": "bregmat.online.logdet", "OnlinePCA": "bregmat.online.pca"}
 
@@ -35,7 +39,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'bregmat.online' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker a module with this function has every name
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'bregmat.online' has no attribute {name!r}")

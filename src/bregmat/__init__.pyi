@@ -1,0 +1,113 @@
+# The public names, once: type checkers read them here, and ``lazy_loader`` loads each from where it is said to be when it is first
+# asked for. Relative imports are what lazy_loader reads.
+
+from .applications import (
+    BoostResult as BoostResult,
+)
+from .applications import (
+    CorrelationResult as CorrelationResult,
+)
+from .applications import (
+    CutResult as CutResult,
+)
+from .applications import (
+    DistributionResult as DistributionResult,
+)
+from .applications import (
+    balanced_cut as balanced_cut,
+)
+from .applications import (
+    boost_hypotheses as boost_hypotheses,
+)
+from .applications import (
+    nearest_correlation as nearest_correlation,
+)
+from .applications import (
+    nearest_distribution as nearest_distribution,
+)
+from .constraints import Constraints as Constraints
+from .coordinates import Factor as Factor
+from .divergences import Frobenius as Frobenius
+from .divergences import LogDet as LogDet
+from .divergences import VonNeumann as VonNeumann
+from .estimators import (
+    KernelKMeans as KernelKMeans,
+)
+from .estimators import (
+    KernelLearner as KernelLearner,
+)
+from .estimators import (
+    KernelLearnerCV as KernelLearnerCV,
+)
+from .estimators import (
+    MarginSVC as MarginSVC,
+)
+from .estimators import (
+    MetricLearner as MetricLearner,
+)
+from .estimators import (
+    MetricLearnerCV as MetricLearnerCV,
+)
+from .io import ModelFileError as ModelFileError
+from .io import load as load
+from .io import save as save
+from .labels import constraints_from_labels as constraints_from_labels
+from .losses import RelativeSlack as RelativeSlack
+from .nearby import spread_pairs as spread_pairs
+from .nearest import nearest_kernel as nearest_kernel
+from .nearest import nearest_metric as nearest_metric
+from .online import (
+    MatrixExponentiatedGradient as MatrixExponentiatedGradient,
+)
+from .online import (
+    OnlineLogDet as OnlineLogDet,
+)
+from .online import (
+    OnlinePCA as OnlinePCA,
+)
+from .priors import widen_range as widen_range
+from .quadratic import (
+    MultiplicativeUpdates as MultiplicativeUpdates,
+)
+from .quadratic import (
+    QPResult as QPResult,
+)
+from .quadratic import (
+    nnqp as nnqp,
+)
+from .quadratic import (
+    nonnegative_least_squares as nonnegative_least_squares,
+)
+from .registry import register as register
+from .relations import Relation as Relation
+from .result import (
+    ExitReason as ExitReason,
+)
+from .result import (
+    MatrixResult as MatrixResult,
+)
+from .result import (
+    Record as Record,
+)
+from .result import (
+    Result as Result,
+)
+from .result import (
+    SolverError as SolverError,
+)
+from .result import (
+    Status as Status,
+)
+from .result import (
+    check as check,
+)
+from .scalar_losses import ScalarLoss as ScalarLoss
+from .scalar_losses import Squared as Squared
+from .scalar_losses import SquaredHinge as SquaredHinge
+from .solvers.cyclic_projection import CyclicProjection as CyclicProjection
+from .solvers.definite_boost import DefiniteBoost as DefiniteBoost
+from .spectral import SpectralDivergence as SpectralDivergence
+from .verification import Verification as Verification
+from .verification import verify as verify
+
+__version__: str
