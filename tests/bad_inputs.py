@@ -694,7 +694,12 @@ ENTRIES = {
     "MetricLearnerCV.fit": Entry(
         bregmat.MetricLearnerCV(**FEW["MetricLearnerCV"]).fit,
         {"X": X, "y": Y},
-        {"X": POINTS, "y": LABELS | {"none": None}, "groups": {"longer": np.ones(7), "table": np.ones((6, 2))}},
+        {
+            "X": POINTS,
+            "y": LABELS | {"none": None},
+            "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
+            "sample_weight": column(6, none=True, low=-1.0),
+        },
     ),
     "MetricLearnerCV.transform": Entry(
         of_class("MetricLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
@@ -712,7 +717,13 @@ ENTRIES = {
     "MetricLearner.fit": Entry(
         bregmat.MetricLearner().fit,
         {"X": X, "y": Y},
-        {"X": POINTS, "y": LABELS, "constraints": {k: v for k, v in ROWS.items() if k != "none"}, "sample_id": SAMPLES},
+        {
+            "X": POINTS,
+            "y": LABELS,
+            "constraints": {k: v for k, v in ROWS.items() if k != "none"},
+            "sample_id": SAMPLES,
+            "sample_weight": column(6, none=True, low=-1.0),
+        },
     ),
     "MetricLearner.transform": Entry(
         of_class("MetricLearner", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
@@ -733,7 +744,13 @@ ENTRIES = {
     "KernelLearner.fit": Entry(
         bregmat.KernelLearner().fit,
         {"X": X, "y": Y},
-        {"X": POINTS, "y": LABELS, "constraints": {k: v for k, v in ROWS.items() if k != "none"}, "sample_id": SAMPLES},
+        {
+            "X": POINTS,
+            "y": LABELS,
+            "constraints": {k: v for k, v in ROWS.items() if k != "none"},
+            "sample_id": SAMPLES,
+            "sample_weight": column(6, none=True, low=-1.0),
+        },
     ),
     "KernelLearner.transform": Entry(
         of_class("KernelLearner", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
@@ -771,7 +788,12 @@ ENTRIES = {
     "KernelLearnerCV.fit": Entry(
         bregmat.KernelLearnerCV(**FEW["KernelLearnerCV"]).fit,
         {"X": X, "y": Y},
-        {"X": POINTS, "y": LABELS | {"none": None}, "groups": {"longer": np.ones(7), "table": np.ones((6, 2))}},
+        {
+            "X": POINTS,
+            "y": LABELS | {"none": None},
+            "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
+            "sample_weight": column(6, none=True, low=-1.0),
+        },
     ),
     "KernelLearnerCV.transform": Entry(
         of_class("KernelLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}

@@ -7,14 +7,31 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
 
+REPEATED = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a repeated point is its own nearest neighbour, pairs are drawn by row, and "
+    "percentiles count copies; where nothing is drawn and copies are not neighbours, test_sample_weight.py has the equality"
+    for kind in ("dense", "sparse")
+}  # why weights are not repetitions for what learns from labels
 
-def sklearn_checks(*estimators):
-    """Parameters (estimator, check); the check that needs a switch set before SciPy is imported runs on its own."""
+ALONE = pytest.mark.filterwarnings("ignore:.* are alone in their class")  # in the data of that check
+
+
+def sklearn_checks(*estimators, unmet=None):
+    """Parameters (estimator, check); the check that needs a switch set before SciPy is imported runs on its own.
+
+    ``unmet``: names of checks that must fail, with the reason.
+    """
     for estimator in estimators:
         for instance, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
             if name != check_array_api_input.__name__:
-                yield pytest.param(instance, check, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}")
+                why = (unmet or {}).get(name)
+                marks = (
+                    [] if why is None else [pytest.mark.xfail(reason=why, strict=True, raises=AssertionError), ALONE]
+                )
+                yield pytest.param(
+                    instance, check, marks=marks, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}"
+                )
 
 
 def run_array_api_check(cls):

@@ -411,6 +411,14 @@ class Constraints:
         mark[self.index] = True  # -1 marks the last entry, which is no sample
         return np.flatnonzero(mark[:n])
 
+    def factors(self, point_weight: np.ndarray) -> np.ndarray:
+        """Product of the weights of the different samples that each row names, by row number; 1 for rows that name none; shape (c,)."""
+        index = np.where(self.where("is_whole")[:, None], -1, self.index)
+        index = np.sort(index, axis=1)
+        again = np.zeros(index.shape, dtype=bool)
+        again[:, 1:] = index[:, 1:] == index[:, :-1]
+        return np.where(again | (index < 0), 1.0, point_weight[index]).prod(axis=1)
+
     def _relation(self, row: int | np.integer) -> Relation:
         return self.relations[self.relation[row]]
 

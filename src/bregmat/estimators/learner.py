@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bregmat.checks import check_flag, check_integer, check_positive
+from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import AllOrNothing, check_run
@@ -79,7 +80,15 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         """Set what else the subclass has to say once the result is known to be one."""
 
     # ------------------------------------------------------------------ fit
-    def fit(self, X: Any, y: Any = None, *, constraints: Constraints | None = None, sample_id: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_id: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Learn from labels, constraints or both.
 
         Parameters
@@ -95,6 +104,13 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers.
+        sample_weight : array-like, shape (n,), optional
+            How much each point counts; at least 0, not all 0; only ratios matter. The weight of a row is multiplied by the weights of
+            the different points it names, as often as the row would be drawn from points repeated that often; then rows drawn from
+            labels are scaled back to their sum, and those given to points of mean weight 1 (hard ones stay hard). What rows ask for
+            does not change: bounds, margins, neighbours and the prior count each point once. A point of weight 0 is absent: from
+            all of this, and constraints that name it are dropped and counted. With a kernel that is "precomputed" and for memory
+            maps weights are positive.
 
         Returns
         -------
@@ -114,6 +130,7 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             names = row_names(X, constraints, sample_id)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
+            weight = point_weights(sample_weight, X.shape[0])
             if y is None and constraints is None:
                 raise ValueError(
                     f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
@@ -124,8 +141,13 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                 if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
+            if weight is not None and not weight.all():
+                here = present(self, X, weight)
+                y = None if y is None else _safe_indexing(y, here)
+                X, weight, names = X[here], weight[here], here if names is None else names[here]
+                given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
             labels = None if self.n_constraints == 0 else y
-            task = Task(self, X.shape[0], given, labels, previous)
+            task = Task(self, X.shape[0], given, labels, previous, weight)
             result, rows = self._learn(X, task)
             named = _named_constraints(rows, names)
             try:
@@ -188,6 +210,30 @@ def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
     if names.dtype.kind == "O" and all(isinstance(v, str) for v in names):
         names = names.astype(str)
     return names
+
+
+def point_weights(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Weights of points, of mean 1 where they are not 0; None where none are given."""
+    if sample_weight is None:
+        return None
+    weight = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero for every row of X: no point with a weight is left.")
+    top = weight.max()  # huge and tiny ones have a mean, too
+    return weight / top / (weight[weight > 0] / top).mean()
+
+
+def present(estimator: Any, X: Any, weight: np.ndarray) -> np.ndarray:
+    """Numbers of the rows whose weight is not 0."""
+    here = np.flatnonzero(weight)
+    if len(here) < 2:
+        raise ValueError(f"sample_weight must be positive for at least 2 points; got {len(here)} of {len(weight)}.")
+    is_mapped = isinstance(X, np.memmap)
+    if len(here) < len(weight) and (is_mapped or get_tags(estimator).input_tags.pairwise):
+        rows = rows_text(np.flatnonzero(weight == 0))
+        which = "a memory-mapped X" if is_mapped else "a precomputed kernel"
+        raise ValueError(f"sample_weight must be positive for {which}; got 0 in {rows}: leave these points out of X.")
+    return here
 
 
 def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Constraints | None, int]:

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from bregmat.checks import as_choice, as_column, check_integer, check_positive
 from bregmat.estimators.base import AllOrNothing
-from bregmat.estimators.learner import ConstraintLearner
+from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.labels import STRATEGIES, as_kinds
 from bregmat.result import SolverError
@@ -113,7 +113,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return candidate.params()
 
     # ------------------------------------------------------------------ fit
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Search on inner folds, then fit the choice to all rows.
 
         Parameters
@@ -124,6 +124,9 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             Classes, numbers that are not whole, or sets of labels as 0 and 1. Rows without a label take no part in the scores.
         groups : array-like, shape (n,), optional
             For a splitter that keeps groups together.
+        sample_weight : array-like, shape (n,), optional
+            How much each point counts in what is learned, as in :meth:`MetricLearner.fit`; points of weight 0 are absent. Scores
+            count all others alike.
         """
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
@@ -135,16 +138,21 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             if groups is not None and np.shape(groups) != (X.shape[0],):
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
             y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else np.asarray(y)
+            weight = point_weights(sample_weight, X.shape[0])
+            here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
-            search = _Search(self, template, X, y, groups, np.flatnonzero(known))
+            search = _Search(self, template, X, y, groups, np.flatnonzero(known), weight)
             self.n_splits_ = len(search.folds)
             self.cv_results_, self.best_index_ = search.run(candidates)
             chosen = candidates[self.best_index_]
             self.best_params_ = chosen.params()
             self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
             self.best_learner_ = None
+            if len(here) < X.shape[0]:
+                X, y, weight = X[here], y[here], None if weight is None else weight[here]
             if chosen.strategy is not None:
-                self.best_learner_ = clone(template).set_params(**self._settings(chosen, X)).fit(X, y)
+                self.best_learner_ = clone(template).set_params(**self._settings(chosen, X))
+                self.best_learner_.fit(X, y, sample_weight=weight)
             self._keep(X, chosen)
         return self
 
@@ -243,8 +251,9 @@ class _Search:
         y: np.ndarray,
         groups: Any,
         known: np.ndarray,
+        weight: np.ndarray | None,
     ) -> None:
-        self.settings, self.X, self.y = settings, X, y
+        self.settings, self.X, self.y, self.weight = settings, X, y, weight
         self.is_pairwise = get_tags(settings).input_tags.pairwise
         self.template = clone(template).set_params(
             tol=max(template.tol, SEARCH_TOL),
@@ -260,9 +269,11 @@ class _Search:
         groups = None if groups is None else np.asarray(groups)[known]
         try:
             folds = check_cv(settings.cv, y[known], classifier=is_class).split(X[known], y[known], groups)
-            self.folds = [(known[train], known[test]) for train, test in folds]
+            self.folds = [(self._weighty(known[train]), self._weighty(known[test])) for train, test in folds]
         except (ValueError, TypeError) as error:
             raise type(error)(f"cv={settings.cv!r} does not fit {len(known)} labelled rows: {error}") from error
+        if not all(len(rows) for fold in self.folds for rows in fold):
+            raise ValueError(f"sample_weight leaves a fold of cv={settings.cv!r} without points of positive weight.")
         budget = settings.max_seconds
         self.deadline = np.inf if budget is None else time.monotonic() + budget
 
@@ -320,6 +331,7 @@ class _Search:
             train = np.random.default_rng(fold).permutation(train)[:size]
         A, B = (self.X[np.ix_(rows, train)] if self.is_pairwise else self.X[rows] for rows in (train, test))
         y, z = self.y[train], self.y[test]
+        weight = None if self.weight is None else self.weight[train]
         run = _Run({}, {})
         learner = clone(self.template)
         for candidate in sorted(family, key=lambda c: c.slack_weight):
@@ -332,7 +344,7 @@ class _Search:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # of a fold: not converged, or a class with one point
                     try:
-                        learned = learner.fit(A, y)
+                        learned = learner.fit(A, y, sample_weight=weight)
                     except SolverError:
                         continue
                 if time.monotonic() > self.deadline:
@@ -342,6 +354,9 @@ class _Search:
             model = clone(self.estimator).fit(mapped(A), y)
             run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, mapped(B), z)), seconds
         return run
+
+    def _weighty(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.weight is None else rows[self.weight[rows] > 0]
 
     def _is_late(self, record: Any) -> bool:
         return time.monotonic() > self.deadline

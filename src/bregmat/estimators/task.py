@@ -36,13 +36,14 @@ class Ground(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a fit learns from: parameters, number of points, constraints given (in row numbers), labels, an earlier result."""
+    """What a fit learns from: parameters, number of points, constraints given (in row numbers), labels, an earlier result, weights."""
 
     learner: Any  # the estimator
     n_points: int
     given: Constraints | None
     y: Any
     previous: MatrixResult | None
+    weight: np.ndarray | None = None  # of points, positive, of mean 1
 
     def learn(self, ground: Ground, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
         """The result, and its rows in row numbers: those drawn from the labels, then those given.
@@ -58,14 +59,14 @@ class Task:
                 else "no constraint is left: n_constraints=0 ignores y, and constraints is None."
             )
         if self.y is None:
-            rows = self.given
+            assert self.given is not None
+            rows = self._weighed(self.given)
         elif learner.strategy == "neighbors":
             return self._learn_neighbors(ground, after)
         else:
             names = ("percentiles", "unlabeled", "random_state")
             options = {name: getattr(learner, name) for name in names}
             rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
-        assert rows is not None
         return self._solve(ground, rows, self.previous), rows
 
     def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
@@ -105,7 +106,16 @@ class Task:
         return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=seconds), last.rows
 
     def _with_given(self, drawn: Constraints) -> Constraints:
-        return drawn if self.given is None else drawn + self.given
+        drawn = self._weighed(drawn, is_drawn=True)
+        return drawn if self.given is None else drawn + self._weighed(self.given)
+
+    def _weighed(self, rows: Constraints, is_drawn: bool = False) -> Constraints:
+        """Rows that count as much as the points they name; those that are drawn still weigh as much together."""
+        if self.weight is None:
+            return rows
+        factor = rows.factors(self.weight)
+        weight = rows.weight * (factor / factor.mean() if is_drawn else factor)
+        return replace(rows, weight=np.maximum(weight, np.finfo(float).tiny))
 
     def _solve(
         self, ground: Ground, rows: Constraints, start: MatrixResult | None, stage: int | None = None
