@@ -146,6 +146,7 @@ SAMPLES = {name: value for name, value in column(len(X), none=True).items() if n
     "twice": [1] * len(X)
 }
 LABELS = {"longer": np.append(Y, 1), "table": np.ones((len(X), 2)), "halves": Y + 0.5, "inf": at(Y, INF)}
+WEIGHTS = column(len(X), none=True, low=-1.0)  # of points
 LIMITS = {"tol": POSITIVE, "max_iter": count(0), "max_seconds": SECONDS, "callback": CALLABLE}
 
 
@@ -698,7 +699,7 @@ ENTRIES = {
             "X": POINTS,
             "y": LABELS | {"none": None},
             "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
-            "sample_weight": column(6, none=True, low=-1.0),
+            "sample_weight": WEIGHTS,
         },
     ),
     "MetricLearnerCV.transform": Entry(
@@ -722,7 +723,7 @@ ENTRIES = {
             "y": LABELS,
             "constraints": {k: v for k, v in ROWS.items() if k != "none"},
             "sample_id": SAMPLES,
-            "sample_weight": column(6, none=True, low=-1.0),
+            "sample_weight": WEIGHTS,
         },
     ),
     "MetricLearner.transform": Entry(
@@ -749,7 +750,7 @@ ENTRIES = {
             "y": LABELS,
             "constraints": {k: v for k, v in ROWS.items() if k != "none"},
             "sample_id": SAMPLES,
-            "sample_weight": column(6, none=True, low=-1.0),
+            "sample_weight": WEIGHTS,
         },
     ),
     "KernelLearner.transform": Entry(
@@ -792,7 +793,7 @@ ENTRIES = {
             "X": POINTS,
             "y": LABELS | {"none": None},
             "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
-            "sample_weight": column(6, none=True, low=-1.0),
+            "sample_weight": WEIGHTS,
         },
     ),
     "KernelLearnerCV.transform": Entry(
@@ -819,7 +820,7 @@ ENTRIES = {
     "KernelKMeans.fit": Entry(
         bregmat.KernelKMeans(2, n_init=1).fit,
         {"X": X},
-        {"X": POINTS, "sample_weight": column(6, none=True, low=-1.0)},
+        {"X": POINTS, "sample_weight": WEIGHTS},
         free=("y",),
     ),
     "KernelKMeans.predict": Entry(
@@ -849,7 +850,7 @@ ENTRIES = {
     "MarginSVC.fit": Entry(
         bregmat.MarginSVC().fit,
         {"X": X, "y": Y},
-        {"X": POINTS, "y": LABELS, "sample_weight": column(6, none=True, low=-1.0)},
+        {"X": POINTS, "y": LABELS, "sample_weight": WEIGHTS},
     ),
     "MarginSVC.predict": Entry(
         of_class("MarginSVC", "predict"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
