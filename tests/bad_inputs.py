@@ -228,6 +228,7 @@ SEARCH = {
     "n_jobs": {"zero": 0, "half": 1.5, "word": "all", "thing": Thing()},
     "max_seconds": SECONDS,
     "random_state": SEED,
+    "verbose": VERBOSE,
 }
 
 KERNEL = {

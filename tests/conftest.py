@@ -20,6 +20,7 @@ NOT_NUMERICAL = {
         "test_io",
         "test_io_tables",
         "test_constraint_tables",
+        "test_interrupts",
         "test_cli",
         "test_report",
         "test_report_browser",

@@ -231,7 +231,9 @@ def with_interrupt(seconds, call):
     try:
         timer.start()
         try:
-            return call()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of what was interrupted
+                return call()
         finally:
             timer.cancel()
             timer.join()

@@ -680,7 +680,8 @@ def test_rank_limits(rng):
         record_of.append(record)
 
     record_of = []
-    result = nearest_correlation(C, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="nearest_correlation was interrupted after"):
+        result = nearest_correlation(C, callback=interrupt)
     assert (result.status, result.exit_reason) == ("FEASIBLE", "INTERRUPTED")
 
 

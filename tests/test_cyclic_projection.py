@@ -257,7 +257,8 @@ def test_callback_and_interruption(divergence, rng):
         if record.iteration == 5:
             raise KeyboardInterrupt
 
-    hurt = nearest_metric(X, rows, callback=hit, **given)
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        hurt = nearest_metric(X, rows, callback=hit, **given)
     assert (hurt.exit_reason, hurt.status) == ("INTERRUPTED", "FEASIBLE")
     assert np.isfinite(hurt.gap)
     assert len(hurt.trace["held"]) == hurt.n_iter == 5
@@ -277,7 +278,9 @@ def test_ctrl_c_during_a_sweep(divergence, rng, monkeypatch):
         return sweep(self, dual, *rest)
 
     monkeypatch.setattr(kind, "sweep", broken)
-    result = nearest_metric(X, rows, divergence=divergence, solver="cyclic_projection", slack_weight=10.0, tol=1e-14)
+    given = {"divergence": divergence, "slack_weight": 10.0, "tol": 1e-14}
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        result = nearest_metric(X, rows, solver="cyclic_projection", **given)
     assert (result.exit_reason, result.n_iter) == ("INTERRUPTED", 4)
     assert np.isfinite(result.dual).all()
     assert np.isfinite(result.gap)

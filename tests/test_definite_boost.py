@@ -188,7 +188,8 @@ def test_limits(kind, rng):
         if record.iteration == 1:
             raise KeyboardInterrupt
 
-    hurt = boosted(prior, rows, kind, callback=hit, tol=1e-14)
+    with pytest.warns(RuntimeWarning, match="nearest_kernel was interrupted after"):
+        hurt = boosted(prior, rows, kind, callback=hit, tol=1e-14)
     assert hurt.exit_reason == "INTERRUPTED"
     assert len(hurt.trace["row"]) > 0
 

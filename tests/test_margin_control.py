@@ -136,7 +136,8 @@ def test_ctrl_c_keeps_the_best_point(rng, solver):
     def interrupt(record):
         raise KeyboardInterrupt
 
-    result = train_margin(problem, solver=solver, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="train_margin was interrupted after"):
+        result = train_margin(problem, solver=solver, callback=interrupt)
     assert result.exit_reason is ExitReason.INTERRUPTED
     assert np.isfinite(result.alpha).all() and abs(y @ result.alpha) < 1e-9
     again = train_margin(problem, start=result.alpha, tol=EXACT)

@@ -77,7 +77,13 @@ def test_interrupted_by_hand(iris):
     def interrupt(record):
         raise KeyboardInterrupt
 
-    machine = MarginSVC(solver="multiplicative", fit_intercept=False, tol=1e-12, callback=interrupt).fit(X, y)
+    machine = MarginSVC(solver="multiplicative", fit_intercept=False, tol=1e-12, callback=interrupt)
+    with (
+        pytest.warns(RuntimeWarning, match="MarginSVC was interrupted with 0 of 3 machines trained"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        machine.fit(X, y)
+    assert len(machine.predict(X)) == len(y)
     assert all(result.exit_reason is ExitReason.INTERRUPTED for result in machine.result_)
 
 

@@ -274,7 +274,9 @@ def test_after_an_interrupt_no_map_of_few_dimensions_is_sought(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bregmat.estimators.metric.few_components", None)  # would raise
-    learner = bm.MetricLearner(n_components=2, random_state=0, callback=interrupt).fit(X[:200], y[:200])
+    learner = bm.MetricLearner(n_components=2, random_state=0, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="MetricLearner was interrupted after"), pytest.raises(KeyboardInterrupt):
+        learner.fit(X[:200], y[:200])
     assert learner.result_.exit_reason == "INTERRUPTED" and learner.components_.shape == (2, 64)
 
 

@@ -443,7 +443,8 @@ def test_keyboard_interrupt_keeps_the_point(rng, solver):
         raise KeyboardInterrupt
 
     for rows in (None, (row, np.array([5.0]))):
-        result = nnqp(X.T @ X, -X.T @ t, callback=interrupt, solver=solver, equality=rows)
+        with pytest.warns(RuntimeWarning, match="nnqp was interrupted after"):
+            result = nnqp(X.T @ X, -X.T @ t, callback=interrupt, solver=solver, equality=rows)
         assert result.exit_reason is ExitReason.INTERRUPTED
         assert (result.x >= 0).all()
         assert result.max_violation <= 1e-9

@@ -268,7 +268,8 @@ def test_interrupted_by_the_keyboard(points, pairs, hard):
 
     given = {} if hard else {"slack_weight": 1.0}
     constraints = Constraints.sq_distance(0, 1, 0.01, "<=") if hard else pairs
-    result = nearest_metric(points, constraints, callback=press, **given)
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        result = nearest_metric(points, constraints, callback=press, **given)
     assert result.exit_reason is ExitReason.INTERRUPTED
     assert result.n_iter == 1
     assert np.isfinite(result.factor).all()
@@ -279,7 +280,8 @@ def test_interrupted_inside_a_step_keeps_the_best_point(points, pairs):
     def press(state):
         raise KeyboardInterrupt
 
-    result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(press))
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        result = nearest_metric(points, pairs, slack_weight=1.0, solver=Stub(press))
     assert (result.status, result.exit_reason) == (Status.FEASIBLE, ExitReason.INTERRUPTED)
     assert result.objective > 0
 
@@ -453,7 +455,8 @@ def test_interrupted_while_the_next_solver_starts(points, pairs, monkeypatch):
 
     monkeypatch.setattr(MirrorNewton, "step", step)
     monkeypatch.setattr("bregmat.solvers.dual_newton.DualNewton.init", interrupt)
-    result = nearest_metric(points, pairs, slack_weight=1.0, tol=NEVER)
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        result = nearest_metric(points, pairs, slack_weight=1.0, tol=NEVER)
     assert result.exit_reason is ExitReason.INTERRUPTED
     assert result.gap <= 1e-6
     assert result.solver == "mirror_newton"

@@ -416,7 +416,8 @@ def test_interruption_keeps_the_best(rng, solver):
         if record.iteration == 1:
             raise KeyboardInterrupt
 
-    by_key = nearest_distribution(x0, A, b, sense, solver=solver, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="nearest_distribution was interrupted after"):
+        by_key = nearest_distribution(x0, A, b, sense, solver=solver, callback=interrupt)
     by_word = nearest_distribution(x0, A, b, sense, solver=solver, callback=lambda record: record.iteration == 1)
     for result in (by_key, by_word):
         assert (result.exit_reason, result.n_iter, len(result.history)) == ("INTERRUPTED", 1, 2)

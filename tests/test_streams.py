@@ -367,7 +367,8 @@ def test_ctrl_c_waits_for_the_block_and_keeps_the_state(data, tmp_path):
             return super().partial_fit(X, y)
 
     learner = Interrupted(D)
-    run = run_stream(learner, chunks(X, y, 700), every=500)
+    with pytest.warns(RuntimeWarning, match="run_stream was interrupted after 1000 examples"):
+        run = run_stream(learner, chunks(X, y, 700), every=500)
     assert run.exit_reason is StreamExit.INTERRUPTED
     assert run.position == learner.n_seen_ == 1000
     assert [r.position for r in run.history] == [500, 1000]
@@ -385,7 +386,8 @@ def test_ctrl_c_while_waiting_for_the_stream(data, tmp_path):
         yield data
 
     store = Checkpoint(tmp_path / "c.bm")
-    run = run_stream(MatrixExponentiatedGradient(D), live(), checkpoint=store)
+    with pytest.warns(RuntimeWarning, match="run_stream was interrupted after 2500 examples"):
+        run = run_stream(MatrixExponentiatedGradient(D), live(), checkpoint=store)
     assert run.exit_reason is StreamExit.INTERRUPTED and run.position == 2500
     assert store.load()[1]["position"] == 2500
 
@@ -496,7 +498,8 @@ def test_ctrl_c_while_the_stream_is_read_again(data, tmp_path):
         yield X[:300], y[:300]
         signal.raise_signal(signal.SIGINT)
 
-    run = run_stream(learner, live(), every=500, checkpoint=store)
+    with pytest.warns(RuntimeWarning, match="run_stream was interrupted after 1000 examples"):
+        run = run_stream(learner, live(), every=500, checkpoint=store)
     assert run.exit_reason is StreamExit.INTERRUPTED and run.position == learner.n_seen_ == 1000
 
 

@@ -1,14 +1,95 @@
-"""Ctrl-C that ends a whole block of many runs, where a single solver would take it for itself; and Ctrl-C that waits for a block."""
+"""Ctrl-C, in one place: runs that keep what they have, calls that say so, fits that raise; and blocks that it waits for or ends whole.
+
+A loop that is interrupted ends with its best point (:func:`take_interrupt`). The outermost call of this library that is under way
+then tells its caller: a function returns its result with a warning (:func:`tells_interrupts`), a fit keeps the result and raises
+`KeyboardInterrupt`, so that whatever called it stops, too. A second Ctrl-C keeps nothing.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
+@dataclass
+class Call:
+    """The outermost call of this library that is under way: whether an interrupt was taken in it."""
+
+    is_interrupted: bool = False
+
+
+_call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
+
+
+@contextmanager
+def call_under_way() -> Iterator[tuple[Call, bool]]:
+    """The call under way, this one if there is none; and whether it is this one."""
+    outer = _call.get()
+    if outer is not None:
+        yield outer, False
+        return
+    call = Call()
+    token = _call.set(call)
+    try:
+        yield call, True
+    finally:
+        _call.reset(token)
+
+
+def take_interrupt() -> None:
+    """To be called where a `KeyboardInterrupt` is caught because there is something to keep; a second one is raised again."""
+    call = _call.get()
+    if call is None:
+        return
+    if call.is_interrupted:
+        raise
+    call.is_interrupted = True
+
+
+def is_interrupted() -> bool:
+    """Whether an interrupt was taken in the call under way: nothing new is begun then."""
+    call = _call.get()
+    return call is not None and call.is_interrupted
+
+
+def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with a warning where Ctrl-C cut its result short; what it returns knows its ``progress`` and has ``advice``."""
+
+    @wraps(function)
+    def telling(*arguments: P.args, **named: P.kwargs) -> R:
+        with call_under_way() as (call, is_outermost):
+            result: Any = function(*arguments, **named)
+        if is_outermost and call.is_interrupted:
+            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+        return result
+
+    return telling
+
+
+class InterruptWarning(RuntimeWarning):
+    """What was interrupted, and what is kept of it."""
+
+
+def warn_of_interrupt(text: str) -> None:
+    """A warning at the line outside of this library that made the call."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bregmat", "contextlib"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, InterruptWarning, stacklevel=level)
+
+
+# ---------------------------------------------------------------------- blocks
 class _Stop(BaseException):
     """Ctrl-C, in a form that no solver takes for itself."""
 
@@ -17,7 +98,7 @@ class _Stop(BaseException):
 def interruptible() -> Iterator[None]:
     """Ctrl-C inside ends the whole block with `KeyboardInterrupt`, not only the solver's run of the moment.
 
-    A solver that is interrupted gives its best iterate; a search over many runs would go on with the next.
+    A function that is interrupted gives its best iterate; a block of many would go on with the next.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
 from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
@@ -35,6 +36,7 @@ MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
+@tells_interrupts
 @on_one_blas_thread
 def nearest_kernel(
     prior: Any,
@@ -118,6 +120,7 @@ def nearest_kernel(
     )
 
 
+@tells_interrupts
 @on_one_blas_thread
 def nearest_metric(
     X: Any,

@@ -96,6 +96,22 @@ class Result:
         return self.advice_for.get(self.exit_reason, self.exit_reason.advice)
 
     @property
+    def ending(self) -> str:
+        """How the run ended, in a line."""
+        return (
+            f"{self.status} after {self.n_iter} iterations ({self.exit_reason}): objective {self.objective:.6g}, "
+            f"gap {self.gap:.1e}, {self.seconds:.2f} s"
+        )
+
+    @property
+    def progress(self) -> str:
+        """How far the run came, to go on after "stopped" or "interrupted"."""
+        return (
+            f"after {self.n_iter} iterations with status {self.status}: gap {self.gap:.2g}, "
+            f"violation {self.max_violation:.2g}, tol {self.tol:g}"
+        )
+
+    @property
     def reason(self) -> str:
         """What is left open and by how much, in a sentence or two; empty where the status is a proof."""
         if self.status is Status.UNKNOWN:
@@ -398,9 +414,7 @@ def check(result: _R) -> _R:
         from sklearn.exceptions import ConvergenceWarning
 
         warnings.warn(
-            f"stopped by {result.exit_reason} after {result.n_iter} iterations with status {result.status}: "
-            f"gap {result.gap:.2g}, violation {result.max_violation:.2g}, tol {result.tol:g}. "
-            f"{f'{result.reason} {result.advice}'.strip()}",
+            f"stopped by {result.exit_reason} {result.progress}. {f'{result.reason} {result.advice}'.strip()}",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from bregmat._interrupt import take_interrupt
 from bregmat.nearness import Nearness
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.registry import Registry
@@ -192,7 +193,7 @@ def solve(
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
     Never raises for a numerical outcome and never prints. A KeyboardInterrupt, or a callback that returns True, ends
-    the run with the best certified point.
+    the run with the best certified point; of the former the caller's caller is told (:mod:`bregmat._interrupt`).
 
     Parameters
     ----------
@@ -273,6 +274,7 @@ class _Run:
         except KeyboardInterrupt:
             if state is None:
                 raise
+            take_interrupt()
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # of a certificate
             if state is None:
@@ -376,6 +378,7 @@ def solve_in_turn(
         except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
             if best is None:
                 raise
+            take_interrupt()
             return replace(best, exit_reason=ExitReason.INTERRUPTED)
         except NoStart:  # the next one starts elsewhere
             if best is None and k + 1 == len(plan):

@@ -2,19 +2,19 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from bregmat._html import SummaryRow, number
-from bregmat._interrupt import interruptible
 from bregmat.cli import show
 from bregmat.cli.inputs import Task
 from bregmat.cli.measure import (
-    best_slack_weight,
+    SlackWeightSearch,
     constraints_met,
     k_means_nmi,
     neighbours_accuracy,
@@ -63,14 +63,14 @@ def learn_task(task: Task, settings: Settings) -> int:
                 "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
             )
         if settings.choose_slack_weight:
-            with interruptible(), show.working(quiet=settings.quiet) as say:
-                say(f"choosing the slack weight for {task.name}")
-                settings = _with_slack_weight(task, settings)
+            what = f"choosing the slack weight for {task.name}"
+            with Progress(what, quiet=settings.quiet, state=str, kept="what is known of the weights") as say:
+                settings = _with_slack_weight(task, settings, SlackWeightSearch(settings.slack_weights), say)
     start = time.monotonic()
-    learner = _fit(task, settings)
+    learner, is_interrupted = _fit(task, settings)
     elapsed = time.monotonic() - start
     rows = learner.constraints_
-    code = exit_code(learner.result_)
+    code = ExitCode.INTERRUPTED if is_interrupted else exit_code(learner.result_)
     if out is not None:
         with bad_input():
             save(out, learner, info={"source": task.name, "feature_names": list(task.feature_names)})
@@ -83,8 +83,7 @@ def learn_task(task: Task, settings: Settings) -> int:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1:
         try:
-            with interruptible():
-                _measure(summary, task, maps, settings, elapsed)
+            _measure(summary, task, maps, settings, elapsed)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
@@ -103,18 +102,48 @@ def learn_task(task: Task, settings: Settings) -> int:
     return code
 
 
-def _with_slack_weight(task: Task, settings: Settings) -> Settings:
-    """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task."""
-    weight = best_slack_weight(
-        MetricLearner(**{**settings.parameters, **settings.measuring}),
-        task.X,
-        task.y,
-        weights=settings.slack_weights,
-        given=task.given,
-        row_numbers=task.row_numbers,
-        n_neighbors=settings.n_neighbors,
-        random_state=settings.seed,
-    )
+def _with_slack_weight(
+    task: Task, settings: Settings, search: SlackWeightSearch, say: Callable[[str], Any]
+) -> Settings:
+    """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task.
+
+    Ctrl-C ends the command, with what the search has found by then.
+    """
+    names = np.arange(len(task.X)) if task.row_numbers is None else task.row_numbers
+    place = ""
+
+    def on_fit(text: str) -> None:
+        nonlocal place
+        place = text
+        say(text)
+
+    def fit(weight: float, rows: np.ndarray) -> Any:
+        learner = MetricLearner(**{**settings.parameters, **settings.measuring, "slack_weight": weight})
+        learner.set_params(callback=lambda record: say(f"{place}, {show.gap_and_violation(record)}"))
+        with warnings.catch_warnings():  # a weight that is too heavy to converge loses, without a word
+            warnings.simplefilter("ignore")
+            return learner.fit(task.X[rows], task.y[rows], constraints=task.given, sample_id=names[rows])
+
+    try:
+        weight = search.run(
+            fit,
+            task.X,
+            task.y,
+            n_neighbors=settings.n_neighbors,
+            random_state=settings.seed,
+            on_fit=on_fit,
+        )
+    except KeyboardInterrupt:
+        if task.row_numbers is not None:  # of a part of the data, whose measurement is cut short
+            raise
+        known = ", ".join(f"{number(mean)} with {number(weight)}" for weight, mean in search.means.items())
+        found = (
+            f"{settings.n_neighbors}-NN accuracy {known}; --slack-weight {search.best:g} learns with the best of them"
+            if search.best is not None
+            else "no weight has been tried on all folds"
+        )
+        note(f"interrupted while choosing the slack weight: {found}. Nothing is written.", style="yellow")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
 
 
@@ -127,24 +156,32 @@ def _weight_text(learner: Any, settings: Settings) -> str:
     return f"{weight}, chosen among {among} by cross-validated {settings.n_neighbors}-NN"
 
 
-def _fit(task: Task, settings: Settings) -> Any:
-    """The fitted learner. Ends the command where there is none: bad parameters (2), a proof of infeasibility (3).
+def _fit(task: Task, settings: Settings) -> tuple[Any, bool]:
+    """The fitted learner, and whether Ctrl-C cut it short.
+
+    Ends the command where there is none: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
 
     Contradictory rows are shown on the terminal and in the report.
     """
-    learner = MetricLearner(**settings.parameters)
+    learner, is_interrupted = MetricLearner(**settings.parameters), False
     try:
         with collected_warnings() as texts, Progress(f"learning from {task.name}", quiet=settings.quiet) as progress:
             learner.set_params(callback=progress)
-            learner.fit(task.X, task.labels, constraints=task.given)
+            try:
+                learner.fit(task.X, task.labels, constraints=task.given)
+            except KeyboardInterrupt:
+                is_interrupted = True
     except SolverError as error:
         raise _failed(task, learner, settings, error) from error
     except (ValueError, TypeError) as error:
         raise fail(for_labels(str(error), task.label_column)) from error
     finally:
         learner.set_params(callback=None)
+    if is_interrupted and not hasattr(learner, "result_"):
+        note("interrupted before there was anything to keep; nothing is written", style="yellow")
+        raise typer.Exit(ExitCode.INTERRUPTED)
     task.warnings += [for_command(text) for text in texts]
-    return learner
+    return learner, is_interrupted
 
 
 def is_any_hard(learner: Any, rows: Constraints) -> bool:
@@ -206,18 +243,27 @@ def _measure(
 def _neighbours(task: Task, settings: Settings) -> SummaryRow:
     """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
 
+    fold = ""
+
+    def on_fold(k: int, n: int) -> None:
+        nonlocal fold
+        fold = f"fold {k} of {n}"
+        say(fold)
+
     def fit_part(rows: np.ndarray) -> Any:
         X, y = task.X[rows], task.y[rows]
         chosen = settings
         if settings.choose_slack_weight:
-            chosen = _with_slack_weight(replace(task, X=X, labels=y, row_numbers=rows), settings)
+            part = replace(task, X=X, labels=y, row_numbers=rows)
+            search = SlackWeightSearch(settings.slack_weights)
+            chosen = _with_slack_weight(part, settings, search, lambda text: say(f"{fold}, slack weight {text}"))
+        learner = MetricLearner(**{**chosen.parameters, **chosen.measuring})
+        learner.set_params(callback=lambda record: say(f"{fold}, {show.gap_and_violation(record)}"))
         with warnings.catch_warnings():  # a fold that stops early is still a fold; the main run has its own message
             warnings.simplefilter("ignore")
-            return MetricLearner(**{**chosen.parameters, **chosen.measuring}).fit(
-                X, y, constraints=task.given, sample_id=rows
-            )
+            return learner.fit(X, y, constraints=task.given, sample_id=rows)
 
-    with show.working(quiet=settings.quiet) as say:
+    with Progress("measuring on held-out points", quiet=settings.quiet, state=str, kept="the model") as say:
         return neighbours_accuracy(
             fit_part,
             task.X,
@@ -226,7 +272,7 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
             n_folds=settings.n_folds,
             n_repeats=settings.n_repeats,
             random_state=settings.seed,
-            on_fold=lambda k, n: say(f"measuring on held-out points: fold {k} of {n}"),
+            on_fold=on_fold,
         )
 
 

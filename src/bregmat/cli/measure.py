@@ -1,22 +1,22 @@
 """Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
 
-import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
-from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline
 
-from bregmat._html import SummaryRow
+from bregmat._html import SummaryRow, number
 from bregmat.constraints import Constraints
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
+from bregmat.result import SolverError
 
-__all__ = ["best_slack_weight", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order", "scaled"]
+__all__ = ["SlackWeightSearch", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order", "scaled"]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
@@ -127,52 +127,71 @@ def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state:
     return ("k-means NMI, same points", before, among_scaled, after)
 
 
-def best_slack_weight(
-    learner: Any,
-    X: np.ndarray,
-    labels: np.ndarray,
-    *,
-    weights: tuple[float, ...],
-    given: Constraints | None = None,
-    row_numbers: np.ndarray | None = None,
-    n_neighbors: int = 4,
-    n_folds: int = 3,
-    random_state: int = 0,
-) -> float:
-    """The slack weight with the best k-nearest-neighbour accuracy in a cross-validated grid search.
+@dataclass
+class SlackWeightSearch:
+    """Slack weights by k-nearest-neighbour accuracy on held-out folds; also half done.
 
-    With equal accuracies the smallest weight wins: it stays nearest to the prior.
-
-    Parameters
-    ----------
-    learner : MetricLearner
-        Cloned for every fit.
-    X : ndarray of shape (n, d)
-    labels : ndarray of shape (n,)
-        Class numbers; rows with -1 are left out.
-    weights : tuple of float
-        To choose from.
-    given : Constraints, optional
-        Beside those of the labels; they name values of `row_numbers`.
-    row_numbers : ndarray of shape (n,), optional
-        By default 0, 1, 2, ...
-    n_neighbors, n_folds, random_state : int
-        Of the nearest-neighbour test; fewer folds where a class is smaller.
+    With equal accuracies the smallest weight wins: it stays nearest to the prior. One that is too heavy to solve loses.
     """
-    known = labels >= 0
-    n_folds = max(2, min(n_folds, int(np.bincount(labels[known]).min())))
-    grid = GridSearchCV(
-        Pipeline([("metric", learner), ("nearest", KNeighborsClassifier(n_neighbors))]),
-        {"metric__slack_weight": sorted(weights)},
-        cv=StratifiedKFold(n_folds, shuffle=True, random_state=random_state),
-        error_score=np.nan,
-        refit=False,
-    )
-    extra = {}
-    if given is not None:
-        names = np.arange(len(X)) if row_numbers is None else row_numbers
-        extra = {"metric__constraints": given, "metric__sample_id": names[known]}
-    with warnings.catch_warnings():  # a weight that is too heavy to converge or to solve loses, without a word
-        warnings.simplefilter("ignore")
-        grid.fit(X[known], labels[known], **extra)
-    return float(grid.best_params_["metric__slack_weight"])
+
+    weights: Sequence[float]
+    n_folds: int = 3
+    scores: dict[float, list[float]] = field(default_factory=dict)
+    error: Exception | None = None  # of the last fit that failed
+
+    def run(
+        self,
+        fit: Callable[[float, np.ndarray], Any],
+        X: np.ndarray,
+        labels: np.ndarray,
+        *,
+        n_neighbors: int = 4,
+        random_state: int = 0,
+        on_fit: Callable[[str], Any] = lambda text: None,
+    ) -> float:
+        """The best weight.
+
+        Parameters
+        ----------
+        fit : callable
+            Gets a weight and the row numbers of a training part, gives something with `transform`.
+        X : ndarray of shape (n, d)
+        labels : ndarray of shape (n,)
+            Class numbers; rows with -1 are left out.
+        n_neighbors, random_state : int
+            Of the nearest-neighbour test; there are fewer folds where a class is smaller.
+        on_fit : callable, optional
+            Told which fit begins.
+        """
+        rows = np.flatnonzero(labels >= 0)
+        self.n_folds = max(2, min(self.n_folds, int(np.bincount(labels[rows]).min())))
+        folds = StratifiedKFold(self.n_folds, shuffle=True, random_state=random_state).split(rows, labels[rows])
+        parts = [(rows[training], rows[test]) for training, test in folds]
+        for weight in sorted(self.weights):
+            found = self.scores[weight] = []
+            for training, test in parts:
+                done = sum(map(len, self.scores.values()))
+                on_fit(f"{number(weight)}, fit {done + 1} of {len(self.weights) * len(parts)}")
+                nearest = KNeighborsClassifier(n_neighbors)
+                try:
+                    learned = fit(weight, training)
+                    nearest.fit(learned.transform(X[training]), labels[training])
+                    found.append(float(nearest.score(learned.transform(X[test]), labels[test])))
+                except (ValueError, SolverError) as error:
+                    self.error = error
+                    found.append(np.nan)
+        if self.best is None:
+            assert self.error is not None
+            raise self.error
+        return self.best
+
+    @property
+    def means(self) -> dict[float, float]:
+        """Accuracy of the weights that have all their folds; NaN where one could not be solved."""
+        return {weight: float(np.mean(found)) for weight, found in self.scores.items() if len(found) == self.n_folds}
+
+    @property
+    def best(self) -> float | None:
+        """The best weight so far; None where there is none yet."""
+        means = {weight: mean for weight, mean in self.means.items() if np.isfinite(mean)}
+        return max(means, key=lambda weight: (means[weight], -weight)) if means else None

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bregmat._html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
+from bregmat._interrupt import InterruptWarning
 from bregmat.cli import messages
 
 __all__ = [
@@ -23,13 +24,13 @@ __all__ = [
     "eigenvalues",
     "exit_code",
     "fail",
+    "gap_and_violation",
     "name_value_table",
     "note",
     "stderr",
     "stdout",
     "summary_table",
     "warn",
-    "working",
     "wrote",
 ]
 
@@ -92,7 +93,10 @@ def collected_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield texts
-    texts += dict.fromkeys(str(warning.message) for warning in caught)
+    said = (
+        warning for warning in caught if not issubclass(warning.category, InterruptWarning)
+    )  # commands say it themselves
+    texts += dict.fromkeys(str(warning.message) for warning in said)
 
 
 def exit_code(result: Any) -> int:
@@ -141,24 +145,13 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     return table
 
 
-@contextmanager
-def working(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Gives a function that says what is being done; its line is kept up to date on a terminal and absent elsewhere."""
-    console = stderr()
-    if quiet or not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status("") as status:
-        yield lambda text: status.update(escape(text))
-
-
-def _gap_and_violation(record: Any) -> str:
+def gap_and_violation(record: Any) -> str:
     """What a record of a solver says."""
     return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
 
 
 class Progress:
-    """Callback of a run: shows how far it is, by default gap and violation, once it takes longer than a second.
+    """Callback of a run, or of a search of many: shows how far it is, by default gap and violation, once it takes more than a second.
 
     On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
     """
@@ -169,7 +162,7 @@ class Progress:
         *,
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        state: Callable[[Any], str] = _gap_and_violation,
+        state: Callable[[Any], str] = gap_and_violation,
         kept: str = "the best so far",
     ) -> None:
         self._what, self._quiet, self._clock, self._state, self._kept = what, quiet, clock, state, kept

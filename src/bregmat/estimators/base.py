@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from bregmat._interrupt import InterruptWarning, call_under_way, warn_of_interrupt
 from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
 from bregmat.sampling import check_random_state
@@ -23,16 +24,63 @@ class AllOrNothing:
 
     _kept: ClassVar[tuple[str, ...]] = ()  # fitted numbers and arrays that files hold, those that are there
     _solvers: ClassVar[Mapping[str, type]] = SOLVERS  # whose settings files hold
+    verbose: Any = 0
+    _last: ClassVar[str] = "result_"  # the attribute that is set last: without it nothing can be predicted or mapped
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
-        """What a fit does: every fitted attribute is dropped first, and whatever goes wrong, nothing half fitted stays."""
+        """What a fit does: every fitted attribute is dropped first, and whatever goes wrong, nothing half fitted stays.
+
+        Ctrl-C always ends it by `KeyboardInterrupt`, so that searches around it end, too; what there is by then is kept.
+        """
         self._forget()
-        try:
-            yield
-        except BaseException:
-            self._forget()
-            raise
+        with call_under_way() as (call, is_outermost):
+            try:
+                yield
+            except KeyboardInterrupt:
+                if not self._keeps_something():
+                    self._forget()
+                    raise
+                call.is_interrupted = True
+            except BaseException as error:
+                self._forget()
+                if call.is_interrupted and isinstance(error, Exception):
+                    raise KeyboardInterrupt from error
+                raise
+            if self.verbose and self.__sklearn_is_fitted__():
+                say(f"{type(self).__name__}: {self._ending()}")
+            if not call.is_interrupted:
+                return
+            call.is_interrupted = is_outermost  # else it goes on up from here
+        text = f"{type(self).__name__} was interrupted {self._progress()}"
+        if is_outermost:
+            with suppress(InterruptWarning):  # where warnings are errors, it is still an interrupt
+                warn_of_interrupt(text)
+        raise KeyboardInterrupt(text)
+
+    def _keeps_something(self) -> bool:
+        """Whether an interrupted fit has left what can be used."""
+        return self.__sklearn_is_fitted__()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._last in vars(self)
+
+    def _progress(self) -> str:
+        """How far the fit came, to go on after "interrupted"."""
+        results = vars(self)["result_"]
+        if isinstance(results, list):
+            n_done = sum(result.exit_reason != "INTERRUPTED" for result in results)
+            return f"with {n_done} of {len(results)} machines trained; result_ and the other fitted attributes are set."
+        return f"{results.progress}; result_ and the other fitted attributes are set."
+
+    def _ending(self) -> str:
+        """The closing line of a verbose fit: status, objective, gap, time."""
+        results = vars(self)["result_"]
+        if not isinstance(results, list):
+            return results.ending
+        worst = max(results, key=lambda result: result.gap)
+        seconds = sum(result.seconds for result in results)
+        return f"{len(results)} machines, {seconds:.2f} s in all; the one of the largest gap: {worst.ending}"
 
     def _forget(self) -> None:
         """Drop every fitted attribute."""
@@ -73,8 +121,13 @@ def check_run(estimator: Any) -> None:
         fewest=1,
     )
     check_random_state(estimator.random_state)
-    if not isinstance(estimator.verbose, bool):
-        check_integer("verbose", estimator.verbose, 0, optional=False)
+    check_verbose(estimator.verbose)
+
+
+def check_verbose(verbose: Any) -> None:
+    """Raise for a bad verbosity."""
+    if not isinstance(verbose, bool):
+        check_integer("verbose", verbose, 0, optional=False)
 
 
 def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
@@ -82,23 +135,40 @@ def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
     return Progress(int(estimator.verbose), estimator.callback) if estimator.verbose else estimator.callback
 
 
-class Progress:
-    """Callback that writes the record to standard output: at most once a second (verbose 1), or always (2 and more).
+class Lines:
+    """When a line of progress is due: at doubling counts and a second after the last one (verbose 1), or always (2 and more)."""
 
-    Calls the user's callback after that and hands its answer on.
-    """
+    def __init__(self, verbose: int) -> None:
+        self.verbose, self._count, self._time = verbose, 0, 0.0
+
+    def is_due(self, count: int, *, by_time_only: bool = False) -> bool:
+        """Whether to write a line now; it is taken to be written."""
+        now = time.monotonic()
+        is_due = self.verbose > 1 or now >= self._time or count >= self._count
+        if by_time_only:
+            is_due = self.verbose > 0 and now >= self._time
+        if is_due:
+            self._count, self._time = 1 << int(count).bit_length(), now + 1.0
+        return is_due
+
+
+def say(text: str) -> None:
+    """A line of progress on standard output."""
+    sys.stdout.write(f"[bregmat] {text}\n")
+    sys.stdout.flush()
+
+
+class Progress:
+    """Callback that writes the record to standard output when a line is due, calls the user's, and hands its answer on."""
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:
-        self.verbose, self.callback = verbose, callback
-        self._next = 0.0
+        self.lines, self.callback = Lines(verbose), callback
 
     def __call__(self, record: Any) -> Any:
-        now = time.monotonic()
-        if self.verbose > 1 or now >= self._next:
-            self._next = now + 1.0
-            sys.stdout.write(
-                f"[bregmat] iteration {record.iteration}: objective {record.objective:.6g}, gap {record.gap:.1e}, "
-                f"violation {record.violation:.1e}, {record.seconds:.1f} s\n"
+        if self.lines.is_due(record.iteration):
+            stage = f"pass {record.stage}, " if record.stage > 1 else ""
+            say(
+                f"{stage}iteration {record.iteration}: objective {record.objective:.6g}, gap {record.gap:.1e}, "
+                f"violation {record.violation:.1e}, {record.seconds:.1f} s"
             )
-            sys.stdout.flush()
         return self.callback(record) if self.callback is not None else None

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from bregmat._interrupt import take_interrupt
 from bregmat.checks import as_column, check_integer, check_numeric, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
@@ -102,6 +103,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     tol: float = 1e-4
     random_state: Any = None
 
+    _last = "_fit_base"
     _kept = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_", "inertia_", "n_iter_", "captured_trace_")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
@@ -124,6 +126,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         ValueError, TypeError
             Bad parameter or input, named in the message; a kernel that is seen not to be positive semidefinite (a negative
             ``K_ii`` or ``K_ii + K_jj - 2 K_ij``; with ``rank`` what its columns show). No fitted attribute is left.
+        KeyboardInterrupt
+            Ctrl-C. The best clusters by then, if any, are kept and named in a RuntimeWarning.
         """
         with self._fitting():
             self._check_parameters()
@@ -186,7 +190,13 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             # OpenMP's threads add up in the order in which they arrive; too few different points are reported once, by fit
             with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                runs.append(one.fit(X, sample_weight=weights))
+                try:
+                    runs.append(one.fit(X, sample_weight=weights))
+                except KeyboardInterrupt:
+                    if not runs:
+                        raise
+                    take_interrupt()
+                    break
         best = runs[best_start([run.inertia_ for run in runs])]
         self.labels_, self.inertia_, self.n_iter_ = best.labels_, float(best.inertia_), best.n_iter_
         self.cluster_centers_ = best.cluster_centers_
@@ -235,6 +245,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         check_positive("tol", self.tol, finite=True, zero=True)
         check_random_state(self.random_state)
         self._kernel_function()
+
+    def _progress(self) -> str:
+        return f"before all starts had ended; the best by then is kept: inertia {self.inertia_:.6g}."
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -55,7 +55,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         full rank, where every point is in a row of "neighbors": 800 points take ten times as long as with rank 100.
     learner : KernelLearner, optional
         Has all other settings; degree, coef0 and kernel_params of the kernels, too.
-    strategies, slack_weights, cv, estimator, scoring, n_jobs, max_seconds, random_state
+    strategies, slack_weights, cv, estimator, scoring, n_jobs, max_seconds, random_state, verbose
         As in :class:`MetricLearnerCV`; the estimator is scored on features whose inner products are the kernel.
 
     Attributes
@@ -86,6 +86,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     rank: int | None | Sequence[int | None] = 100
 
     _kept = (*LearnerSearch._kept, "captured_trace_")
+    _last = "_fit_map"
     _learner: ClassVar[type] = KernelLearner
 
     def __sklearn_tags__(self) -> Any:

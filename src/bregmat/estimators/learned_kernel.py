@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat._interrupt import held_interrupts
 from bregmat.checks import CheckedPoints, rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
@@ -231,7 +232,8 @@ def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, MatrixRe
     numbers of X."""
     ground = _ground(X, base, task.learner.rank, as_divergence(task.learner.divergence))
     result, rows = task.learn(ground)
-    return ground.map_of(result), result, rows
+    with held_interrupts():
+        return ground.map_of(result), result, rows
 
 
 def unlearned(X: Any, base: KernelFunction, rank: int | None) -> FactorMap:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from bregmat._interrupt import held_interrupts
 from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
@@ -123,6 +124,8 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             at; neither labels nor constraints.
         SolverError
             The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
+        KeyboardInterrupt
+            Ctrl-C. What was learned by then, if anything, is kept: ``result_`` and all else, named in a RuntimeWarning.
         """
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
@@ -155,9 +158,10 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
             except SolverError as error:
                 error.constraints = named
                 raise
-            self._keep(X, task, result)
-            self.constraints_ = named
-            self.n_iter_, self.result_ = max(1, result.n_iter), result  # scikit-learn wants one step at least
+            with held_interrupts():
+                self._keep(X, task, result)
+                self.constraints_ = named
+                self.n_iter_, self.result_ = max(1, result.n_iter), result  # scikit-learn wants one step at least
         return self
 
     def _check_parameters(self) -> None:
@@ -169,9 +173,6 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "result_" in vars(self)
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bregmat._interrupt import is_interrupted, take_interrupt
 from bregmat.threads import cached_property
 
 MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
@@ -101,9 +102,16 @@ def kernel_lloyd(
     """
     n, (s, k) = len(K), seeds.shape
     batch = max(1, MOST_NUMBERS // (n * k))
-    runs = [
-        run for start in range(0, s, batch) for run in _runs(K, weights, seeds[start : start + batch], max_iter, tol)
-    ]
+    runs: list[tuple[np.ndarray, list[float], int]] = []
+    for start in range(0, s, batch):
+        try:
+            runs += _runs(K, weights, seeds[start : start + batch], max_iter, tol)
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            take_interrupt()
+        if is_interrupted():
+            break
     labels, history, n_iter = runs[best_start([run[1][-1] for run in runs])]
     # once more without update formulas, so that labels are those that the centres give
     W, q, empty = _centres(K, weights, labels, k)
@@ -128,44 +136,50 @@ def _runs(
     n_iter = np.full(s, max_iter)
     active = list(range(s))
     every = np.arange(n)
-    for iteration in range(1, max_iter + 1):
-        changed = np.zeros(n, dtype=bool)
-        moving = []
-        for r in active:
-            size = Z[:, r].sum(axis=0)
-            empty = size <= 0
-            scale = np.where(empty, 1.0, size)
-            q = np.einsum("ij,ij->j", Z[:, r], KZ[:, r]) / scale**2
-            D = _sq_distances(K, KZ[:, r] / scale, q, empty)
-            new = D.argmin(axis=1)
-            nearest = np.maximum(D[every, new], 0.0)
-            inertia = float(weights @ nearest)
-            past = history[r][-1] if history[r] else np.inf
-            if inertia > past:  # rounding, or K is not positive semidefinite: the centres before were better
-                n_iter[r] = iteration
-                continue
-            history[r].append(inertia)
-            _fill_empty_inplace(new, nearest, weights, k)
-            differs = new != labels[r]
-            if not differs.any() or (np.isfinite(past) and past - inertia <= tol * past):
-                n_iter[r] = iteration
-                continue
-            labels[r] = new
-            changed |= differs
-            moving.append(r)
-        active = moving
-        if not active or iteration == max_iter:
-            break
-        some = np.flatnonzero(changed)
-        before = Z[some][:, active].copy()
-        Z[:, active] = 0.0
-        for r in active:
-            Z[every, r, labels[r]] = weights
-        if 2 * len(some) < n:
-            step = (Z[some][:, active] - before).reshape(len(some), -1)
-            KZ[:, active] += (K[some].T @ step).reshape(n, len(active), k)
-        else:
-            KZ[:, active] = (K @ Z[:, active].reshape(n, -1)).reshape(n, len(active), k)
+    try:
+        for iteration in range(1, max_iter + 1):
+            changed = np.zeros(n, dtype=bool)
+            moving = []
+            for r in active:
+                size = Z[:, r].sum(axis=0)
+                empty = size <= 0
+                scale = np.where(empty, 1.0, size)
+                q = np.einsum("ij,ij->j", Z[:, r], KZ[:, r]) / scale**2
+                D = _sq_distances(K, KZ[:, r] / scale, q, empty)
+                new = D.argmin(axis=1)
+                nearest = np.maximum(D[every, new], 0.0)
+                inertia = float(weights @ nearest)
+                past = history[r][-1] if history[r] else np.inf
+                if inertia > past:  # rounding, or K is not positive semidefinite: the centres before were better
+                    n_iter[r] = iteration
+                    continue
+                history[r].append(inertia)
+                _fill_empty_inplace(new, nearest, weights, k)
+                differs = new != labels[r]
+                if not differs.any() or (np.isfinite(past) and past - inertia <= tol * past):
+                    n_iter[r] = iteration
+                    continue
+                labels[r] = new
+                changed |= differs
+                moving.append(r)
+            active = moving
+            if not active or iteration == max_iter:
+                break
+            some = np.flatnonzero(changed)
+            before = Z[some][:, active].copy()
+            Z[:, active] = 0.0
+            for r in active:
+                Z[every, r, labels[r]] = weights
+            if 2 * len(some) < n:
+                step = (Z[some][:, active] - before).reshape(len(some), -1)
+                KZ[:, active] += (K[some].T @ step).reshape(n, len(active), k)
+            else:
+                KZ[:, active] = (K @ Z[:, active].reshape(n, -1)).reshape(n, len(active), k)
+    except KeyboardInterrupt:
+        if not all(history):
+            raise
+        take_interrupt()
+        n_iter[active] = iteration
     return [(labels[r], history[r], int(n_iter[r])) for r in range(s)]
 
 

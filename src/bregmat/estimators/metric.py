@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
+from bregmat._interrupt import take_interrupt
 from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
@@ -25,7 +26,7 @@ from bregmat.estimators.mahalanobis import (
     principal_components,
     prior_components,
 )
-from bregmat.estimators.task import Ground, Task
+from bregmat.estimators.task import Ground, Task, cut_short
 from bregmat.labels import as_kinds, constraints_from_labels
 from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
@@ -120,7 +121,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     warm_start : bool
         Start from the dual of the previous fit when it had as many constraints.
     verbose : int
-        1 prints progress at most once a second, 2 every iteration.
+        1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 every iteration.
     callback : callable, optional
         Called with a :class:`bregmat.Record` at every iteration; return True to stop.
     random_state : int, Generator, RandomState or None
@@ -190,15 +191,20 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         ground = MetricGround(CheckedPoints(X), self._prior(X, task))
         result, rows = task.learn(ground)
-        is_over = result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED
-        points = None if is_over else self._neighborhood(X, task, result)
-        if points is None or not as_divergence(self.divergence).keeps_range:
+        if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
-        assert self.n_components is not None
-        few = few_components(points, self.n_components)
-        if few is None:
-            return result, rows
-        return task.learn(replace(ground, prior=Factor(result.B @ few)), after=result)
+        try:
+            points = self._neighborhood(X, task, result)
+            if points is None or not as_divergence(self.divergence).keeps_range:
+                return result, rows
+            assert self.n_components is not None
+            few = few_components(points, self.n_components)
+            if few is None:
+                return result, rows
+            return task.learn(replace(ground, prior=Factor(result.B @ few)), after=result)
+        except KeyboardInterrupt:  # before there is anything of that rank
+            take_interrupt()
+            return cut_short(result), rows
 
     def _keep(self, X: Any, task: Task, result: MatrixResult) -> None:
         points = self._neighborhood(X, task, result)

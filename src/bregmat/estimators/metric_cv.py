@@ -62,6 +62,8 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
         Time for the search; candidates without all their folds by then are out. The last fit comes on top.
     random_state : int, Generator, RandomState or None
         Seed of drawn rows and of the samples of successive halving (where there are more than 3,000 rows).
+    verbose : int
+        1 prints how far the search is, at doubling numbers of fits and at least every second, and the fit to all rows; 2 every fit.
 
     Attributes
     ----------
@@ -94,6 +96,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     n_components: int | None | Sequence[int | None] = None
 
     _kept = (*LearnerSearch._kept, "_fit_components")
+    _last = "_fit_components"
     _learner = MetricLearner
 
     def __sklearn_tags__(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -21,8 +22,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from bregmat._interrupt import held_interrupts, is_interrupted, take_interrupt
 from bregmat.checks import as_choice, as_column, check_integer, check_positive
-from bregmat.estimators.base import AllOrNothing
+from bregmat.estimators.base import AllOrNothing, Lines, check_verbose, say
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.labels import STRATEGIES, as_kinds
@@ -81,6 +83,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     n_jobs: int | None = None
     max_seconds: float | None = None
     random_state: Any = None
+    verbose: int = 0
 
     _kept: ClassVar[tuple[str, ...]] = ("best_score_", "best_index_", "best_params_", "n_splits_")
     _learner: ClassVar[type[ConstraintLearner]]
@@ -127,6 +130,12 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         sample_weight : array-like, shape (n,), optional
             How much each point counts in what is learned, as in :meth:`MetricLearner.fit`; points of weight 0 are absent. Scores
             count all others alike.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C. During the search ``cv_results_`` and ``best_params_`` are kept as far as candidates have all their folds; later
+            the choice, fitted as far as it came. A RuntimeWarning says which.
         """
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
@@ -147,14 +156,46 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             chosen = candidates[self.best_index_]
             self.best_params_ = chosen.params()
             self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+            if is_interrupted():
+                raise KeyboardInterrupt
             self.best_learner_ = None
             if len(here) < X.shape[0]:
                 X, y, weight = X[here], y[here], None if weight is None else weight[here]
             if chosen.strategy is not None:
-                self.best_learner_ = clone(template).set_params(**self._settings(chosen, X))
-                self.best_learner_.fit(X, y, sample_weight=weight)
-            self._keep(X, chosen)
+                self.best_learner_ = self._fitted(clone(template).set_params(**self._settings(chosen, X)), X, y, weight)
+            with held_interrupts():
+                self._keep(X, chosen)
         return self
+
+    def _fitted(self, learner: ConstraintLearner, X: Any, y: Any, weight: np.ndarray | None) -> ConstraintLearner:
+        """The learner fitted to all rows, as far as that came."""
+        if self.verbose:
+            say(f"fit to all rows: {_words(self.best_params_)}")
+            learner.set_params(verbose=max(learner.verbose, self.verbose))
+        try:
+            return learner.fit(X, y, sample_weight=weight)
+        except KeyboardInterrupt:
+            if not learner.__sklearn_is_fitted__():
+                raise
+            take_interrupt()
+            return learner
+
+    def _keeps_something(self) -> bool:
+        return "best_score_" in vars(self)
+
+    def _progress(self) -> str:
+        if self.__sklearn_is_fitted__():
+            return "in the fit to all rows: best_learner_ and what is chosen are as far as that came."
+        n = len(self.cv_results_["params"])
+        n_done = int(np.isfinite(self.cv_results_["mean_test_score"]).sum())
+        return (
+            f"with {n_done} of {n} candidates compared: cv_results_, best_params_ and best_score_ are of these, nothing is fitted "
+            f"to all rows. The best of them: {_words(self.best_params_)}."
+        )
+
+    def _ending(self) -> str:
+        learned = "" if self.best_learner_ is None else f"; {self.best_learner_._ending()}"
+        return f"{_words(self.best_params_)}, score {self.best_score_:.4f}{learned}"
 
     def _template(self) -> ConstraintLearner:
         """The learner with all settings that are not searched."""
@@ -177,6 +218,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         check_random_state(self.random_state)
+        check_verbose(self.verbose)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
@@ -227,6 +269,11 @@ def sizes(name: str, values: Any) -> list[int | None]:
     return found
 
 
+def _words(params: dict[str, Any]) -> str:
+    """Settings of a candidate in a line."""
+    return ", ".join(f"{name}={value!r}" for name, value in params.items() if value is not None or name == "strategy")
+
+
 def _seed(random_state: Any) -> int:
     return int(generator(random_state).integers(2**31))
 
@@ -238,6 +285,38 @@ class _Run:
 
     scores: dict[Candidate, float]
     seconds: dict[Candidate, float]
+
+
+class _SearchProgress:
+    """Lines about a search: paths done, the best so far, and within long fits the step."""
+
+    def __init__(self, verbose: int) -> None:
+        self.lines, self.process, self.clock = Lines(verbose), os.getpid(), time.perf_counter()
+        self.n_done = self.n_paths = self.size = 0
+
+    def begin(self, n_paths: int, size: int) -> None:
+        """A round of so many paths on so many rows."""
+        self.n_done, self.n_paths, self.size, self.lines = 0, n_paths, size, Lines(self.lines.verbose)
+
+    def tell_path(self, candidates: list[Any], scores: np.ndarray) -> None:
+        """One path of slack weights on one fold is done."""
+        self.n_done += 1
+        if self.lines.verbose and self.lines.is_due(self.n_done):
+            known = ~np.isnan(scores).all(axis=1)
+            means = np.full(len(scores), -np.inf)
+            means[known] = np.nanmean(scores[known], axis=1)
+            best = int(means.argmax())
+            found = f"; best so far {means[best]:.4f} with {_words(candidates[best].params())}" if known.any() else ""
+            say(f"{self._where()}{found}")
+
+    def tell_step(self, record: Any) -> None:
+        """A step of a fit; those in other processes are told of by their paths only."""
+        if self.lines.is_due(self.n_done, by_time_only=True) and os.getpid() == self.process:
+            say(f"{self._where()}, now iteration {record.iteration}, gap {record.gap:.1e}")
+
+    def _where(self) -> str:
+        seconds = time.perf_counter() - self.clock
+        return f"search on {self.size} rows: {self.n_done} of {self.n_paths} paths of slack weights, {seconds:.1f} s"
 
 
 class _Search:
@@ -276,6 +355,7 @@ class _Search:
             raise ValueError(f"sample_weight leaves a fold of cv={settings.cv!r} without points of positive weight.")
         budget = settings.max_seconds
         self.deadline = np.inf if budget is None else time.monotonic() + budget
+        self.progress = _SearchProgress(int(settings.verbose))
 
     def run(self, candidates: list[Any]) -> tuple[dict[str, Any], int]:
         """The table, and the row that is chosen."""
@@ -287,6 +367,8 @@ class _Search:
         seconds, n_samples = np.zeros(len(candidates)), np.zeros(len(candidates), np.int64)
         left = list(range(len(candidates)))
         for size in n_rows:
+            if is_interrupted():
+                break
             new, spent = self._round([candidates[c] for c in left], size)
             whole = ~np.isnan(new).any(axis=1)
             if not whole.any():
@@ -299,6 +381,8 @@ class _Search:
                 best = learned[: -(-len(learned) // SHARE_KEPT)]
                 left = [c for c in left if not candidates[c].strategy or c in best]
         if not left or np.isnan(scores[left]).all():
+            if is_interrupted():
+                raise KeyboardInterrupt
             raise ValueError("max_seconds is too short for a single candidate on all folds.")
         table = _described([c.params() for c in candidates]) | {
             **{f"split{k}_test_score": scores[:, k] for k in range(len(self.folds))},
@@ -315,13 +399,19 @@ class _Search:
         """Scores (candidates, folds), nan where a fit failed or the time was up, and mean seconds of a fit."""
         families = {c.family: [d for d in candidates if d.family == c.family] for c in candidates}
         jobs = [(fold, family) for family in families.values() for fold in range(len(self.folds))]
-        runs = Parallel(n_jobs=self.settings.n_jobs)(delayed(self._path)(fold, family, size) for fold, family in jobs)
+        parallel = Parallel(n_jobs=self.settings.n_jobs, return_as="generator")
+        runs = parallel(delayed(self._path)(fold, family, size) for fold, family in jobs)
         scores, seconds = np.full((len(candidates), len(self.folds)), np.nan), np.zeros(len(candidates))
-        for (fold, _), run in zip(jobs, runs):
-            for place, candidate in enumerate(candidates):
-                if candidate in run.scores:
-                    scores[place, fold] = run.scores[candidate]
-                    seconds[place] += run.seconds[candidate] / len(self.folds)
+        self.progress.begin(len(jobs), size)
+        try:
+            for (fold, _), run in zip(jobs, runs):
+                for place, candidate in enumerate(candidates):
+                    if candidate in run.scores:
+                        scores[place, fold] = run.scores[candidate]
+                        seconds[place] += run.seconds[candidate] / len(self.folds)
+                self.progress.tell_path(candidates, scores)
+        except KeyboardInterrupt:
+            take_interrupt()
         return scores, seconds
 
     def _path(self, fold: int, family: list[Any], size: int) -> _Run:
@@ -359,6 +449,7 @@ class _Search:
         return rows if self.weight is None else rows[self.weight[rows] > 0]
 
     def _is_late(self, record: Any) -> bool:
+        self.progress.tell_step(record)
         return time.monotonic() > self.deadline
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from bregmat._interrupt import held_interrupts
 from bregmat.checks import as_choice, as_column, check_flag, check_numeric, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run
 from bregmat.estimators.kernel import KernelLearner
@@ -83,10 +84,10 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     random_state : int, Generator, RandomState or None
         Seed of the first working set. It does not change what the result is, up to ``tol``.
     verbose : int
-        1 prints progress at most once a second, 2 every iteration.
+        1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 every iteration.
     callback : callable, optional
-        Called with a :class:`bregmat.Record` at every iteration; return True to stop. That, and Ctrl-C, end fit with the best
-        machine so far and no warning, as in all estimators here: ``result_.exit_reason`` is INTERRUPTED.
+        Called with a :class:`bregmat.Record` at every iteration; return True to stop. That ends fit with the best machine so far and
+        no warning, as in all estimators here: ``result_.exit_reason`` is INTERRUPTED.
 
     Attributes
     ----------
@@ -175,6 +176,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
 
+    _last: ClassVar[str] = "_fit_base"
     _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
     _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
 
@@ -201,6 +203,9 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the examples checked.
         SolverError
             C is inf and nothing separates the classes, which is proven; or a number overflowed. No fitted attribute is left.
+        KeyboardInterrupt
+            Ctrl-C. The machines are kept as far as they were trained, named in a RuntimeWarning; those that had not begun stop at
+            their first point.
 
         Warns
         -----
@@ -212,7 +217,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             examples = self._checked(X, y, sample_weight)
             pairs = train_pairs(self, examples)
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
-            self._keep(examples, pairs)
+            with held_interrupts():
+                self._keep(examples, pairs)
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:

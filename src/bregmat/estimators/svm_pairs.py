@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat._interrupt import take_interrupt
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -81,7 +83,8 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
     center = X.mean(axis=0) if machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X) else None
     source = _kernel_of_rows(X if center is None else X - center, base)
     end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
-    callback, rng, done = callback_of(machine), generator(machine.random_state), []
+    callback, rng = callback_of(machine), generator(machine.random_state)
+    done: list[PairMachine] = []
     stop = _StopRequest(callback)
     for first, second in combinations(range(len(machine.classes_)), 2):
         rows = np.flatnonzero((codes == first) | (codes == second))
@@ -94,16 +97,24 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
             squared_hinge=bool(machine.squared_hinge),
             intercept=bool(machine.fit_intercept),
         )
+        train = partial(
+            train_margin,
+            problem,
+            solver=machine.solver,
+            tol=float(machine.tol),
+            max_iter=machine.max_iter,
+            max_seconds=None if end is None else max(end - time.monotonic(), 1e-3),
+            random_state=rng,
+        )
         try:
-            result = train_margin(
-                problem,
-                solver=machine.solver,
-                tol=float(machine.tol),
-                max_iter=machine.max_iter,
-                max_seconds=None if end is None else max(end - time.monotonic(), 1e-3),
-                callback=stop if callback is not None or stop.asked else None,
-                random_state=rng,
-            )
+            try:
+                result = train(callback=stop if callback is not None or stop.asked else None)
+            except KeyboardInterrupt:  # before its first point
+                if not done:
+                    raise
+                take_interrupt()
+                stop.asked = True
+                result = train(callback=stop)
         except IndefiniteKernelError as error:
             refuse(replace(error.negative, rows=rows[error.negative.rows]), error.n, base)
         except ValueError as error:  # the arguments are checked: it is the kernel

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import take_interrupt
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.labels import as_kinds
@@ -80,17 +81,24 @@ class Task:
         seconds = 0.0 if after is None else after.seconds
         before = history[-1].stage or 0 if history else 0
         for stage in range(before + 1, before + learner.passes + 1):
-            space = ground.space(None if last is None else last.result)
-            drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=stage == 1, **options)
-            rows = self._with_given(drawn)
-            keys = _keys(rows, self.n_points)
-            if last is None:
-                start = self.previous if after is None else None
-            elif np.array_equal(keys, last.keys):
+            try:
+                space = ground.space(None if last is None else last.result)
+                drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=stage == 1, **options)
+                rows = self._with_given(drawn)
+                keys = _keys(rows, self.n_points)
+                if last is None:
+                    start = self.previous if after is None else None
+                elif np.array_equal(keys, last.keys):
+                    break
+                else:
+                    start = replace(last.result, dual=last.carried_to(keys))
+                result = self._solve(ground, rows, start, stage)
+            except KeyboardInterrupt:  # between two passes, or before the first point of this one
+                if last is None:
+                    raise
+                take_interrupt()
+                last = replace(last, result=cut_short(last.result))
                 break
-            else:
-                start = replace(last.result, dual=last.carried_to(keys))
-            result = self._solve(ground, rows, start, stage)
             steps = 0 if not history else history[-1].iteration
             history += [
                 replace(row, iteration=steps + row.iteration, seconds=seconds + row.seconds, stage=stage)
@@ -156,6 +164,11 @@ class _Pass:
         place = np.minimum(np.searchsorted(self.keys, keys, sorter=order), len(order) - 1)
         found = order[place]
         return np.where(self.keys[found] == keys, self.result.dual[found], 0.0)
+
+
+def cut_short(result: MatrixResult) -> MatrixResult:
+    """A result after which more would have been done, but for an interrupt."""
+    return replace(result, exit_reason=ExitReason.INTERRUPTED)
 
 
 def _keys(rows: Constraints, n: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat._kernels.violators import objectives
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
@@ -105,6 +106,7 @@ class ActiveSet:
             state.margin_bound = hulls.margin
 
 
+@tells_interrupts
 def train_margin(
     problem: MarginProblem,
     *,
@@ -141,7 +143,7 @@ def train_margin(
     Returns
     -------
     MarginResult
-        Never raises for a numerical outcome; Ctrl-C returns the best weights so far.
+        Never raises for a numerical outcome; Ctrl-C returns the best weights so far, with a RuntimeWarning.
 
     Raises
     ------

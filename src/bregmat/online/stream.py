@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._interrupt import held_interrupts
+from bregmat._interrupt import held_interrupts, take_interrupt, tells_interrupts
 from bregmat.checks import check_integer, check_positive
 from bregmat.online.blocks import Block, Checksum, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
@@ -97,6 +97,7 @@ def bound_against(U: Any) -> Callable[[Any], float]:
     return _Against(U)
 
 
+@tells_interrupts
 def run_stream(
     learner: Any,
     stream: Iterable[Any],
@@ -200,6 +201,7 @@ def run_stream(
                 break
             run.write_if_due()
     except KeyboardInterrupt:
+        take_interrupt()
         reason = StreamExit.INTERRUPTED
     finally:
         run.write()

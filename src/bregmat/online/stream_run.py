@@ -73,6 +73,16 @@ class StreamRun:
         """Its bound; NaN where the learner has none."""
         return self.history[-1].bound
 
+    @property
+    def progress(self) -> str:
+        """How far the run came, to go on after "interrupted"."""
+        return f"after {self.position} examples, which the learner and any checkpoint hold"
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return "Call again with the checkpoint, or with the rest of the stream, to go on from there."
+
     def __repr__(self) -> str:
         void = "" if self.history[-1].void is None else f" ({self.history[-1].void})"
         return (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from bregmat._interrupt import take_interrupt, tells_interrupts
 from bregmat.checks import as_column, as_matrix
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.quadratic.certificate import Evidence, QPCertificate
@@ -27,6 +28,7 @@ EXACT = 1e-14  # residual of the conditions, by the data's own gradient, from wh
 SHORT = 1e-12  # by how much a column outside may violate its condition, relative to the largest that matters
 
 
+@tells_interrupts
 def nonnegative_least_squares(
     X: Any,
     y: Any,
@@ -176,6 +178,7 @@ class _Corrections:
             found = self.at_least_zero(self.corrected(data, start) if is_small else self.growing(start))
             del log.history[-1]  # what the solver said of its own program
         except KeyboardInterrupt:
+            take_interrupt()
             found = self.interrupted(np.zeros(n) if start is None else start)
         log.units = self.units.record
         last = log.note(0, **found.certificate.figures)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat._interrupt import take_interrupt
 from bregmat.checks import check_integer, check_number
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, step, waiting_place
@@ -282,6 +283,7 @@ def run_updates(
     try:
         outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
     except KeyboardInterrupt:  # in the very first pass
+        take_interrupt()
         given = np.zeros(problem.split.n) if start is None else np.array(start, dtype=float)
         point = problem.at(np.clip(given, 0.0, problem.upper))
         state = UpdatesState(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.quadratic.problem import NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import as_start
 from bregmat.quadratic.result import QPResult
@@ -17,6 +18,7 @@ from bregmat.solve import Outcome, RunLog
 FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow
 
 
+@tells_interrupts
 def nnqp(
     A: Any,
     b: Any,
@@ -61,7 +63,7 @@ def nnqp(
     -------
     QPResult
         Also for infeasible and unbounded problems, with their proofs: nothing is raised for a numerical outcome, and a
-        KeyboardInterrupt after the checks of the arguments ends the run with the best point.
+        KeyboardInterrupt after the checks of the arguments ends the run with the best point, and a RuntimeWarning.
 
     Raises
     ------

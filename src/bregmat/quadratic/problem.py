@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import take_interrupt
 from bregmat._kernels.free_factor import Quadratic
 from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
@@ -280,6 +281,7 @@ def minimize(
                 check_definite(problem.A)
             outcome = course.run()
         except KeyboardInterrupt:
+            take_interrupt()
             outcome = course.interrupted()
         log.note(outcome.n_iter, **outcome.certificate.figures)
     return outcome

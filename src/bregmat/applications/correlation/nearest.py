@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.applications.correlation.entries import NEAR, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.input import pose
 from bregmat.applications.correlation.logdet import LogDetNewton
@@ -27,6 +28,7 @@ from bregmat.threads import on_one_blas_thread
 MAX_ITER = 200  # Newton steps
 
 
+@tells_interrupts
 @on_one_blas_thread
 def nearest_correlation(
     C: Any,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
@@ -20,6 +21,7 @@ from bregmat.threads import on_one_blas_thread
 FALLBACK = 1500  # vertices up to which the central path takes over where the factor form stalls
 
 
+@tells_interrupts
 @on_one_blas_thread
 def balanced_cut(
     graph: Any,

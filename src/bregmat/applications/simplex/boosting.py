@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.applications.simplex.problem import DistributionCertificate, DistributionState, NearestDistribution
 from bregmat.applications.simplex.solvers import VectorBoost
 from bregmat.checks import as_column, as_matrix, check_integer, check_limits, rows_text
@@ -19,6 +20,7 @@ from bregmat.solvers.definite_boost import DefiniteBoost
 TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left
 
 
+@tells_interrupts
 def boost_hypotheses(
     H: Any,
     y: Any,

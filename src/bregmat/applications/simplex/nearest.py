@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregmat._interrupt import tells_interrupts
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.checks import as_choice, check_limits, check_positive
@@ -62,6 +63,7 @@ class DistributionResult(Result):
     noun: ClassVar[str] = "nonnegative vector"
 
 
+@tells_interrupts
 def nearest_distribution(
     x0: Any,
     A: Any,

@@ -1,0 +1,391 @@
+"""Ctrl-C: real signals to a process that fits, solves or searches; and at chosen places, by a callback that raises.
+
+Estimators keep what they have and raise, functions return what they have; both say so in a warning.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+
+import bregmat
+from bregmat import KernelKMeans, KernelLearner, KernelLearnerCV, MarginSVC, MetricLearner, MetricLearnerCV
+from bregmat._interrupt import is_interrupted
+
+# a background process may ignore Ctrl-C; data on which every fit takes long enough to be hit in its middle
+PREAMBLE = """
+import os, signal, sys, threading, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)
+warnings.simplefilter("always")
+import numpy as np, bregmat
+from sklearn.datasets import load_digits, load_wine
+X, y = load_wine(return_X_y=True)
+
+def write(path, X, y):
+    names = [*(f"p{k}" for k in range(X.shape[1])), "label"]
+    np.savetxt(path, np.column_stack([X, y]), delimiter=",", header=",".join(names), comments="")
+
+def press(record):
+    "Slow, so that the signal, which comes from outside, meets a run under way."
+    if record.iteration >= 1:
+        print("running", flush=True)
+        time.sleep(30)
+"""
+
+
+def pressed(code):
+    """Standard output, standard error and exit code of a process that got SIGINT once it had said that it runs."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines = [child.stdout.readline()]
+        while lines[-1] and not lines[-1].startswith("running"):
+            lines.append(child.stdout.readline())
+        os.kill(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    return "".join(lines) + out, err, child.returncode
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True)
+
+
+class Press:
+    """A callback that presses Ctrl-C, as an exception, when it is called for the n-th time."""
+
+    def __init__(self, n=3):
+        self.n = n
+
+    def __call__(self, record):
+        self.n -= 1
+        if self.n == 0:
+            raise KeyboardInterrupt
+
+    def __sklearn_clone__(self):
+        return self
+
+
+# ---------------------------------------------------------------- signals
+def test_a_signal_ends_a_fit_that_keeps_what_it_has():
+    out, err, code = pressed("""
+        learner = bregmat.MetricLearner(random_state=0, callback=press)
+        try:
+            learner.fit(X, y)
+        except KeyboardInterrupt as error:
+            print("raised", error)
+        print(learner.result_.exit_reason, learner.transform(X).shape, learner.n_iter_ >= 1)
+    """)
+    assert code == 0, err
+    assert "raised MetricLearner was interrupted after 1 iterations with status FEASIBLE" in out
+    assert "INTERRUPTED (178, 13) True" in out
+    assert "InterruptWarning: MetricLearner was interrupted after 1 iterations" in err
+
+
+def test_a_signal_ends_a_grid_search():
+    """The first of 36 fits is hit; nothing else begins, and no score is kept."""
+    out, err, code = pressed("""
+        from sklearn.model_selection import GridSearchCV
+        from sklearn.neighbors import KNeighborsClassifier
+        from sklearn.pipeline import make_pipeline
+        grid = GridSearchCV(
+            make_pipeline(bregmat.MetricLearner(random_state=0, callback=press), KNeighborsClassifier()),
+            {"metriclearner__slack_weight": [0.1, 1.0, 10.0]}, cv=12,
+        )
+        start = time.monotonic()
+        try:
+            grid.fit(X, y)
+        except KeyboardInterrupt:
+            print("raised", hasattr(grid, "cv_results_"), time.monotonic() - start < 30)
+    """)
+    assert code == 0, err
+    assert out.count("running") == 1 and "raised False True" in out
+
+
+def test_a_signal_cuts_a_result_short():
+    out, err, code = pressed("""
+        K = X @ X.T / 1e6 + np.eye(len(X))
+        rows = bregmat.Constraints.sq_distance(np.arange(50), np.arange(50) + 60, 1.0, "<=")
+        result = bregmat.nearest_kernel(K, rows, slack_weight=1.0, tol=1e-14, callback=press)
+        print(result.exit_reason, np.isfinite(result.objective))
+    """)
+    assert code == 0, err
+    assert "INTERRUPTED True" in out
+    assert "<string>" in err and "InterruptWarning: nearest_kernel was interrupted after 1 iterations" in err
+
+
+def test_a_signal_in_a_search_of_the_command(tmp_path):
+    """The second weight's first fit is hit."""
+    out, err, code = pressed(f"""
+        os.chdir({str(tmp_path)!r})
+        X, y = load_digits(return_X_y=True)
+        write("digits.csv", X[:150], y[:150])
+        from bregmat.cli import measure
+        from bregmat.cli.app import app
+        fitted = measure.KNeighborsClassifier.score
+        def score(self, X, y):
+            if len(done) == 3:
+                print("running", flush=True)
+                time.sleep(30)
+            done.append(fitted(self, X, y))
+            return done[-1]
+        done, measure.KNeighborsClassifier.score = [], score
+        app(["learn", "digits.csv", "--labels", "label", "--slack-weight", "auto", "--passes", "1", "--out", "m"])
+    """)
+    assert code == 130, err
+    said = " ".join(err.split())
+    assert "interrupted while choosing the slack weight: 4-NN accuracy" in said
+    assert "with 0.1; --slack-weight 0.1 learns with the best of them. Nothing is written." in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_signal_to_the_command_writes_the_model(tmp_path):
+    out, err, code = pressed(f"""
+        os.chdir({str(tmp_path)!r})
+        write("wine.csv", X, y)
+        from bregmat.cli import show
+        from bregmat.cli.app import app
+        show.Progress.__call__ = lambda self, record: press(record)
+        app(["learn", "wine.csv", "--labels", "label", "--out", "m"])
+    """)
+    assert code == 130, err
+    assert "interrupted: this is the best iterate so far, written to" in " ".join(err.split())
+    assert "InterruptWarning" not in err  # said in the command's own words
+    assert bregmat.load(tmp_path / "m").result_.exit_reason == "INTERRUPTED"
+
+
+# ---------------------------------------------------------------- estimators
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda press: MetricLearner(random_state=0, callback=press),
+        lambda press: MetricLearner(random_state=0, callback=press, strategy="random"),
+        lambda press: MetricLearner(random_state=0, callback=press, n_components=2),
+        lambda press: KernelLearner("rbf", gamma=1e-5, random_state=0, callback=press),
+        lambda press: KernelLearner("linear", random_state=0, callback=press),
+        lambda press: MarginSVC(callback=press),
+        lambda press: MarginSVC(solver="multiplicative", fit_intercept=False, callback=press),
+    ],
+)
+def test_fits_keep_what_they_have_and_raise(wine, make):
+    X, y = wine
+    estimator = make(Press(2))
+    with (
+        pytest.warns(RuntimeWarning, match=f"{type(estimator).__name__} was interrupted .* result_ and the other"),
+        pytest.raises(KeyboardInterrupt, match="was interrupted"),
+    ):
+        estimator.fit(X, y)
+    used = estimator.predict(X) if isinstance(estimator, MarginSVC) else estimator.transform(X)
+    assert len(used) == len(X)
+    result = estimator.result_ if not isinstance(estimator.result_, list) else estimator.result_[0]
+    assert result.exit_reason == "INTERRUPTED"
+    assert not is_interrupted()
+
+
+def test_an_interrupt_stops_where_warnings_are_errors(wine):
+    """GridSearchCV takes other errors for a failed fit and goes on."""
+    grid = GridSearchCV(
+        make_pipeline(MetricLearner(random_state=0, callback=Press()), KNeighborsClassifier()),
+        {"metriclearner__slack_weight": [0.1, 1.0]},
+    )
+    with warnings.catch_warnings(), pytest.raises(KeyboardInterrupt):
+        warnings.simplefilter("error")
+        grid.fit(*wine)
+    assert not hasattr(grid, "cv_results_")
+
+
+def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bregmat.estimators.task.neighbor_constraints", interrupt)
+    learner = MetricLearner()
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(*wine)
+    assert not [name for name in vars(learner) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        learner.transform(wine[0])
+
+
+def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
+    from bregmat.estimators import task
+
+    draw, calls = task.neighbor_constraints, []
+
+    def second(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return draw(*arguments, **options)
+
+    monkeypatch.setattr(task, "neighbor_constraints", second)
+    learner = MetricLearner(random_state=0)
+    with pytest.warns(RuntimeWarning, match="was interrupted after"), pytest.raises(KeyboardInterrupt):
+        learner.fit(*wine)
+    assert learner.result_.exit_reason == "INTERRUPTED" and learner.result_.gap <= 1e-4
+    assert {record.stage for record in learner.result_.history} == {1}
+
+
+def test_a_callback_that_asks_to_stop_is_no_interrupt(wine):
+    """It is the caller's own decision: fit returns, and nothing warns."""
+    learner = MetricLearner(random_state=0, callback=lambda record: record.iteration == 2).fit(*wine)
+    assert learner.result_.exit_reason == "INTERRUPTED"
+
+
+def test_a_second_interrupt_keeps_nothing(wine):
+    """The first one waits for the machines that have not begun to stop at their first point."""
+    from bregmat.estimators import svm_pairs
+
+    class Hasty(svm_pairs._StopRequest):
+        def __call__(self, record):
+            raise KeyboardInterrupt
+
+    machine = MarginSVC()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(svm_pairs, "_StopRequest", Hasty)
+        machine.set_params(callback=print).fit(*wine)
+    assert not [name for name in vars(machine) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_clusters_of_the_starts_that_had_ended(wine, monkeypatch, kernel):
+    from bregmat.estimators import cluster, lloyd
+
+    X, _ = wine
+    calls = []
+
+    def third(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(*arguments, **options)
+
+    if kernel == "linear":
+        whole = cluster.KMeans.fit
+        monkeypatch.setattr(cluster.KMeans, "fit", third)
+    else:
+        whole = lloyd._fill_empty_inplace
+        monkeypatch.setattr(lloyd, "_fill_empty_inplace", third)
+    model = KernelKMeans(3, kernel=kernel, gamma=1e-5, n_init=2 if kernel == "rbf" else 5, random_state=0)
+    with pytest.warns(RuntimeWarning, match="KernelKMeans was interrupted before"), pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    assert np.array_equal(model.predict(X), model.labels_)
+    assert len(np.unique(model.labels_)) == 3
+
+
+# ---------------------------------------------------------------- searches among settings
+SEARCHES = [
+    MetricLearnerCV(priors=("variance",), slack_weights=(0.1, 1.0), cv=3, random_state=0),
+    KernelLearnerCV(kernels=("rbf",), rank=30, slack_weights=(0.1, 1.0), cv=3, random_state=0),
+]
+
+
+def interrupted_at(monkeypatch, search, n, wine):
+    """The search, its n-th fit hit by Ctrl-C in the second step."""
+    search, fits = clone(search), []
+    learner = search._learner
+    fit = learner.fit
+
+    def counted(self, X, y, **given):
+        fits.append(len(X))
+        if len(fits) == n:
+            self.set_params(callback=Press(2))
+        return fit(self, X, y, **given)
+
+    monkeypatch.setattr(learner, "fit", counted)
+    with pytest.warns(RuntimeWarning) as told, pytest.raises(KeyboardInterrupt):
+        search.fit(*wine)
+    assert len(told) == 1 and len(fits) == n
+    return search, str(told[0].message)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
+def test_an_interrupted_search_keeps_its_table(monkeypatch, wine, search):
+    found, text = interrupted_at(monkeypatch, search, 5, wine)
+    done = np.isfinite(found.cv_results_["mean_test_score"])
+    assert 1 <= done.sum() < len(done) and f"with {done.sum()} of {len(done)} candidates compared" in text
+    assert found.best_score_ == found.cv_results_["mean_test_score"][done].max() or found.best_params_["strategy"]
+    assert repr(found.best_params_["strategy"]) in text
+    with pytest.raises(NotFittedError):
+        found.transform(wine[0])
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
+def test_interrupted_in_the_last_fit(monkeypatch, wine, search):
+    found, text = interrupted_at(monkeypatch, search, 7, wine)
+    assert "in the fit to all rows" in text
+    assert found.best_learner_.result_.exit_reason == "INTERRUPTED"
+    assert len(found.transform(wine[0])) == 178
+
+
+def test_nothing_compared_nothing_kept(monkeypatch, wine):
+    search = MetricLearnerCV(cv=3)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bregmat.estimators.search._Search._path", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*wine)
+    assert not [name for name in vars(search) if name.endswith("_")]
+
+
+# ---------------------------------------------------------------- verbose
+def test_lines_at_doubling_iterations(wine, capsys):
+    """In less than a second: iterations 0, 1, 2, 4, 8, ..., and how it ended."""
+    K = wine[0] @ wine[0].T / 1e6 + np.eye(178)
+    learner = KernelLearner(
+        "precomputed", solver="cyclic_projection", strategy="random", tol=1e-9, max_iter=70, verbose=1, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learner.fit(K, wine[1])
+    *lines, end = capsys.readouterr().out.splitlines()
+    result = learner.result_
+    shown = [int(line.split()[2].rstrip(":")) for line in lines]
+    doubling = [0, *(2**k for k in range(8) if 2**k <= result.n_iter)]
+    assert set(doubling) <= set(shown) and len(shown) <= len(doubling) + int(result.seconds) + 1
+    assert end == f"[bregmat] KernelLearner: {result.ending}"
+    assert f"{result.status} after {result.n_iter} iterations" in end and f"gap {result.gap:.1e}" in end
+
+
+def test_lines_every_second(capsys, monkeypatch):
+    from bregmat.estimators.base import Lines
+
+    now = [0.0]
+    monkeypatch.setattr("bregmat.estimators.base.time.monotonic", lambda: now[0])
+    lines, due = Lines(1), []
+    for count in range(40):
+        now[0] += 0.3
+        if lines.is_due(count):
+            due.append(count)
+    assert {0, 1, 2, 4, 8, 16, 32} <= set(due) and max(np.diff(due)) <= 4
+    assert all(Lines(2).is_due(0) for _ in range(3))
+
+
+def test_other_verbose_estimators(wine, capsys):
+    MarginSVC(verbose=1).fit(*wine)
+    *lines, end = capsys.readouterr().out.splitlines()
+    assert lines and end.startswith("[bregmat] MarginSVC: 3 machines, ")
+    search = MetricLearnerCV(cv=3, slack_weights=(1.0,), priors=("variance",), verbose=1, random_state=0).fit(*wine)
+    *lines, end = capsys.readouterr().out.splitlines()
+    assert "search on 118 rows: 1 of 6 paths of slack weights" in lines[0] and "best so far" in lines[0]
+    assert any("fit to all rows: strategy='neighbors'" in line for line in lines)
+    assert end.startswith("[bregmat] MetricLearnerCV: ") and f"score {search.best_score_:.4f}; OPTIMAL after" in end
