@@ -6,11 +6,12 @@ from functools import cache
 import numpy as np
 from sklearn.datasets import load_wine
 
+from bregmat.cli.measure import held_out_neighbours
 from bregmat.estimators import MetricLearner
 from bregmat.report import ReportData
 
 inf = float("inf")
-PICTURES = ["embedding", "distances", "convergence", "spectrum"]
+PICTURES = ["embedding-0", "embedding-1", "embedding-2", "matrix", "distances", "convergence", "spectrum"]
 
 
 def learned(X, y, title, **settings):
@@ -24,8 +25,16 @@ def wine_learned():
     """Wine with everything a report can show; learned once."""
     bunch = load_wine()
     data = learned(bunch.data, bunch.target, "Metric learned from wine", slack_weight=1.0)
+
+    def fit(rows):
+        return MetricLearner(random_state=0).fit(bunch.data[rows], bunch.target[rows])
+
     return replace(
         data,
+        held_out=held_out_neighbours(fit, bunch.data, bunch.target),
+        class_names=bunch.target_names.tolist(),
+        model_path="wine.bm",
+        has_hard=False,
         y=bunch.target_names[bunch.target],
         feature_names=bunch.feature_names,
         summary=[

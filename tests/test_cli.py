@@ -109,7 +109,7 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
 def test_learning_helps_on_held_out_folds(bregmat, points):
     done = bregmat("learn", points, "--labels", "kind")
     (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
-    before, scaled, after = (float(cell) for cell in line.replace("│", " ").split()[-3:])
+    before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
     assert before < 0.75 and after > 0.85 and after > scaled
 
 
@@ -263,7 +263,7 @@ def test_interrupt_while_measuring_keeps_the_model(bregmat, points, monkeypatch)
     def interrupt(*arguments, **keywords):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(learning, "neighbours_accuracy", interrupt)
+    monkeypatch.setattr(learning, "held_out_neighbours", interrupt)
     done = bregmat("learn", points, "--labels", "kind", "--out", "m")
     assert done.exit_code == 130, done.output
     assert "interrupted while measuring: the model is complete" in done.stderr
@@ -469,7 +469,7 @@ def test_demo(bregmat, monkeypatch, tmp_path):
     assert done.exit_code == 0, done.output
     assert "wine: 178 points, 13 features, 3 classes (bundled with scikit-learn)" in done.stdout
     (line,) = [line for line in done.stdout.splitlines() if "4-NN accuracy, 2 x 5-fold" in line]
-    before, scaled, after = (float(cell) for cell in line.replace("│", " ").split()[-3:])
+    before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
     assert 0.65 < before < 0.70 and 0.94 < scaled < after
     assert sorted(path.name for path in (tmp_path / "shown").iterdir()) == ["wine.bm", "wine.html"]
 
@@ -555,8 +555,17 @@ def test_measurements_of_the_identity(data):
 
     labels = y.copy()
     labels[[0, 40]] = -1
-    name, before, _, after = measure.neighbours_accuracy(fit, X, labels, n_folds=4, n_repeats=2)
+    held_out = measure.held_out_neighbours(fit, X, labels, n_folds=4, n_repeats=2)
+    name, before, _, after = held_out.summary_row()
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
+    assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.spread[0]:.3f}"
+    assert held_out.confusion.sum(axis=(1, 2)).tolist() == [2 * 58] * 3  # each point once a repeat
+    np.testing.assert_allclose(
+        np.diagonal(held_out.confusion, axis1=1, axis2=2).sum(axis=1) / 116, held_out.accuracy, atol=0.02
+    )  # folds are not all of the same size
+    assert (held_out.predicted[:, [0, 40]] == -1).all() and (held_out.predicted[0] == held_out.predicted[2]).all()
+    assert (held_out.nearest[2] != np.arange(60)).all()
+    assert held_out.best_without == 1 or (held_out.compared() == (0, 8, 0) and not any(map(len, held_out.changed())))
     assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
     _, before, _, after = measure.k_means_nmi((X, measure.scaled(X), X), labels)
     assert before == after
@@ -566,4 +575,4 @@ def test_measurements_of_the_identity(data):
 
 def test_class_of_one_point_has_no_folds(data):
     labels = np.r_[np.zeros(59, int), 1]
-    assert measure.neighbours_accuracy(lambda rows: Same, data[0], labels)[1:] == (None, None, None)
+    assert measure.held_out_neighbours(lambda rows: Same, data[0], labels) is None

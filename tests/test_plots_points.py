@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import roc_auc_score
 
 from bregmat.constraints import Constraints
-from bregmat.plots import EmbeddingDisplay, PairDistanceDisplay
+from bregmat.estimators import MetricLearner
+from bregmat.plots import EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay
 from drawing import in_memory, legend_texts, texts
 
 nan = float("nan")
@@ -42,10 +43,55 @@ def test_embedding_shows_the_principal_components(rng):
         assert_allclose(first.get_offsets(), points[y == "a"])
         assert_allclose(second.get_offsets(), points[y == "b"])
         assert axes.get_aspect() == 1.0
-    assert [axes.get_title() for axes in display.ax_] == ["before", "after"]
+    assert [axes.get_title() for axes in display.ax_] == ["as given", "learned"]
     assert display.ax_[0].get_xlabel() == f"1st component ({display.share_before[0]:.0%} of variance)"
     assert legend_texts(display.ax_[1]) == ["a", "b"]
     assert display.figure_ is display.ax_[0].figure
+
+
+def test_embedding_with_scaled_columns_between(rng):
+    X = rng.normal(size=(50, 4)) * [9, 5, 1, 1]
+    scaled = X / X.std(axis=0)
+    display = EmbeddingDisplay.from_data(X, X, np.arange(50) % 2, scaled=scaled, max_points=30)
+    assert [axes.get_title() for axes in display.ax_] == ["as given", "scaled", "learned"]
+    assert legend_texts(display.ax_[2]) == ["0", "1"]
+    assert display.scaled.shape == (30, 2)
+    assert [entry[0] for entry in display.legend_entries()] == ["0", "1"]
+    with pytest.raises(ValueError, match="there is no panel 'scaled'"):
+        EmbeddingDisplay.from_data(X, X).plot_view("scaled", display.ax_[0])
+
+
+def test_matrix_shows_the_largest_features_in_units_of_scaled_columns(rng):
+    B = rng.normal(size=(40, 40))
+    W, deviations = B @ B.T, rng.uniform(1, 9, size=40)
+    display = MatrixDisplay.from_data(W, deviations=deviations, names=[f"f{k}" for k in range(40)], most=30)
+    scaled = W * np.outer(deviations, deviations)
+    left = np.sort(np.argsort(np.diagonal(scaled))[10:])
+    assert_allclose(display.image_.get_array(), scaled[np.ix_(left, left)])
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == [f"f{k}" for k in left]
+    assert display.n_features == 40
+    low, high = display.image_.get_clim()
+    assert low == -high == -np.abs(display.matrix).max()
+    assert_array_equal(MatrixDisplay.from_data(np.zeros((2, 2))).matrix, 0)
+    learner = MetricLearner(n_constraints=20, strategy="random", random_state=0)
+    learner.fit(pd.DataFrame(rng.normal(size=(20, 3)), columns=list("abc")), np.arange(20) % 2)
+    display = MatrixDisplay.from_estimator(learner)
+    assert_allclose(display.matrix, learner.get_mahalanobis_matrix())
+    assert display.names == ["a", "b", "c"]
+    assert_allclose(MatrixDisplay.from_result(learner.result_).matrix, display.matrix)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"matrix": np.ones((2, 3))}, r"matrix must be square; got shape \(2, 3\)"),
+        ({"matrix": np.eye(2), "names": ["a"]}, "names must have one entry for each of the 2 features; got 1"),
+        ({"matrix": np.eye(2), "deviations": [1.0]}, r"deviations must have shape \(2,\); got \(1,\)"),
+    ],
+)
+def test_matrix_says_what_is_wrong(options, message):
+    with pytest.raises(ValueError, match=message):
+        MatrixDisplay.from_data(**options)
 
 
 def test_embedding_keeps_the_side_of_the_points(rng):

@@ -25,7 +25,8 @@ from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
 SECTIONS = [
-    "learned", "summary", "certificate", "embedding", "distances", "convergence", "spectrum", "features", "violations",
+    "summary", "embedding", "neighbours", "confusion", "features", "matrix", "distances", "violations", "certificate",
+    "convergence", "spectrum", "learned", "code",
 ]  # fmt: skip
 
 
@@ -79,15 +80,19 @@ def test_report_has_every_section_in_order(wine_html):
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
     assert page.headings == [
         "Metric learned from wine",
-        "What was learned",
         "Before and after",
-        "Certificate",
-        "Embedding before and after",
+        "The points in two dimensions",
+        "Neighbours that changed",
+        "Which classes are mixed up",
+        "What distances are made of",
+        "The learned matrix",
         "Distances before and after",
+        "Worst violated constraints",
+        "Certificate",
         "Convergence",
         "Spectrum of the learned matrix",
-        "What distances are made of",
-        "Worst violated constraints",
+        "What was learned",
+        "Use it",
     ]
     assert page.tags.count("svg") == len(PICTURES)
 
@@ -113,8 +118,18 @@ def test_report_says_what_was_measured(wine, wine_html):
         assert words in text
     assert f"Every matrix allowed in this problem has at least {number(wine.result.dual_bound, 7)}" in text
     assert "proven optimal" in text
+    assert "Soft constraints are wishes with a price" in text
     assert seconds(wine.result.seconds) in text
     assert "A constraint with slack may be violated at a price" in text
+    before, among_scaled, after = (f"{share:.1%}" for share in wine.held_out.accuracy)
+    assert (
+        f"{after} get the right class from their 4 nearest neighbours: {before} with columns as given, {among_scaled} with"
+        in text
+    )
+    better, _, worse = wine.held_out.compared()
+    assert f"beats scaled columns in {better} of 5 folds" in text and f"loses in {worse}" in text
+    assert "learner = bregmat.load('wine.bm')" in text
+    assert "learner = bregmat.MetricLearner(random_state=0, strategy='random').fit(X, y)" in text
     same = wine.constraints.sense == 1
     assert f"{same.sum()} “at most” (similar pairs), {(~same).sum()} “at least” (dissimilar pairs)" in text
 
@@ -127,7 +142,7 @@ def test_report_lists_the_worst_rows(wine, wine_html):
     rows = wine_html[wine_html.index('<table class="violations">') :]
     first = rows[rows.index("<tbody>") :]
     assert first.startswith(f'<tbody><tr><th scope="row">{worst}</th><td><code>{shown}</code></td>')
-    assert wine_html.count("<code>sq_dist(") == 20
+    assert wine_html.count("<code>sq_dist(") == 10
     assert f"{int((violation > 1e-3).sum())} of 360 constraints are violated" in wine_html
 
 
@@ -148,6 +163,41 @@ def test_report_without_violations_says_so(wine):
     assert '<table class="violations">' not in html
 
 
+def test_report_says_when_nothing_is_gained(wine):
+    scores = np.repeat([[0.9, 0.95, 0.95]], 5, axis=0)
+    text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
+    assert "Here nothing is gained by learning: use scaled columns." in text
+    scores[:, 0] = 0.96
+    text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
+    assert "use the points as given." in text
+
+
+def test_report_without_classes_compares_neighbours_themselves(wine):
+    html = render_report(replace(wine, held_out=None, y=None))
+    page, n = Page(html), len(wine.X)
+    assert "confusion" not in page.ids
+    text = " ".join(page.text)
+    assert re.search(r"The learned metric agrees with \d+ of 360 statements", text)
+    near = [
+        np.argsort(((G[:, None] - G[None]) ** 2).sum(-1) + 1e9 * np.eye(n), axis=1)[:, :5]
+        for G in (wine.X / wine.X.std(axis=0), wine.learner.transform(wine.X))
+    ]
+    kept = np.mean([len(set(a) & set(b)) for a, b in zip(*near)])
+    assert f"{kept:.1f} on average are among its 5 nearest by the learned metric" in text
+
+
+def test_report_names_the_neighbours_that_changed(wine):
+    gained, lost = wine.held_out.changed()
+    text = " ".join(Page(render_report(wine)).text)
+    assert len(gained) + len(lost) > 0
+    row = int((*gained, *lost)[0])
+    near = int(wine.held_out.nearest[2, row])
+    assert near != row and 0 <= near < len(wine.X)
+    name = wine.class_names
+    assert f"row {row} ({name[wine.held_out.labels[row]]})" in text
+    assert f"row {near} ({name[wine.held_out.labels[near]]}); {'right' if len(gained) else 'wrong'}" in text
+
+
 def test_report_escapes_every_word_of_the_user(wine):
     evil = '<script>alert("x")</script>&\'$_'
     n, d = wine.X.shape
@@ -160,6 +210,8 @@ def test_report_escapes_every_word_of_the_user(wine):
         summary=[(evil, evil, evil, evil)],
         settings={evil: evil},
         warnings=[evil],
+        class_names=[evil] * 3,
+        model_path=evil,
     )
     html = render_report(data)
     page = Page(html)
@@ -189,7 +241,7 @@ def test_report_of_sparse_points(wine):
     result = nearest_metric(X, wine.constraints, slack_weight=1.0)
     page = Page(render_report(replace(wine, X=X, result=result, learner=None)))
     assert "embedding" in page.ids
-    assert "features" not in page.ids
+    assert not {"features", "matrix"} & set(page.ids)
 
 
 def test_report_of_a_frame_takes_its_column_names(wine):
@@ -203,7 +255,7 @@ def test_report_of_an_impossible_problem_names_the_conflict(wine):
     pairs = Constraints.sq_distance([0, 5, 0], [1, 6, 1], [1.0, 1.0, 4.0], ["<=", "<=", ">="])
     result = nearest_metric(wine.X, pairs)
     page = Page(render_report(replace(wine, result=result, constraints=pairs)))
-    assert [name for name in page.ids if "-" not in name] == ["learned", "summary", "certificate", "conflict"]
+    assert [name for name in page.ids if "-" not in name] == ["conflict", "summary", "certificate", "learned"]
     text = " ".join(page.text)
     assert "proven impossible" in text
     assert re.search("Constraint rows (0, 2|2, 0) contradict each other", text)
@@ -215,7 +267,7 @@ def test_report_of_a_broken_run_shows_how_it_went(wine):
     broken = replace(wine.result, status=Status.UNKNOWN, exit_reason=ExitReason.NONFINITE)
     overflow = SimpleNamespace(transform=lambda X: np.full(X.shape, nan))
     page = Page(render_report(replace(wine, result=broken, learner=overflow)))
-    assert [name for name in page.ids if "-" not in name] == ["learned", "summary", "certificate", "convergence"]
+    assert [name for name in page.ids if "-" not in name] == ["summary", "certificate", "convergence", "learned"]
     assert f"NONFINITE: {ExitReason.NONFINITE.advice}" in page.text
 
 
@@ -281,6 +333,10 @@ def test_report_data_says_what_is_wrong(wine):
         replace(wine, constraints=Constraints.sq_distance(["a"], ["b"], 1.0, "<="))
     with pytest.raises(ValueError, match="data has 178 rows"):
         replace(wine, constraints=Constraints.sq_distance(0, 999, 1.0, "<="))
+    with pytest.raises(ValueError, match="class_names must have one entry for each of the 3 classes; got 1"):
+        replace(wine, class_names=["a"])
+    with pytest.raises(ValueError, match="held_out has labels of 3 rows, but X has 178"):
+        replace(wine, held_out=replace(wine.held_out, labels=np.arange(3)))
     with pytest.raises(TypeError, match=r"summary is \(name, before, scaled, after\)"):
         replace(wine, summary=[("accuracy", 0.5)])
     with pytest.raises(TypeError, match="summary is"):
@@ -336,6 +392,12 @@ def test_proof_never_promises_more_than_rounding_allows(wine):
     assert "1e−15 of the objective" in with_numbers(Status.OPTIMAL, gap=-3e-17)
     assert with_numbers(Status.UNKNOWN, dual_bound=-inf).endswith("No lower bound is known.")
     assert "by up to 0.25 of their bounds" in with_numbers(Status.UNKNOWN, max_violation=0.25)
+
+
+def test_reporting_without_jinja_says_how_to_install_it():
+    code = "import sys; sys.modules['jinja2'] = None; from bregmat.report.page import _templates; _templates()"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'pip install "bregmat[plot]"' in failed.stderr
 
 
 def test_reporting_without_matplotlib_says_how_to_install_it():

@@ -16,8 +16,8 @@ from bregmat.cli.inputs import Task
 from bregmat.cli.measure import (
     SlackWeightSearch,
     constraints_met,
+    held_out_neighbours,
     k_means_nmi,
-    neighbours_accuracy,
     pairs_in_order,
     scaled,
 )
@@ -26,6 +26,7 @@ from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, 
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
+from bregmat.report import HeldOut, ReportData
 from bregmat.result import SolverError
 
 __all__ = ["Settings", "is_any_hard", "learn_task"]
@@ -79,11 +80,12 @@ def learn_task(task: Task, settings: Settings) -> int:
     is_scaled = learner.prior_ == "variance"  # the units of what was drawn
     in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
     summary = [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
+    held_out = None
     if code == ExitCode.INTERRUPTED:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1:
         try:
-            _measure(summary, task, maps, settings, elapsed)
+            held_out = _measure(summary, task, maps, settings, elapsed)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
@@ -97,7 +99,7 @@ def learn_task(task: Task, settings: Settings) -> int:
     if out is not None:
         show.wrote("model", out)
     if settings.report is not None:
-        _write_report(task, rows, learner, settings, learner.result_, summary)
+        _write_report(task, rows, learner, settings, learner.result_, summary, held_out)
         show.wrote("report", settings.report)
     return code
 
@@ -218,8 +220,9 @@ def _place(task: Task, rows: Constraints, row: int) -> str:
 
 def _measure(
     summary: list[SummaryRow], task: Task, maps: Sequence[np.ndarray], settings: Settings, elapsed: float
-) -> None:
+) -> HeldOut | None:
     """Add what can be measured with labels to the table "before and after", and say so where nothing is gained."""
+    held_out = None
     n_fits = settings.n_folds * settings.n_repeats
     if elapsed * n_fits > LONGEST_MEASUREMENT:
         task.warnings.append(
@@ -227,20 +230,25 @@ def _measure(
         )
     elif n_fits:
         try:
-            summary.append(_neighbours(task, settings))
-            _, before, among_scaled, after = summary[-1]
-            if after is not None and after <= max(before, among_scaled):
-                task.warnings.append(
-                    "neighbours in the learned metric are no better than with columns "
-                    + ("as given" if before > among_scaled else "scaled")
-                    + ": here nothing is gained by learning"
-                )
+            held_out = _neighbours(task, settings)
         except (ValueError, SolverError) as error:
             task.warnings.append(f"no nearest-neighbour test: {error}")
+        else:
+            if held_out is None:
+                task.warnings.append("no nearest-neighbour test: a class has only one labelled point")
+            else:
+                summary.append(held_out.summary_row())
+                if not held_out.is_gained:
+                    task.warnings.append(
+                        "neighbours in the learned metric are no better than with columns "
+                        + ("as given", "scaled")[held_out.best_without]
+                        + ": here nothing is gained by learning"
+                    )
     summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
+    return held_out
 
 
-def _neighbours(task: Task, settings: Settings) -> SummaryRow:
+def _neighbours(task: Task, settings: Settings) -> HeldOut | None:
     """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
 
     fold = ""
@@ -264,7 +272,7 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
             return learner.fit(X, y, constraints=task.given, sample_id=rows)
 
     with Progress("measuring on held-out points", quiet=settings.quiet, state=str, kept="the model") as say:
-        return neighbours_accuracy(
+        return held_out_neighbours(
             fit_part,
             task.X,
             task.y,
@@ -277,12 +285,31 @@ def _neighbours(task: Task, settings: Settings) -> SummaryRow:
 
 
 def _write_report(
-    task: Task, rows: Constraints, learner: Any, settings: Settings, result: Any, summary: Sequence[SummaryRow]
+    task: Task,
+    rows: Constraints,
+    learner: Any,
+    settings: Settings,
+    result: Any,
+    summary: Sequence[SummaryRow],
+    held_out: HeldOut | None = None,
 ) -> None:
-    """The HTML report, where one was asked for."""
+    """The HTML report, where one was asked for.
+
+    Parameters
+    ----------
+    task : Task
+    rows : Constraints
+        That were learned from.
+    learner : MetricLearner
+        Not fitted where there is no solution.
+    settings : Settings
+    result : MatrixResult
+    summary : sequence of SummaryRow
+    held_out : HeldOut, optional
+    """
     if settings.report is None:
         return
-    from bregmat.report import ReportData, write_report
+    from bregmat.report import write_report  # here: its template engine is loaded for a report only
 
     asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
     asked["slack_weight"] = _weight_text(learner, settings)
@@ -301,6 +328,9 @@ def _write_report(
         feature_names=task.feature_names,
         warnings=task.warnings,
         has_hard=is_any_hard(learner, rows),
+        held_out=held_out,
+        class_names=task.class_names or None,
+        model_path=settings.out,
     )
     with bad_input():
         write_report(settings.report, data)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -14,9 +14,10 @@ from bregmat._html import SummaryRow, number
 from bregmat.constraints import Constraints
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
+from bregmat.report import HeldOut
 from bregmat.result import SolverError
 
-__all__ = ["SlackWeightSearch", "constraints_met", "k_means_nmi", "neighbours_accuracy", "pairs_in_order", "scaled"]
+__all__ = ["SlackWeightSearch", "constraints_met", "held_out_neighbours", "k_means_nmi", "pairs_in_order", "scaled"]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
@@ -61,7 +62,7 @@ def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[Summar
     return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
 
 
-def neighbours_accuracy(
+def held_out_neighbours(
     fit: Callable[[np.ndarray], Any],
     X: np.ndarray,
     labels: np.ndarray,
@@ -71,8 +72,8 @@ def neighbours_accuracy(
     n_repeats: int = 1,
     random_state: int = 0,
     on_fold: Callable[[int, int], Any] | None = None,
-) -> SummaryRow:
-    """Accuracy of k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
+) -> HeldOut | None:
+    """k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
 
     Parameters
     ----------
@@ -81,25 +82,40 @@ def neighbours_accuracy(
     X : ndarray of shape (n, d)
     labels : ndarray of shape (n,)
         Class numbers; rows with -1 take part in no fold.
+    n_neighbors, n_folds, n_repeats, random_state : int
+        Fewer folds where a class is smaller.
     on_fold : callable, optional
         Told the number of the fold that begins and how many there are.
+
+    Returns
+    -------
+    HeldOut or None
+        None where a class has only one labelled point, so that there are no two folds.
     """
     rows = np.flatnonzero(labels >= 0)
     n_folds = min(n_folds, int(np.bincount(labels[rows]).min()))
     if n_folds < 2:
-        return (f"{n_neighbors}-NN accuracy: a class has only one labelled point", None, None, None)
+        return None
     folds = RepeatedStratifiedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
-    scores = []
-    for k, (training, test) in enumerate(folds.split(rows, labels[rows])):
+    classes = np.arange(int(labels.max()) + 1)
+    scores = np.empty((n_folds * n_repeats, 3))
+    confusion = np.zeros((3, len(classes), len(classes)), dtype=np.int64)
+    predicted, nearest = np.full((2, 3, len(labels)), -1)
+    for fold, (training, test) in enumerate(folds.split(rows, labels[rows])):
         if on_fold is not None:
-            on_fold(k + 1, n_folds * n_repeats)
+            on_fold(fold + 1, len(scores))
         training, test = rows[training], rows[test]
-        nearest = KNeighborsClassifier(min(n_neighbors, len(training)))
+        neighbors = KNeighborsClassifier(min(n_neighbors, len(training)))
         maps = (X, scaled(X, X[training]), fit(training).transform(X))
-        scores.append([nearest.fit(G[training], labels[training]).score(G[test], labels[test]) for G in maps])
-    name = f"{n_neighbors}-NN accuracy, {f'{n_repeats} x ' if n_repeats > 1 else ''}{n_folds}-fold"
-    before, among_scaled, after = np.mean(scores, axis=0).tolist()
-    return (name, before, among_scaled, after)
+        for k, G in enumerate(maps):
+            neighbors.fit(G[training], labels[training])
+            answer = neighbors.predict(G[test])
+            scores[fold, k] = np.mean(answer == labels[test])
+            confusion[k] += confusion_matrix(labels[test], answer, labels=classes)
+            if fold < n_folds:  # the first repeat, in which each point is held out once
+                predicted[k, test] = answer
+                nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
+    return HeldOut(labels, n_neighbors, n_folds, n_repeats, scores, confusion, predicted, nearest)
 
 
 def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:

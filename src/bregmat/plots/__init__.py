@@ -7,6 +7,7 @@ which draws again; ``ax_`` and ``figure_`` hold the Matplotlib objects.
 from bregmat.plots.coefficients import CoefficientDisplay
 from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
+from bregmat.plots.matrix import MatrixDisplay
 from bregmat.plots.online_loss import OnlineLossDisplay
 from bregmat.plots.pairs import PairDistanceDisplay
 from bregmat.plots.search import SearchDisplay
@@ -17,6 +18,7 @@ __all__ = [
     "CoefficientDisplay",
     "ConvergenceDisplay",
     "EmbeddingDisplay",
+    "MatrixDisplay",
     "OnlineLossDisplay",
     "PairDistanceDisplay",
     "SearchDisplay",

@@ -1,4 +1,4 @@
-"""Points before and after the learned map, in two dimensions."""
+"""Points as given, with columns scaled, and after the learned map, in two dimensions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bregmat._html import SUMMARY_COLUMNS
 from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, class_colors, panels, plain, sample_rows, take_rows, tidy
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ COLORS_SUFFICE = 7  # with more classes than this their names stand among the po
 class EmbeddingDisplay:
     """First two principal components of the points before and after the learned map, coloured by label.
 
-    Both panels have equal units on both axes, so a distance in the picture is the part of the (unsquared) distance that
+    Panels have equal units on both axes, so a distance in the picture is the part of the (unsquared) distance that
     two dimensions can show; the axis labels say how much of the variance that is.
 
     Parameters
@@ -38,10 +39,13 @@ class EmbeddingDisplay:
         Row numbers of the drawn points in the data.
     n_points : int, optional
         Number of points the drawn ones were sampled from.
+    scaled : ndarray of shape (m, 2), optional
+        Coordinates of the points with their columns scaled to unit variance, which a learned metric has to beat: a third panel.
+    share_scaled : (float, float)
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes
+    ax_ : ndarray of 2 Axes, 3 with `scaled`
     figure_ : Figure
     classes_ : list
         The classes drawn in a colour of their own, in the order of the legend.
@@ -68,6 +72,8 @@ class EmbeddingDisplay:
     share_after: tuple[float, float] = (np.nan, np.nan)
     rows: NDArray[np.int64] | None = None
     n_points: int | None = None
+    scaled: NDArray[np.float64] | None = None
+    share_scaled: tuple[float, float] = (np.nan, np.nan)
 
     def __post_init__(self) -> None:
         n = len(self.before)
@@ -91,6 +97,7 @@ class EmbeddingDisplay:
         after: Any,
         y: ArrayLike | None = None,
         *,
+        scaled: Any = None,
         unlabeled: Any = None,
         max_points: int = 2000,
         random_state: Any = 0,
@@ -106,14 +113,16 @@ class EmbeddingDisplay:
             The same points after the learned map; or the map itself, which is then called with the drawn points only.
         y : array of shape (n,), optional
             Labels, any dtype.
+        scaled : array or scipy.sparse of shape (n, d), optional
+            The points with their columns scaled, for a panel between the two.
         unlabeled : scalar, optional
             The value in `y` that means "no label".
         max_points : int
             More points than this are sampled without replacement; the components are those of the sample.
         random_state : int or Generator
             Seed of the sample.
-        ax : Axes or 2 Axes, optional
-            Where to draw; one axes is divided in two.
+        ax : Axes or one for each panel, optional
+            Where to draw; one axes is divided.
         """
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
@@ -122,54 +131,86 @@ class EmbeddingDisplay:
         after = after(before) if callable(after) else take_rows(after, rows)
         first, share_before = _principal(before)
         second, share_after = _principal(after)
-        # The sign of a component is arbitrary: choose the one that keeps points on their side of the picture.
-        second = second * np.where((first * second).sum(axis=0) < 0, -1.0, 1.0)
+        second = _turned(second, first)
+        middle, share_scaled = (None, (np.nan, np.nan)) if scaled is None else _principal(take_rows(scaled, rows))
         if y is not None:
             y = np.asarray(y)
             if y.shape != (n,):
                 raise ValueError(f"y must have shape ({n},), one label per point; got {y.shape}.")
             y = y[rows].astype(object)
             y[[_is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
-        display = cls(first, second, y=y, share_before=share_before, share_after=share_after, rows=rows, n_points=n)
-        return display.plot(ax=ax)
+        return cls(
+            first,
+            second,
+            y=y,
+            share_before=share_before,
+            share_after=share_after,
+            rows=rows,
+            n_points=n,
+            scaled=None if middle is None else _turned(middle, first),
+            share_scaled=share_scaled,
+        ).plot(ax=ax)
 
     def plot(self, ax: Any = None, *, legend: bool = True) -> EmbeddingDisplay:
-        """Draw; `ax` is one axes (divided in two) or two. Returns self."""
-        self.ax_ = panels(ax, (1, 2), (9.0, 4.3))
+        """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
+        names = [name for name in SUMMARY_COLUMNS if self._view(name)[0] is not None]
+        self.ax_ = panels(ax, (1, len(names)), (4.5 * len(names), 4.3))
         self.figure_ = self.ax_[0].figure
-        groups = self._groups()
-        self.classes_ = [label for label, *_ in groups if label is not None]
-        size = float(np.clip(9000 / max(len(self.before), 1), 9, 36))
-        for panel, points, share, title in zip(
-            self.ax_, (self.before, self.after), (self.share_before, self.share_after), ("before", "after"), strict=True
-        ):
-            for _, name, mask, color, marker in groups:
-                panel.scatter(
-                    *points[mask].T, s=size, c=color, marker=marker, alpha=0.75, linewidths=0, label=name,
-                    rasterized=len(points) > 600,
-                )  # fmt: skip
-            if len(self.classes_) > COLORS_SUFFICE:
-                self._name_classes(panel, points, groups)
-            panel.set_aspect("equal", adjustable="datalim")
-            panel.margins(0.06)
-            panel.locator_params(nbins=5)
-            panel.set_title(title)
-            for axis, part, number in ((panel.xaxis, share[0], "1st"), (panel.yaxis, share[1], "2nd")):
-                digits = 0 if 0.01 <= part <= 0.99 else 1
-                known = f" ({part:.{digits}%} of variance)" if np.isfinite(part) else ""
-                axis.set_label_text(f"{number} component{known}")
-            tidy(panel)
+        for panel, name in zip(self.ax_, names):
+            self.plot_view(name, panel)
         if legend and self.y is not None:
-            handles, names = self.ax_[0].get_legend_handles_labels()
-            self.ax_[1].legend(
+            handles, texts = self.ax_[0].get_legend_handles_labels()
+            self.ax_[-1].legend(
                 handles,
-                names,
+                texts,
                 loc="center left",
                 bbox_to_anchor=(1.0, 0.5),
                 frameon=False,
-                markerscale=max(1.0, (30 / size) ** 0.5),
+                markerscale=max(1.0, (30 / self._size) ** 0.5),
             )
         return self
+
+    def plot_view(self, name: str, panel: Axes) -> None:
+        """Draw one panel: `name` is "as given", "scaled" or "learned"."""
+        points, share = self._view(name)
+        if points is None:
+            raise ValueError(f"there is no panel {name!r}; from_data(..., scaled=...) has it drawn.")
+        groups = self._groups()
+        self.classes_ = [label for label, *_ in groups if label is not None]
+        for _, text, mask, color, marker in groups:
+            panel.scatter(
+                points[mask, 0], points[mask, 1], s=self._size, c=color, marker=marker, alpha=0.75, linewidths=0, label=text,
+                rasterized=len(points) > 600,
+            )  # fmt: skip
+        if len(self.classes_) > COLORS_SUFFICE:
+            self._name_classes(panel, points, groups)
+        panel.set_aspect("equal", adjustable="datalim")
+        panel.margins(0.06)
+        panel.locator_params(nbins=5)
+        panel.set_title(name)
+        for axis, part, number in ((panel.xaxis, share[0], "1st"), (panel.yaxis, share[1], "2nd")):
+            digits = 0 if 0.01 <= part <= 0.99 else 1
+            known = f" ({part:.{digits}%} of variance)" if np.isfinite(part) else ""
+            axis.set_label_text(f"{number} component{known}")
+        tidy(panel)
+
+    def legend_entries(self) -> list[tuple[str, str, str]]:
+        """(name, colour, marker) of each group that is drawn, for a legend outside the picture."""
+        return [] if self.y is None else [(name, color, marker) for _, name, _, color, marker in self._groups()]
+
+    def _view(self, name: str) -> tuple[NDArray[np.float64] | None, tuple[float, float]]:
+        """Coordinates and shares of a panel."""
+        views = (
+            (self.before, self.share_before),
+            (self.scaled, self.share_scaled),
+            (self.after, self.share_after),
+        )
+        return dict(zip(SUMMARY_COLUMNS, views))[name]
+
+    @property
+    def _size(self) -> float:
+        """Area of a point, points squared."""
+        return float(np.clip(9000 / max(len(self.before), 1), 9, 36))
 
     def _name_classes(self, panel: Axes, points: NDArray[np.float64], groups: list[Group]) -> None:
         """Each class's name at the median of its points, readable over them."""
@@ -221,6 +262,11 @@ def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
     share = pca.explained_variance_ratio_
     missing = 2 - coordinates.shape[1]
     return np.pad(coordinates, ((0, 0), (0, missing))), tuple(np.pad(share, (0, missing)))
+
+
+def _turned(points: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sign of a component is arbitrary: the one that keeps points on their side of the picture."""
+    return points * np.where((like * points).sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _is_missing(label: Any) -> bool:

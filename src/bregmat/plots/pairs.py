@@ -169,8 +169,8 @@ class PairDistanceDisplay:
                 panel.axvline(1.0, color="0.5", linestyle="--", linewidth=1.4)
             if is_log:
                 log_scale(panel.xaxis, edges[0], edges[-1])
-            known = f": a similar pair is closer than a dissimilar one in {ordered:.0%} of cases"
-            panel.set_title(title + (known if np.isfinite(ordered) else ""), loc="left")
+            known = f"\na similar pair is closer than a dissimilar one in {ordered:.0%} of cases"
+            panel.set_title(title + (known if np.isfinite(ordered) else ""), loc="left", fontsize="medium")
             panel.set_ylabel("% of the pairs")
             tidy(panel)
             panel.legend(frameon=False)
@@ -194,7 +194,7 @@ class PairDistanceDisplay:
             for code, name, symbol, *_ in GROUPS
             if (self.sense == code).any()
         ]
-        return f"squared distance{scale} (bounds: {', '.join(bounds)})"
+        return f"squared distance{scale}\n(bounds: {', '.join(bounds)})"
 
 
 def _histogram(

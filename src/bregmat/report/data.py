@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat._html import SUMMARY_COLUMNS, SummaryRow
+from bregmat.estimators.mahalanobis import inverse_deviations
+from bregmat.report.held_out import HeldOut
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -51,11 +54,18 @@ class ReportData:
         Shown at the top of the page, e.g. how many constraint rows were dropped because their points are absent.
     has_hard : bool, optional
         Whether any constraint must hold; None where that is not known.
+    held_out : HeldOut, optional
+        A nearest-neighbour test on held-out folds: the headline, the neighbours that changed, the classes mixed up.
+    class_names : sequence of str, optional
+        Names of the classes 0, 1, ... of `held_out`.
+    model_path : path-like, optional
+        Where the learner is stored, for the lines to copy.
 
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional, a length differs from n (or d), or a constraint names a row outside `X`.
+        If `X` is not two-dimensional, a length differs from n (or d), a constraint names a row outside `X`, or `held_out` is of other
+        rows.
     TypeError
         If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
     """
@@ -73,6 +83,9 @@ class ReportData:
     feature_names: Sequence[str] | None = None
     warnings: Sequence[str] = ()
     has_hard: bool | None = None
+    held_out: HeldOut | None = None
+    class_names: Sequence[Any] | None = None
+    model_path: Any = None
 
     def __post_init__(self) -> None:
         if len(getattr(self.X, "shape", ())) != 2:
@@ -94,6 +107,15 @@ class ReportData:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
 
+        if self.held_out is not None:
+            if self.held_out.labels.shape != (n,):
+                raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
+            k = self.held_out.confusion.shape[1]
+            if self.class_names is not None and len(self.class_names) != k:
+                raise ValueError(
+                    f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
+                )
+
     def points(self) -> Any:
         """The points before learning, (n, d): a dense or sparse array."""
         return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
@@ -102,3 +124,22 @@ class ReportData:
         """The points after the learned map, (n, k)."""
         learned = self.learner if self.learner is not None else self.result
         return np.asarray(learned.transform(self.X), dtype=float)
+
+    def scaled(self) -> Any:
+        """The points with their columns scaled to unit variance, (n, d); sparse ones stay sparse."""
+        points = self.points()
+        deviations = inverse_deviations(points)
+        return points @ sp.diags_array(deviations) if sp.issparse(points) else points * deviations
+
+    def features(self) -> list[str]:
+        """Names of the columns of `X`."""
+        names = self.feature_names
+        return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
+
+    def row_name(self, row: int) -> str:
+        """What a point is called."""
+        return f"row {row}" if self.sample_id is None else str(np.asarray(self.sample_id)[row])
+
+    def class_name(self, code: int) -> str:
+        """What a class of `held_out` is called."""
+        return str(code if self.class_names is None else self.class_names[code])
