@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint format bench reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint format bench docs reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -17,6 +17,7 @@ help:
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
 	@echo "make lint   ruff and mypy"
+	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
 	@echo "make clean  remove the environment and everything generated"
@@ -63,9 +64,19 @@ $(VENV)/installed-bench: $(STAMP)
 bench: $(VENV)/installed-bench
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
+$(VENV)/installed-docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+# -E: every page anew, so that no warning hides behind a page that did not change
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -E -q --fail-on-warning --keep-going docs build/docs
+	$(BIN)/python docs/check_links.py build/docs
+
 reproduce: $(STAMP)
 	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md
 
 clean:
+	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst
 	rm -rf $(VENV) build dist bregmat-demo bregmat-reproduction test-results.xml .pytest_cache .ruff_cache .mypy_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -19,6 +19,8 @@ import numpy as np
 
 from bregmat import balanced_cut
 
+plt.style.use("bregmat.plots.bregmat")
+
 karate = nx.Graph(nx.karate_club_graph())
 nx.set_edge_attributes(karate, 1, "weight")
 result = balanced_cut(karate, random_state=0)
@@ -42,37 +44,52 @@ print("bound", -y.sum() / 4)
 blocks = nx.stochastic_block_model([100, 100], [[0.2, 0.05], [0.05, 0.2]], seed=0)
 clear = balanced_cut(blocks, random_state=0)
 print(clear)
-noisy = balanced_cut(nx.stochastic_block_model([100, 100], [[0.08, 0.04], [0.04, 0.08]], seed=0), random_state=0)
+noisy_blocks = nx.stochastic_block_model([100, 100], [[0.08, 0.04], [0.04, 0.08]], seed=0)
+noisy = balanced_cut(noisy_blocks, random_state=0)
 print(noisy)
 
 # %%
 # The pictures
 # ------------
-# Left and middle: what is cut, in orange. Right: lower bound and best cut of the noisy graph, step by step.
+# The karate club, and what is cut of it in orange.
 
 COLORS = np.array(["#0072B2", "#E69F00"])
+side = dict(zip(karate, result.labels))
+across = [(u, v) for u, v in karate.edges if side[u] != side[v]]
+place = nx.spring_layout(karate, seed=4, iterations=200)
+figure, ax = plt.subplots(figsize=(6, 3.6))
+nx.draw_networkx_edges(karate, place, ax=ax, edge_color="#B4B8BE", width=0.8)
+nx.draw_networkx_edges(karate, place, ax=ax, edgelist=across, edge_color="#D55E00", width=1.8)
+nx.draw_networkx_nodes(karate, place, ax=ax, node_color=COLORS[result.labels], node_size=90, linewidths=0)
+ax.set_title(f"{len(side)} members, cut {result.cut:g}: proven optimal")
+ax.set_axis_off()
 
+# %%
+# 200 vertices are no picture as a net, but they are one as a matrix: a dot is an edge, orange where it is cut. Left in the order in
+# which vertices happened to come, then sorted by side. Right: lower bound and best cut of the noisy graph, step by step.
 
-def draw(ax, graph, cut, place, size):
-    """Vertices by side, edges between the sides on top."""
-    side = dict(zip(graph, cut.labels))
-    across = [(u, v) for u, v in graph.edges if side[u] != side[v]]
-    nx.draw_networkx_edges(graph, place, ax=ax, edge_color="#8A8F98", width=0.4, alpha=0.5)
-    nx.draw_networkx_edges(graph, place, ax=ax, edgelist=across, edge_color="#D55E00", width=0.8, alpha=0.7)
-    nx.draw_networkx_nodes(graph, place, ax=ax, node_color=COLORS[cut.labels], node_size=size, linewidths=0)
-    ax.set_axis_off()
-    word = "proven optimal" if cut.is_optimal else f"at least {cut.lower_bound:g}"
-    ax.set_title(f"{len(cut.labels)} vertices, cut {cut.cut:g}: {word}", fontsize=10)
-
-
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-draw(left, karate, result, nx.spring_layout(karate, seed=4), 70)
-draw(middle, blocks, clear, nx.spring_layout(blocks, seed=1, iterations=100), 22)
+shuffled = np.random.default_rng(0).permutation(200)
+figure, axes = plt.subplots(1, 4, figsize=(11.5, 3.1), width_ratios=[1, 1, 1, 1.15])
+pictures = (
+    (blocks, clear, shuffled, "as it comes"),
+    (blocks, clear, np.argsort(clear.labels, kind="stable"), f"cut {clear.cut:g}: proven optimal"),
+    (
+        noisy_blocks,
+        noisy,
+        np.argsort(noisy.labels, kind="stable"),
+        f"noisy: cut {noisy.cut:g}, at least {noisy.lower_bound:g}",
+    ),
+)
+for ax, (graph, cut, order, title) in zip(axes, pictures):
+    A, sides = nx.to_numpy_array(graph)[np.ix_(order, order)], cut.labels[order]
+    u, v = np.nonzero(A)
+    ax.scatter(u, v, s=1.6, c=np.where(sides[u] == sides[v], "#0072B2", "#D55E00"), linewidths=0)
+    ax.set(title=title, xticks=[], yticks=[], aspect="equal", xlim=(-1, 200), ylim=(200, -1))
+    ax.spines[:].set(visible=True, color="#C9CCD1")
 steps = [record.iteration for record in noisy.history]
-right.step(steps, [record.objective for record in noisy.history], where="post", color="#D55E00", label="best cut")
-right.step(steps, [record.dual_bound for record in noisy.history], where="post", color="#0072B2", label="proven bound")
-right.set(xlabel="Newton step", ylabel="weight", ylim=(0, None))
-right.set_title(f"noisy blocks: {noisy.lower_bound:g} to {noisy.cut:g}", fontsize=10)
-right.spines[["top", "right"]].set_visible(False)
-right.legend(frameon=False)
+axes[3].step(steps, [record.objective for record in noisy.history], where="post", color="#D55E00")
+axes[3].step(steps, [record.dual_bound for record in noisy.history], where="post", color="#0072B2")
+axes[3].text(steps[-1], noisy.cut + 8, "best cut", ha="right", color="#D55E00")
+axes[3].text(steps[-1], noisy.lower_bound - 28, "proven bound", ha="right", color="#0072B2")
+axes[3].set(xlabel="Newton step", title="weight, noisy blocks", ylim=(0, noisy.cut * 1.15))
 plt.show()

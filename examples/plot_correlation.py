@@ -20,6 +20,8 @@ import pandas as pd
 
 from bregmat.applications import nearest_correlation
 
+plt.style.use("bregmat.plots.bregmat")
+
 rng = np.random.default_rng(20261120)
 n, days = 40, 120
 names = [f"asset {k + 1}" for k in range(n)]
@@ -52,7 +54,7 @@ for name, result in (("nearest", plain), ("block fixed, eigenvalues >= 0.01", ke
 # Eigenvalues, and where the table changed
 # ----------------------------------------
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6))
 for matrix, label, marker in (
     (observed, "table with gaps", "."),
     (plain.matrix, "nearest", "+"),

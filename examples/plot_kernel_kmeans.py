@@ -23,6 +23,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from bregmat import Constraints
 from bregmat.estimators import KernelKMeans, KernelLearner
 
+plt.style.use("bregmat.plots.bregmat")
+
 GAMMA = 2.0
 X, y = make_circles(400, factor=0.45, noise=0.08, random_state=0)
 K0 = rbf_kernel(X, gamma=GAMMA)
@@ -85,7 +87,7 @@ print(
 COLORS = np.array(["#0072B2", "#E69F00"])
 side = np.linspace(-1.45, 1.45, 150)
 grid = np.stack(np.meshgrid(side, side), axis=-1)
-figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), layout="constrained", width_ratios=[1, 1, 1, 1.2])
+figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), width_ratios=[1, 1, 1, 1.2])
 for ax, (name, model) in zip(axes, models.items()):
     flip = model.predict([[0.0, 0.45]])[0]  # the same colour for the inner ring in all panels
     region = model.predict(grid.reshape(-1, 2)).reshape(grid.shape[:2]) ^ flip
@@ -108,5 +110,4 @@ for n_pairs in counts:
 axes[3].fill_between(counts, np.min(scores, axis=1), np.max(scores, axis=1), color=COLORS[0], alpha=0.15, linewidth=0)
 axes[3].plot(counts, np.median(scores, axis=1), "-o", color=COLORS[0])
 axes[3].set(xlabel="pairs", ylabel="normalised mutual information", ylim=(-0.03, 1.03))
-axes[3].spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -20,6 +20,8 @@ from bregmat import Constraints
 from bregmat.estimators import KernelKMeans, KernelLearner
 from bregmat_papers.datasets import load_digits389
 
+plt.style.use("bregmat.plots.bregmat")
+
 GAMMA = 0.05
 digits = load_digits389()
 X, y = digits.X[::2] / 16, digits.y[::2]
@@ -70,7 +72,7 @@ print(learner.result_)
 # Both kernels with the images sorted by digit, and how well the clusters match the digits.
 
 order = np.argsort(y, kind="stable")
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", width_ratios=[1, 1, 1.25])
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=[1, 1, 1.25])
 for ax, K, title in zip(axes, (K0, learner.kernel_), ("rbf kernel", "learned from 400 pairs")):
     shown = K[np.ix_(order, order)] / np.sqrt(np.outer(np.diag(K), np.diag(K))[np.ix_(order, order)])
     image = ax.imshow(shown, vmin=-0.5, vmax=1, cmap="RdBu_r")

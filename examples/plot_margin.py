@@ -29,6 +29,8 @@ from bregmat.plots import CoefficientDisplay
 from bregmat.quadratic.splits import ClassBlocks
 from bregmat.quadratic.updates import step
 
+plt.style.use("bregmat.plots.bregmat")
+
 X, y = load_breast_cancer(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
 scale = StandardScaler().fit(X_train)

@@ -24,6 +24,8 @@ from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.stream import bound_against, run_stream
 from bregmat.plots import OnlineLossDisplay
 
+plt.style.use("bregmat.plots.bregmat")
+
 rng = np.random.default_rng(0)
 d, n = 52, 200_000
 classes = np.arange(d) % 3
@@ -74,13 +76,12 @@ print(
 # Both panels of the figure
 # -------------------------
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
 OnlineLossDisplay.from_run(run, ax=left)
 right.plot([record.position for record in run.history], errors, color="#0072B2", label="learned kernel")
 right.axhline(neighbours_error(target), color="#D55E00", linestyle="--", label="target kernel")
 right.set(xlabel="examples", ylabel="error of the nearest neighbour", ylim=(0, None), xlim=(0, n))
 right.xaxis.set_major_locator(plt.MaxNLocator(5))
 right.xaxis.set_major_formatter("{x:,.0f}")
-right.spines[["top", "right"]].set_visible(False)
-right.legend(frameon=False)
+right.legend()
 plt.show()

@@ -15,7 +15,7 @@ keeps the range of the prior, so it is centred without any constraint. Distances
 """
 
 # %%
-# 250 points spread evenly over the roll, each joined with its five nearest.
+# 150 points spread evenly over the roll, each joined with its five nearest.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,7 +24,9 @@ from sklearn.neighbors import kneighbors_graph
 
 from bregmat import Constraints, nearest_kernel
 
-N = 250
+plt.style.use("bregmat.plots.bregmat")
+
+N = 150
 many, place = make_swiss_roll(6000, random_state=0)
 rows, far = [0], ((many - many[0]) ** 2).sum(1)
 while len(rows) < N:  # the farthest from all before
@@ -60,7 +62,7 @@ for c in scales:
 # The picture
 # -----------
 
-figure = plt.figure(figsize=(12, 3.4), layout="constrained")
+figure = plt.figure(figsize=(12, 3.4))
 axis = figure.add_subplot(1, 4, 1, projection="3d")
 axis.scatter(*X.T, c=place, s=8)
 axis.view_init(8, -75)
@@ -70,4 +72,5 @@ for k, (c, Y, share) in enumerate(zip(scales, embeddings, shares)):
     axis.plot(Y[[*zip(i, j)], 0].T, Y[[*zip(i, j)], 1].T, color="#cccccc", linewidth=0.6, zorder=0)
     axis.scatter(*Y.T, c=place, s=8)
     axis.set(title=f"$c = 10^{{{np.log10(c):.0f}}}$: {share:.0%} of the variance", xticks=[], yticks=[], aspect="equal")
+    axis.spines[:].set_visible(False)
 plt.show()

@@ -1,27 +1,29 @@
 """
-===============================================
-A six-qubit state, one measured Pauli at a time
-===============================================
+================================================
+A five-qubit state, one measured Pauli at a time
+================================================
 
 Quantum tomography estimates a density matrix, positive semidefinite of trace one, from measured expectations. The matrix
 exponentiated gradient learner does so online: it sees one measurement, moves, and forgets it. Its matrix is a state at every
 moment, with nothing to repair, and its total loss is bounded before the first measurement.
 
-The state here is a GHZ state of six qubits with a little white noise, so W is a complex 64 x 64 matrix.
+The state here is a GHZ state of five qubits with a little white noise, so W is a complex 32 x 32 matrix.
 """
 
 # %%
 # Simulated measurements
 # ----------------------
-# A measurement picks one of the 4,096 Pauli strings at random and reports the mean of 20,000 outcomes of +1 and -1.
+# A measurement picks one of the 1,024 Pauli strings at random and reports the mean of 20,000 outcomes of +1 and -1.
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from bregmat.online import MatrixExponentiatedGradient
 
+plt.style.use("bregmat.plots.bregmat")
+
 rng = np.random.default_rng(20261120)
-QUBITS, SHOTS, STEPS = 6, 20_000, 8_000
+QUBITS, SHOTS, STEPS = 5, 20_000, 4_000
 d = 2**QUBITS
 
 ghz = np.zeros(d, complex)
@@ -75,12 +77,12 @@ print(f"total loss {losses[-1]:.3f}, bound {bounds[-1]:.3f}, loss of the true st
 # Fidelity, and the loss under its bound
 # --------------------------------------
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
-left.plot(steps, 1 - np.array(fidelities), color="#1f6f8b")
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.2))
+left.plot(steps, 1 - np.array(fidelities), color="#0072B2")
 left.axhline(0.01, color="#999999", linewidth=1)
 left.set(yscale="log", xlabel="measurements", ylabel="1 - fidelity", title="distance from the true state")
-middle.plot(steps, losses, color="#1f6f8b", label="learner")
-middle.plot(steps, bounds, color="#c1440e", label="bound")
+middle.plot(steps, losses, color="#0072B2", label="learner")
+middle.plot(steps, bounds, color="#D55E00", label="bound")
 middle.set(xlabel="measurements", ylabel="total squared loss", ylim=(0, None), title="loss and its bound")
 middle.legend(loc="center right")
 for matrix, label, marker in ((learner.matrix(), "learned", "."), (state, "true", "_")):

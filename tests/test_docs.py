@@ -1,19 +1,24 @@
 """What the documentation shows is run: the example in every public docstring, and the code on the pages."""
 
 import doctest
-import importlib
+import importlib.util
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 import bregmat
+from bregmat.plots._style import class_colors
 from bregmat.relations import RELATIONS
 
 ROOT = Path(__file__).parents[1]
 LISTED = re.findall(r"^   (\w[\w.]*)$", (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8"), re.M)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guide").glob("*.md"))]
-BLOCK = re.compile(r"^(```+|:::+)(?:python|\{code-block\} python)\n(.*?)^\1", re.M | re.S)
+# code, and what it prints if a block of text follows
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.M | re.S)
 CODE = {str(page.relative_to(ROOT)): blocks for page in PAGES if (blocks := BLOCK.findall(page.read_text("utf-8")))}
 NOT_RUN = {"docs/architecture.md"}  # its classes are those of tests/toy_*.py, tested there
 
@@ -21,7 +26,6 @@ NOT_RUN = {"docs/architecture.md"}  # its classes are those of tests/toy_*.py, t
 @pytest.fixture
 def scratch(tmp_path, monkeypatch):
     """A folder to write to, figures that no window shows, and names that are forgotten afterwards."""
-    plt = importlib.import_module("matplotlib.pyplot")
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RELATIONS, "_classes", dict(RELATIONS._classes))
@@ -48,5 +52,35 @@ def test_example_in_docstring(name, scratch):
 def test_code_on_the_page(page, scratch):
     """In one namespace, from top to bottom, as a reader would."""
     names = {"__name__": "__main__"}
-    for _, block in CODE[page]:
-        exec(compile(block, page, "exec"), names)
+    for code, printed in CODE[page]:
+        with redirect_stdout(StringIO()) as out:
+            exec(compile(code, page, "exec"), names)
+        assert doctest.OutputChecker().check_output(printed, out.getvalue(), doctest.ELLIPSIS) or not printed
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+
+def test_the_gallery_has_one_style():
+
+    with plt.style.context("bregmat.plots.bregmat"):
+        colors = tuple(f"#{color}".replace("##", "#") for color in plt.rcParams["axes.prop_cycle"].by_key()["color"])
+    assert colors == class_colors(7)
+    assert len(EXAMPLES) >= 16
+    for example in EXAMPLES:
+        text = example.read_text(encoding="utf-8")
+        assert 'plt.style.use("bregmat.plots.bregmat")' in text, example.name
+        assert text.rstrip().endswith("plt.show()"), example.name
+
+
+def test_links_of_a_page_are_checked(tmp_path):
+    spec = importlib.util.spec_from_file_location("check_links", ROOT / "docs" / "check_links.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">', encoding="utf-8")
+    (tmp_path / "b.html").write_text(
+        '<a href="a.html#here"><a href="https://x.org/y"><img src="c.png">', encoding="utf-8"
+    )
+    broken, inside, outside = tool.broken_links(tmp_path)
+    assert broken == ["a.html: b.html#there: no such place in the page", "b.html: c.png: no such file"]
+    assert (inside, outside) == (3, 1)
