@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
+PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
@@ -31,10 +32,10 @@ demo: $(STAMP)
 	$(BIN)/bregmat demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-cores: $(STAMP)
-	@set -e; for core in $(CORES); do OPENBLAS_CORETYPE=$$core $(BIN)/python -m pytest -m numerical $(PYTEST_ARGS); done
+	@set -e; for core in $(CORES); do OPENBLAS_CORETYPE=$$core $(BIN)/python -m pytest -m numerical $(PARALLEL) $(PYTEST_ARGS); done
 
 suite: $(STAMP)
 	cd tests && ../$(BIN)/python -m suite $(SUITE_ARGS)

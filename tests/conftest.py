@@ -67,6 +67,13 @@ def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail the run if any test was skipped")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A worker process of pytest-xdist ends: what it counted."""
+    for word, n in getattr(node, "workeroutput", {}).get("verified", {}).items():
+        verified_calls.counts[word] += n
+
+
 def pytest_terminal_summary(terminalreporter):
     """How many results were verified on the way."""
     counts = ", ".join(f"{n} {word}" for word, n in verified_calls.counts.items())
@@ -76,6 +83,8 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session):
     """With --no-skips a skipped test (or module) fails the run."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["verified"] = verified_calls.counts
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not session.config.getoption("--no-skips"):
         return
