@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -315,3 +316,22 @@ def test_narrow_terminals_leave_the_notes_to_the_file(bregmat, monkeypatch):
     assert "mean | square" in done.stdout and "a note" not in done.stdout
     monkeypatch.setenv("COLUMNS", "140")
     assert "a note" in bregmat("toy").stdout
+
+
+def test_page_begins_with_a_table_of_verdicts(tmp_path):
+    toy = dataclasses.replace(TOY, verdict="found | again", headline=("mean | square",))
+    text = write_page(tmp_path / "page.md", [(toy, reproduce(toy, tmp_path))]).read_text()
+    line = "| [toy](#toy-squares): Nobody 1999, Figure 0 | found \\| again | mean \\| square | 3.5 ± 2 cm | 2.5 cm |"
+    assert text.index(line) < text.index("## toy: Squares")
+
+
+def test_verdicts_of_the_committed_page():
+    text = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    above, *parts = text.split("\n## ")
+    assert [part.split(":")[0] for part in parts] == list(bregmat_papers.experiment_names())
+    for part in parts:
+        known = experiment(part.split(":")[0])
+        assert f"{known.source} | {known.verdict} |" in above and known.verdict and known.headline
+        for quantity in known.headline:
+            (row,) = re.findall(rf"^\| {re.escape(quantity)} \| ([^|]*) \|", part, re.M)
+            assert f"| {quantity} | {row}" in above

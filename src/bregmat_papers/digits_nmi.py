@@ -134,6 +134,11 @@ EXPERIMENT = Experiment(
     name="digits-nmi",
     title="Digits 3, 8, 9: clusterings by a learned kernel of rank 16",
     source="Kulis 2009, Figure 1 (left) and section 7.1",
+    verdict="reproduced",
+    headline=(
+        "NMI, LogDet, 140 constraints",
+        "5-NN accuracy, LogDet, 140 constraints",
+    ),
     protocol="""317 of the 3,165 digits 3, 8 and 9 of pendigits, 16 coordinates as in the files; the prior is their
 Gram matrix, of rank 16. Random pairs: `d <= 0.75 b` for two points of a class, `d >= 1.25 b` for others, d the
 squared distance in the learned kernel and b that of the data. The constraints are hard and the kernels are certified

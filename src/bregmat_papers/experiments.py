@@ -146,6 +146,10 @@ class Experiment:
     table : callable, list of (unit, outcome) -> list of Row
     draw : callable, (Figure, list of (unit, outcome)) -> None
         Draws on an empty figure, in the paper's axes.
+    verdict : str
+        Whether the paper's finding was found again, in one line.
+    headline : tuple of str
+        Quantities of the table that stand for it in the table on top of the page.
     figsize : (float, float)
         Inches.
     """
@@ -160,6 +164,8 @@ class Experiment:
     run: Callable[[Unit, DataHome], Outcome]
     table: Callable[[list[Finding]], list[Row]]
     draw: Callable[[Figure, list[Finding]], None]
+    verdict: str = ""
+    headline: tuple[str, ...] = ()
     figsize: tuple[float, float] = (9.0, 4.0)
 
 

@@ -234,6 +234,8 @@ EXPERIMENT = Experiment(
     name="gyrb",
     title="A kernel from random distance constraints: accuracy and cycles",
     source="Kulis 2009, Figure 2 and section 7.1",
+    verdict="the shape, on substitutes for a kernel that is not public",
+    headline=("cycles at trace one, exact, 100 constraints; synthetic kernel (substitute for gyrB)",),
     protocol=(
         "From the identity over 52; random pairs of different objects, bounded by their squared distance in the target "
         "kernel: at most that within a class, at least that between classes. The constraints of a run are the first 100, "

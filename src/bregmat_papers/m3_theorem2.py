@@ -94,6 +94,8 @@ EXPERIMENT = Experiment(
     name="m3-theorem2",
     title="Decay of non-support vectors against its bound",
     source="Sha, Saul and Lee 2002, Theorem 2 (eq. 8 and 9); the paper prints no numbers",
+    verdict="the bound holds, and is loose",
+    headline=("largest rate minus bound, sonar, sigma = 1",),
     protocol=f"""The hard-margin machine is solved exactly, with a certificate. For every training example whose coefficient is
 zero: the factor by which a small coefficient would shrink in one update with all others at the solution (eq. 8), and the
 theorem's bound (eq. 9). Beside it, the factor seen in a run in which all coefficients are updated together. {PREPARATION}""",

@@ -145,6 +145,8 @@ EXPERIMENT = Experiment(
     name="meg-online",
     title="Online kernel learning: total loss under its bound, and nearest-neighbour error",
     source="Tsuda 2004, Figure 2",
+    verdict="the shape, on substitutes for a kernel that is not public: the bound is twice the loss, as in the paper",
+    headline=("bound over total loss; groEL2 genes (substitute for gyrB)",),
     protocol=(
         "`W1 = I/52`, `eta = 2`, 300,000 random pairs of different objects in turn, each with half its squared distance "
         "in the target kernel (trace one) as the label. The paper draws elements of the kernel; the 52 on the diagonal, "

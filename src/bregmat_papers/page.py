@@ -59,7 +59,7 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
     option = "".join(f" --{size}" for size in sizes) if sizes in ({Size.FULL}, {Size.SMALL}) else ""
     more = "" if sizes == {Size.FULL} else ", with `--full` in the paper's size"
     small = _SMALL if Size.SMALL in sizes else ""
-    parts = [_HEAD.format(option=option, page=page.name, more=more, small=small)]
+    parts = [_HEAD.format(option=option, page=page.name, more=more, small=small), overview(entries)]
     for experiment, report in entries:
         assert report.picture is not None
         picture = pictures / report.picture.name
@@ -68,6 +68,35 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
         parts.append(_entry(experiment, report, quote(f"{pictures.name}/{picture.name}")))
     page.write_text("\n".join(parts), encoding="utf-8")
     return page
+
+
+def overview(entries: Iterable[tuple[Experiment, Report]]) -> str:
+    """The table on top: each experiment with its verdict, and the rows that stand for it beside the paper's numbers."""
+    lines = ["| experiment | found again? | quantity | ours | paper |", "| --- | --- | --- | --- | --- |"]
+    for experiment, report in entries:
+        rows: list[Row | None] = [row for row in report.rows if row.quantity in experiment.headline]
+        said = (
+            f"[{experiment.name}](#{_anchor(f'{experiment.name}: {experiment.title}')}): {experiment.source}",
+            experiment.verdict,
+        )
+        for row in rows or [None]:
+            cells = (
+                ("", "", "")
+                if row is None
+                else (row.quantity, _valued(with_error(row), row), _valued(plain(row.paper), row))
+            )
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (*said, *cells))} |")
+            said = "", ""
+    return "\n".join([*lines, ""])
+
+
+def _anchor(heading: str) -> str:
+    """What a heading is called in links: GitHub's rule, and that of the documentation site."""
+    return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def _valued(text: str, row: Row) -> str:
+    return f"{text} {row.unit}" if text and row.unit else text
 
 
 def _copy_picture(source: Path, target: Path) -> None:

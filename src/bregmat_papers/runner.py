@@ -22,7 +22,7 @@ from bregmat_papers.experiments import DataHome, Experiment, Finding, Row, Size,
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")
 _IMPORT = re.compile(r"^from bregmat_papers\.([\w.]+) import", re.MULTILINE)
 _ABOUT_NO_OUTCOME = ("experiments", "drawing")  # modules that all experiments import
-_SENTENCES = ("title", "source", "protocol", "discussion", "figsize")
+_SENTENCES = ("title", "source", "protocol", "discussion", "verdict", "headline", "figsize")
 
 
 @dataclass(frozen=True)
