@@ -16,19 +16,17 @@ REPEATED = {
 ALONE = pytest.mark.filterwarnings("ignore:.* are alone in their class")  # in the data of that check
 
 
-def sklearn_checks(*estimators, unmet=None):
+def sklearn_checks(*estimators, unmet=None, raises=AssertionError):
     """Parameters (estimator, check); the check that needs a switch set before SciPy is imported runs on its own.
 
-    ``unmet``: names of checks that must fail, with the reason.
+    ``unmet``: names of checks that must fail, with the reason; ``raises``: with which error.
     """
     for estimator in estimators:
         for instance, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
             if name != check_array_api_input.__name__:
                 why = (unmet or {}).get(name)
-                marks = (
-                    [] if why is None else [pytest.mark.xfail(reason=why, strict=True, raises=AssertionError), ALONE]
-                )
+                marks = [] if why is None else [pytest.mark.xfail(reason=why, strict=True, raises=raises), ALONE]
                 yield pytest.param(
                     instance, check, marks=marks, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}"
                 )

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -27,6 +28,7 @@ from bregmat.estimators.state import (
     unprefixed,
 )
 from bregmat.estimators.svm_pairs import Examples, PairMachine, train_pairs
+from bregmat.estimators.svm_probability import fit_sigmoids, probabilities
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.linalg import blocks, dense
@@ -47,7 +49,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
     The same machine as :class:`sklearn.svm.SVC`, whose names and layout of attributes it keeps. ``tol`` is a relative
     duality gap, that is, a proven distance from the optimum; the result says of how many training examples it is proven
-    whether they are support vectors. Prefer scikit-learn's for sparse data of very many columns, for probabilities, and its
+    whether they are support vectors. Prefer scikit-learn's for sparse data of very many columns, and its
     ``LinearSVC`` for linear kernels and many points.
 
     Parameters
@@ -81,6 +83,11 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         Time limit in seconds, for all pairs together; the gap of what has been reached is computed after it.
     decision_function_shape : {"ovr", "ovo"}
         With more than two classes: one column per class (votes and confidences), or one per pair.
+    probability : bool
+        Whether ``fit`` prepares :meth:`predict_proba`, with five more fits, each on 4 / 5 of the examples.
+    break_ties : bool
+        With more than two classes: whether, of classes with equal votes, the one of most confidence is predicted, in agreement with
+        the "ovr" values; False is the first of them, the default of ``SVC``.
     random_state : int, Generator, RandomState or None
         Seed of the first working set. It does not change what the result is, up to ``tol``.
     verbose : int
@@ -118,6 +125,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     n_iter_ : ndarray of int32, shape (k (k - 1) / 2,)
         Iterations of the solver.
     class_weight_ : ndarray, shape (k,)
+    sigmoids_ : ndarray, shape (1, 2) or (k, 2)
+        With ``probability``: slope and offset of the sigmoid of each column of "ovr" decision values.
     shape_fit_ : tuple of int
         Shape of X.
     n_features_in_ : int
@@ -132,6 +141,11 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     More than two classes: one machine per pair. "ovr" values, and so predictions, are those of scikit-learn's
     ``OneVsOneClassifier``: votes, and confidences where votes are equal; ``SVC`` predicts the same way with
     ``break_ties=True``.
+
+    Probabilities are those of scikit-learn's ``CalibratedClassifierCV(..., ensemble=False)``: a sigmoid for each class (Platt 2000),
+    fitted to the decision values of examples left out, in five stratified folds that keep the order of the examples. Folds take
+    the gamma and the class weights of all examples, and each its own ``max_seconds``; where classes are not separated well, the most
+    probable class may not be the predicted one, as in ``SVC``.
 
     Weights multiply C, so an example of weight 2 is the same as two of weight 1, and of weight 0 as none, under a hard margin,
     too. Unlike in ``SVC`` that holds for gamma="scale" and class_weight="balanced" as well, which count with the weights.
@@ -172,13 +186,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     max_iter: int | None = None
     max_seconds: float | None = None
     decision_function_shape: str = "ovr"
+    probability: bool = False
+    break_ties: bool = True
     random_state: Any = None
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
 
     _last: ClassVar[str] = "_fit_base"
     _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
-    _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
+    _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_", "sigmoids_")
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginSVC:
@@ -219,6 +235,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             with held_interrupts():
                 self._keep(examples, pairs)
+            if self.probability:  # interrupted here, the machine is kept without
+                self.sigmoids_ = fit_sigmoids(self, examples, self.class_weight_)
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
@@ -295,6 +313,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             raise ValueError(f"tol is a relative duality gap and must be below 1; got {self.tol!r}.")
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
+        check_flag("probability", self.probability)
+        check_flag("break_ties", self.break_ties)
         if not isinstance(self.solver, tuple(self._solvers.values())):
             as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
         as_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
@@ -331,7 +351,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         return pairs if self.decision_function_shape == "ovo" else self._by_class(pairs)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Class of each point: the sign of the decision value, or the class of largest "ovr" value.
+        """Class of each point: the sign of the decision value, or the class of largest "ovr" value (of most votes, see ``break_ties``).
 
         Parameters
         ----------
@@ -343,8 +363,46 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         ndarray, shape (m,)
         """
         pairs = self._pair_decisions(X)
-        codes = (pairs[:, 0] > 0).astype(int) if len(self.classes_) == 2 else self._by_class(pairs).argmax(axis=1)
+        if len(self.classes_) == 2:
+            codes = (pairs[:, 0] > 0).astype(int)
+        else:
+            codes = (self._by_class(pairs) if self.break_ties else _votes(pairs, len(self.classes_))).argmax(axis=1)
         return self.classes_[codes]
+
+    def _has_probabilities(self) -> bool:
+        if not self.probability:
+            raise AttributeError("predict_proba is there with probability=True only.")
+        return True
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class; with ``probability=True`` only.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+            As in :meth:`decision_function`.
+
+        Returns
+        -------
+        ndarray, shape (m, k)
+            Columns in the order of ``classes_``, each row with sum 1.
+        """
+        check_is_fitted(self, "sigmoids_", msg="This MarginSVC was not fitted with probability=True: fit it again.")
+        pairs = self._pair_decisions(X)
+        return probabilities(pairs if len(self.classes_) == 2 else self._by_class(pairs), self.sigmoids_)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of :meth:`predict_proba`, shape (m, k).
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+            As in :meth:`decision_function`.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def _by_class(self, pairs: np.ndarray) -> np.ndarray:
         """Votes and confidences, shape (m, k), by scikit-learn's rule."""
@@ -441,6 +499,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         machine._describe(results, [arrays[f"certified{k}"] for k in range(len(results))])
         machine._fit_base = fit_base
         return machine
+
+
+def _votes(pairs: np.ndarray, k: int) -> np.ndarray:
+    """How many pairs each of k classes wins, shape (m, k); values of pairs are positive for the first class of the pair."""
+    votes = np.zeros((len(pairs), k))
+    for column, (first, second) in enumerate(combinations(range(k), 2)):
+        votes[:, first] += pairs[:, column] > 0
+        votes[:, second] += ~(pairs[:, column] > 0)
+    return votes
 
 
 def _learner_of(kernel: Any) -> KernelLearner | None:
