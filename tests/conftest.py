@@ -24,6 +24,7 @@ NOT_NUMERICAL = {
         "test_cli",
         "test_report",
         "test_report_browser",
+        "test_label_browser",
     ),
     *("test_plots", "test_plots_coefficients", "test_plots_points", "test_online_plots", "test_reproduce"),
 }

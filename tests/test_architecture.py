@@ -20,6 +20,7 @@ ROOT = Path(bregmat.__file__).parent
 TREE = """
 __main__
 cli
+label
 report
 plots
 io

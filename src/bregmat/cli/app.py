@@ -331,6 +331,82 @@ def demo(
     raise typer.Exit(code)
 
 
+@app.command()
+def label(
+    points: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[POINTS]", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
+        ),
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Handwritten digits, as pictures.")] = False,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Pictures of the points, named by a column image, file, filename or path, or by ids."
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with texts to show.")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with known labels, to colour by; nothing is learned from it."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows, as in `learn`.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Numeric column that is no feature; may be repeated.")
+    ] = None,
+    prior: Annotated[
+        str,
+        typer.Option(help="identity or variance (columns scaled); auto: identity for pictures, else variance."),
+    ] = "auto",
+    slack_weight: Annotated[float, typer.Option(help="What a violated answer costs.")] = 10.0,
+    clusters: Annotated[
+        int | None,
+        typer.Option(min=2, max=30, help="Clusters to find.", show_default="as many as the answers tell apart"),
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where answers are kept.", show_default="POINTS.label.jsonl")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the journal.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any other than the default can be reached from other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address of the page.")] = False,
+) -> None:
+    """Say what belongs together on a page that learns while you point; nothing leaves this machine."""
+    if (points is None) != demo:
+        raise fail("give POINTS or --demo" if points is None else "--demo takes no POINTS")
+    if prior not in ("auto", "identity", "variance"):
+        raise fail(f"--prior must be auto, identity or variance; got {prior!r}")
+    if not 0 < slack_weight < float("inf"):
+        raise fail(f"--slack-weight must be positive and finite; got {slack_weight}")
+    if demo and (images or text or labels or id_column or exclude):
+        raise fail("--demo brings its own pictures and labels")
+    from bregmat.cli.labelling import LabelOptions, label_points
+
+    label_points(
+        points,
+        LabelOptions(
+            images=images,
+            text=text,
+            labels=labels,
+            id_column=id_column,
+            exclude=tuple(exclude or ()),
+            prior=prior,
+            slack_weight=slack_weight,
+            n_clusters=clusters,
+            journal=journal,
+            resume=resume,
+            host=host,
+            port=port,
+            open_browser=not no_browser,
+        ),
+    )
+
+
 @app.command("reproduce")
 def reproduce_command(
     names: Annotated[

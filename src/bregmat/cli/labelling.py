@@ -1,0 +1,132 @@
+"""The work of `bregmat label`: read the points, open the journal, serve the page until Ctrl-C."""
+
+import webbrowser
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat.cli.inputs import find_labels, find_sample_ids
+from bregmat.cli.show import bad_input, fail, note, stdout, warn
+from bregmat.io import read_points, tables
+from bregmat.label.learning import Settings
+from bregmat.label.points import LabelPoints, demo_points, pictures_in
+from bregmat.label.session import Session
+
+__all__ = ["LabelOptions", "label_points"]
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """What was asked for on the command line."""
+
+    images: Path | None = None
+    text: str | None = None
+    labels: str | None = None
+    id_column: str | None = None
+    exclude: tuple[str, ...] = ()
+    prior: str = "auto"
+    slack_weight: float = 10.0
+    n_clusters: int | None = None
+    journal: Path | None = None
+    resume: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    open_browser: bool = True
+
+
+def label_points(path: Path | None, options: LabelOptions) -> None:
+    """Serve the page for a file of points, or for the demo."""
+    with bad_input():
+        try:
+            from bregmat.label.safety import Doorkeeper
+            from bregmat.label.server import listen, serve
+        except ImportError as error:
+            raise ImportError(f'`bregmat label` needs {error.name}: pip install "bregmat[cli,label]"') from error
+        points = demo_points() if path is None else _read(path, options)
+        prior = (
+            ("identity" if points.pictures is not None else "variance") if options.prior == "auto" else options.prior
+        )
+        settings = Settings(prior=prior, slack_weight=options.slack_weight)
+        beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
+        session = Session(
+            points, settings, options.journal or beside, resume=options.resume, n_clusters=options.n_clusters
+        )
+        try:
+            listening = listen(options.host, options.port)
+        except OSError:
+            session.close()
+            raise
+    port = listening.getsockname()[1]
+    address = f"[{options.host}]" if ":" in options.host else options.host
+
+    def link(token: str) -> str:
+        return f"http://{address}:{port}/?token={token}"
+
+    def announce(token: str) -> None:
+        note("the link was used before; a new one:")
+        stdout().print(link(token), soft_wrap=True, markup=False)
+
+    door = Doorkeeper(options.host, port, announce)
+    if options.host not in _LOOPBACK:
+        warn(f"the page can be reached from other machines at {options.host}, unencrypted; the link is all they need")
+    stdout().print(f"page    {link(door.token)}", soft_wrap=True, markup=False)
+    stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
+    note("Ctrl-C ends it; --resume goes on.")
+    if options.open_browser:
+        webbrowser.open(link(door.token))
+    with suppress(KeyboardInterrupt):
+        serve(session, door, listening)
+    note(f"{len(session.answers.active())} answers are kept in {session.journal.path}")
+
+
+def _read(path: Path, options: LabelOptions) -> LabelPoints:
+    """Points with what is shown of them; ValueError names what is wrong."""
+    is_label_file = options.labels is not None and Path(options.labels).suffix.lower() == ".npy"
+    wanted = [None if is_label_file else options.labels, options.text, options.id_column, *options.exclude]
+    exclude = tuple(dict.fromkeys(name for name in wanted if name is not None))
+    points = read_points(path, exclude=exclude)
+    n = len(points.X)
+    id_name, sample_id = find_sample_ids(points, options.id_column)
+    if sample_id is not None and len(np.unique(sample_id)) != n:
+        warn(f"column {id_name!r} names some points twice; they are told apart by row numbers")
+        sample_id = None
+    names = [str(name) for name in (range(n) if sample_id is None else sample_id.tolist())]
+    classes = None
+    if options.labels is not None:
+        values = tables.read_npy(options.labels) if is_label_file else points.columns[options.labels]
+        codes = find_labels(values, n, options.labels, None)
+        words = np.asarray(values).astype(str)
+        classes = [word if code >= 0 else "" for word, code in zip(words.tolist(), codes.tolist())]
+    pictures = None
+    if options.images is not None:
+        named = next((column for column in ("image", "file", "filename", "path") if column in points.columns), None)
+        if named is None and sample_id is None:
+            raise fail("--images needs a column image, file, filename or path, or ids that pictures are named by")
+        pictures = pictures_in(options.images, names if named is None else points.columns[named].astype(str).tolist())
+    texts = None if options.text is None else points.columns[options.text].astype(str).tolist()
+    return LabelPoints(
+        title=path.name,
+        X=np.asarray(points.X, dtype=np.float64),
+        features=points.names,
+        names=names,
+        texts=texts,
+        pictures=pictures,
+        classes=classes,
+        sample_id=sample_id,
+        source=_source(path, exclude, id_name if sample_id is not None else None),
+    )
+
+
+def _source(path: Path, exclude: tuple[str, ...], id_name: str | None) -> str:
+    """Python that reads the same points."""
+    more = f", exclude={list(exclude)!r}" if exclude else ""
+    ids: Any = f"parse_sample_ids(points.columns[{id_name!r}])" if id_name is not None else "None"
+    names = "parse_sample_ids, read_points" if id_name is not None else "read_points"
+    return (
+        f"from bregmat.io import {names}\n\npoints = read_points({str(path)!r}{more})\nX, sample_id = points.X, {ids}\n"
+    )

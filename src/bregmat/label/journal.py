@@ -1,0 +1,113 @@
+"""The journal: one line of JSON an event, on the disk before anything is computed, so that a killed process loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = "bregmat label journal 1"
+LONGEST = 1_000_000  # bytes of a line; none that we write is longer
+
+
+class Journal:
+    """An append-only file; the first line says which points the answers are about and with which settings.
+
+    Parameters
+    ----------
+    path : Path
+    head : dict
+        Of plain values: ``points`` (a digest), settings.
+    resume : bool
+        Go on with an existing file. Without it one must not exist, with it one must.
+
+    Raises
+    ------
+    ValueError
+        The file exists, or does not, against `resume`; it is of other points or settings, held by another process, or damaged (with
+        the line). Half a line at its end, as a killed process leaves it, is cut off.
+    """
+
+    def __init__(self, path: Path, head: dict[str, Any], *, resume: bool) -> None:
+        self.path = path
+        if resume and not path.exists():
+            raise ValueError(f"{path}: there is no journal to resume")
+        if not resume and path.exists():
+            raise ValueError(f"{path}: this journal exists; go on with --resume, or name another with --journal")
+        self._file = open(path, "r+b" if resume else "x+b")  # noqa: SIM115 - held as long as the session lives
+        self.events: list[dict[str, Any]] = []
+        try:
+            self._lock()
+            if resume:
+                self._read({"format": FORMAT, **head})
+            else:
+                self._write({"format": FORMAT, **head})
+                self._sync_folder()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, event: dict[str, Any]) -> None:
+        """Write one event and wait until it is on the disk."""
+        self._write(event)
+        self.events.append(event)
+
+    def close(self) -> None:
+        """Close the file; nothing is left to be written."""
+        self._file.close()
+
+    def _write(self, event: dict[str, Any]) -> None:
+        self._file.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ValueError(f"{self.path}: another bregmat label has this journal open") from error
+
+    def _sync_folder(self) -> None:
+        if os.name == "posix":  # the name of the file has to be on the disk, too
+            folder = os.open(self.path.resolve().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _read(self, head: dict[str, Any]) -> None:
+        whole = 0
+        for number, line in enumerate(iter(lambda: self._file.readline(LONGEST), b""), 1):
+            if not line.endswith(b"\n"):
+                if len(line) == LONGEST:
+                    raise ValueError(f"{self.path}, line {number}: longer than any answer")
+                break
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{self.path}, line {number}: damaged ({error})") from error
+            if number == 1:
+                self._check_head(event, head)
+            else:
+                self.events.append(event)
+            whole += len(line)
+        if not whole:
+            raise ValueError(f"{self.path}: this is no journal of bregmat label")
+        self._file.truncate(whole)
+        self._file.seek(whole)
+
+    def _check_head(self, found: Any, head: dict[str, Any]) -> None:
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ValueError(f"{self.path}: this is no journal of bregmat label")
+        for name, value in head.items():
+            if found.get(name) != value:
+                what = "other points" if name == "points" else f"{name} {found.get(name)!r}, not {value!r}"
+                raise ValueError(f"{self.path}: its answers are about {what}")

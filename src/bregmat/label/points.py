@@ -1,0 +1,145 @@
+"""What is shown and learned from: points with names, and for each, where there are some, a text, a picture and a label."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MOST_POINTS = 20_000
+MOST_TEXT = 600  # letters of a text that are shown
+MOST_PIXELS = 50_000_000  # of a picture file that is opened
+PICTURE = 128  # pixels: larger pictures are made smaller
+ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPoints:
+    """Points to be labelled.
+
+    Parameters
+    ----------
+    title : str
+        Of the page.
+    X : ndarray, shape (n, d)
+        Finite; at most 20,000 rows.
+    features : sequence of d str
+    names : sequence of n str
+    texts : sequence of n str, optional
+    pictures : sequence of n Path, or ndarray of shape (n, height, width), optional
+        Files, or grey values from 0 (paper) to 1 (ink).
+    classes : sequence of n str, optional
+        Known labels, to colour by; empty where there is none.
+    source : str
+        Python that gives ``X`` and ``sample_id`` again.
+    """
+
+    title: str
+    X: np.ndarray
+    features: Sequence[str]
+    names: Sequence[str]
+    texts: Sequence[str] | None = None
+    pictures: Any = None
+    classes: Sequence[str] | None = None
+    sample_id: np.ndarray | None = None
+    source: str = ""
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        n, d = self.X.shape
+        if not 3 <= n <= MOST_POINTS:
+            raise ValueError(f"{self.title}: 3 to {MOST_POINTS:,} points can be shown; there are {n:,}")
+        if not np.isfinite(self.X).all():
+            raise ValueError(f"{self.title}: points must be finite")
+        for name, values, size in (
+            ("features", self.features, d),
+            ("names", self.names, n),
+            ("texts", self.texts, n),
+            ("pictures", self.pictures, n),
+            ("classes", self.classes, n),
+        ):
+            if values is not None and len(values) != size:
+                raise ValueError(f"{name} must have {size} entries; got {len(values)}")
+        digest = hashlib.sha256(repr((n, d)).encode())
+        digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
+        object.__setattr__(self, "digest", digest.hexdigest())
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    def text(self, i: int) -> str:
+        """The text of a point, shortened; empty where there is none."""
+        text = "" if self.texts is None else str(self.texts[i])
+        return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
+
+    def picture(self, i: int) -> bytes | None:
+        """The picture of a point as a small PNG; None where there is none that can be read."""
+        return None if self.pictures is None else _picture(self, i)
+
+
+@lru_cache(maxsize=4096)
+def _picture(points: LabelPoints, i: int) -> bytes | None:
+    from PIL import Image
+
+    given = points.pictures[i]
+    out = io.BytesIO()
+    if isinstance(given, Path):
+        try:
+            with Image.open(given, formats=("PNG", "JPEG", "GIF", "WEBP", "BMP")) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    return None
+                image.thumbnail((PICTURE, PICTURE))
+                image.convert("RGBA").save(out, "PNG")
+        except (OSError, ValueError, SyntaxError):  # what Pillow raises for files that are no pictures
+            return None
+        return out.getvalue()
+    grey = np.rint(255 * (1 - np.clip(given, 0, 1))).astype(np.uint8)
+    factor = max(1, PICTURE // max(grey.shape))
+    Image.fromarray(np.kron(grey, np.ones((factor, factor), np.uint8))).save(out, "PNG")
+    return out.getvalue()
+
+
+def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:
+    """The picture of each name in a folder: the file of that name, or with one of the usual endings added.
+
+    Raises
+    ------
+    ValueError
+        A name leads out of the folder, or no file is there for it.
+    """
+    root = folder.resolve(strict=True)
+    found = []
+    for name in named:
+        tries = [root / (name + ending) for ending in ("", *ENDINGS)]
+        path = next((path for path in tries if path.is_file() and path.suffix.lower() in ENDINGS), None)
+        if path is None:
+            raise ValueError(f"{folder}: no picture named {name!r} ({', '.join(ENDINGS)})")
+        path = path.resolve()
+        if not path.is_relative_to(root):
+            raise ValueError(f"{folder}: the picture named {name!r} is outside of the folder")
+        found.append(path)
+    return found
+
+
+def demo_points() -> LabelPoints:
+    """The 1,797 handwritten digits that come with scikit-learn, 8 x 8 pixels each."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    n = len(digits.data)
+    return LabelPoints(
+        title="Handwritten digits",
+        X=digits.data,
+        features=[f"pixel row {r + 1}, column {c + 1}" for r in range(8) for c in range(8)],
+        names=[f"digit {i}" for i in range(n)],
+        pictures=digits.images / 16.0,
+        classes=[str(y) for y in digits.target],
+        source="from sklearn.datasets import load_digits\n\nX, sample_id = load_digits().data, None\n",
+    )

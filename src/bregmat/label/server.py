@@ -1,0 +1,276 @@
+"""The page's server: Starlette on the loopback address. Static files, pictures, files to take away, and one socket a tab.
+
+Over the socket a tab says what the person said, as JSON; every tab gets what follows: first what is known at once and the map
+(a binary frame), then what takes longer (clusters, contradictions, the next question), unless another answer came in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from bregmat.label.exports import NAMES, exported
+from bregmat.label.safety import HEADERS, Doorkeeper
+from bregmat.label.session import Session, State
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
+DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
+LONGEST_MESSAGE = 65_536  # bytes that a tab may send at once
+MOST_TABS = 16
+POSITIONS, CLUSTERS = 1, 2  # what a binary frame holds; then the version; then float32 pairs, or uint32
+
+
+class Hub:
+    """The session and all tabs on it. Learning has a thread of its own, and what takes longer another."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.tabs: set[WebSocket] = set()
+        self._learner = ThreadPoolExecutor(1, thread_name_prefix="learn")
+        self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._details: dict[str, Any] | None = None
+        self._clusters: bytes = b""
+        self._search: asyncio.Task | None = None
+        self._turn = asyncio.Lock()  # tabs see versions in order
+
+    async def serve(self, tab: WebSocket) -> None:
+        """One tab, until it goes."""
+        if len(self.tabs) >= MOST_TABS:
+            await tab.close(1013, "too many tabs")
+            return
+        async with self._turn:
+            self.tabs.add(tab)
+            await self._show(self.session.state, [tab])
+            if self._details is not None and self._details["version"] == self.session.state.version:
+                await self._send([tab], self._clusters, self._details)
+            elif self._search is None or self._search.done():
+                self._search = asyncio.create_task(self._look_further(self.session.state))
+        try:
+            while True:
+                message = await tab.receive_text()
+                answer = await self._taken(message)
+                if answer is not None:
+                    await tab.send_text(json.dumps(answer))
+        except (WebSocketDisconnect, RuntimeError, KeyError):  # KeyError: a binary message
+            pass
+        finally:
+            self.tabs.discard(tab)
+
+    async def _taken(self, message: str) -> dict[str, Any] | None:
+        """What the tab alone is told: an error, or what it asked for."""
+        try:
+            said = json.loads(message)
+            if not isinstance(said, dict):
+                raise ValueError("a message must be an object")
+            loop = asyncio.get_running_loop()
+            match said.get("type"):
+                case "say":
+                    async with self._turn:
+                        state = await loop.run_in_executor(self._learner, self.session.say, said.get("event"))
+                        await self._show(state, list(self.tabs))
+                    self._restart(state)
+                case "skip":
+                    self.session.skip(said.get("points"))
+                    self._restart(self.session.state)
+                case "neighbours":
+                    ask = self.session.neighbours
+                    found = await loop.run_in_executor(self._searcher, ask, self.session.state, said.get("point"))
+                    return {"type": "neighbours", **found}
+                case other:
+                    raise ValueError(f"unknown message {str(other)[:40]!r}")
+        except (ValueError, RecursionError) as error:
+            return {"type": "error", "text": str(error)[:300]}
+        except OSError as error:  # the journal: nothing was taken in
+            return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
+        return None
+
+    async def _show(self, state: State, tabs: list[WebSocket]) -> None:
+        positions = _frame(POSITIONS, state.version, self.session.positions(state))
+        await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
+
+    def _restart(self, state: State) -> None:
+        if self._search is not None:
+            self._search.cancel()
+        self._search = asyncio.create_task(self._look_further(state))
+
+    async def _look_further(self, state: State) -> None:
+        """Clusters, contradictions and the next question, each in the searching thread; given up when a new answer comes."""
+        loop, session = asyncio.get_running_loop(), self.session
+
+        async def found(what: Callable[[State], Any]) -> Any:
+            return await loop.run_in_executor(self._searcher, what, state)
+
+        question = await found(session.question)
+        details: dict[str, Any] = {"type": "details", "version": state.version, "question": question}
+        await self._tell(state, {**details, "type": "question"})
+        details["contradictions"] = await found(session.contradictions)
+        clusters = await found(session.clusters)
+        details["cluster_sizes"] = np.bincount(clusters).tolist()
+        if state.version == session.state.version:
+            self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
+            await self._tell(state, self._clusters, details)
+
+    async def _tell(self, state: State, *messages: Any) -> None:
+        async with self._turn:
+            if state.version == self.session.state.version:
+                await self._send(list(self.tabs), *messages)
+
+    async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:
+        """To every tab; one that is gone or does not listen is let go."""
+        packed = [m if isinstance(m, bytes) else json.dumps(m) for m in messages]
+
+        async def to(tab: WebSocket) -> None:
+            try:
+                async with asyncio.timeout(5):
+                    for m in packed:
+                        await (tab.send_bytes(m) if isinstance(m, bytes) else tab.send_text(m))
+            except (RuntimeError, WebSocketDisconnect, TimeoutError, OSError):
+                self.tabs.discard(tab)
+
+        await asyncio.gather(*(to(tab) for tab in tabs))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for pool in (self._learner, self._searcher):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
+    return np.array([kind, version], dtype="<u4").tobytes() + np.ascontiguousarray(values).tobytes()
+
+
+def make_app(session: Session, door: Doorkeeper) -> Starlette:
+    """The application: who comes in is for the doorkeeper to say."""
+    hub = Hub(session)
+
+    def guarded(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def guard(request: Request) -> Response:
+            if reason := door.refusal(request.headers):
+                response: Response = PlainTextResponse(reason, 403)
+            elif handle is page and "token" in request.query_params:
+                response = enter(request.query_params["token"])
+            elif not door.is_known(request.headers):
+                response = PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
+            else:
+                response = await handle(request)
+            response.headers.update(HEADERS)
+            return response
+
+        return guard
+
+    def enter(token: str) -> Response:
+        cookie = door.admit(token)
+        if cookie is None:
+            return PlainTextResponse(
+                "This link was used before, or is none; the terminal shows a new one if it was.", 403
+            )
+        return RedirectResponse("/", 303, {"set-cookie": cookie})
+
+    async def page(request: Request) -> Response:
+        return static_file("index.html")
+
+    async def static(request: Request) -> Response:
+        return static_file(request.path_params["name"])
+
+    def static_file(name: str) -> Response:
+        if name not in FILES:
+            return PlainTextResponse("not here", 404)
+        return Response((STATIC / name).read_bytes(), media_type=FILES[name])
+
+    async def about(request: Request) -> Response:
+        return JSONResponse(session.about())
+
+    async def point(request: Request) -> Response:
+        i = request.path_params["i"]
+        if i >= session.points.n:
+            return PlainTextResponse("not here", 404)
+        return JSONResponse({"text": session.points.text(i)})
+
+    async def picture(request: Request) -> Response:
+        i = request.path_params["i"]
+        data = await asyncio.to_thread(session.points.picture, i) if i < session.points.n else None
+        return PlainTextResponse("not here", 404) if data is None else Response(data, media_type="image/png")
+
+    async def take(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in NAMES:
+            return PlainTextResponse("not here", 404)
+        try:
+            data = await asyncio.to_thread(exported, session, session.state, name)
+        except (ValueError, ImportError) as error:
+            return PlainTextResponse(str(error), 409)
+        kind = DOWNLOADS[Path(name).suffix]
+        return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+    async def tab(socket: WebSocket) -> None:
+        if door.refusal(socket.headers, needs_origin=True) or not door.is_known(socket.headers):
+            await socket.close(1008)
+            return
+        await socket.accept()
+        await hub.serve(socket)
+
+    app = Starlette(
+        routes=[
+            Route("/", guarded(page)),
+            Route("/about.json", guarded(about)),
+            Route("/points/{i:int}", guarded(point)),
+            Route("/pictures/{i:int}", guarded(picture)),
+            Route("/take/{name}", guarded(take)),
+            Route("/static/{name}", guarded(static)),
+            WebSocketRoute("/tab", tab),
+        ]
+    )
+    app.state.hub = hub
+    return app
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any that is free. OSError names the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from error
+    listening.listen(64)
+    return listening
+
+
+def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
+    """Serve until interrupted."""
+    app = make_app(session, door)
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=LONGEST_MESSAGE,
+        ws_per_message_deflate=False,  # it costs more time than the loopback address does
+        limit_concurrency=64,
+        timeout_graceful_shutdown=1,
+        lifespan="off",
+        server_header=False,
+        h11_max_incomplete_event_size=16_384,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        app.state.hub.close()
+        session.close()

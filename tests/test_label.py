@@ -1,0 +1,361 @@
+"""`bregmat label` without its page: answers, journal, metric, map, questions, files to take away."""
+
+import json
+import runpy
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+import bregmat
+from bregmat.io import read_constraints, write_points
+from bregmat.label.answers import MOST_ENTAILED, MOST_POINTS, Answers, Graph, rows_of
+from bregmat.label.clusters import find_clusters
+from bregmat.label.exports import NAMES, exported
+from bregmat.label.journal import Journal
+from bregmat.label.learning import Learning, Settings
+from bregmat.label.pictures import plane
+from bregmat.label.points import LabelPoints, pictures_in
+from bregmat.label.questions import next_question, row_value
+from bregmat.label.safety import Doorkeeper
+from bregmat.label.session import Session
+
+X, Y = load_wine(return_X_y=True)
+
+
+def wine_points(**more):
+    names = [f"wine {i}" for i in range(len(X))]
+    return LabelPoints("wine", X, [f"f{k}" for k in range(X.shape[1])], names, **more)
+
+
+def said(*events, n=178):
+    answers = Answers(n)
+    for event in events:
+        answers.apply(answers.check(event))
+    return answers
+
+
+def same(i, j):
+    return {"kind": "same", "points": [i, j]}
+
+
+def different(i, j):
+    return {"kind": "different", "points": [i, j]}
+
+
+# ---------------------------------------------------------------- answers
+def test_undo_and_redo_without_end(rng):
+    """Against the definition: what counts are the events that were not undone."""
+    answers, kept, undone = Answers(50), [], []
+    for _ in range(300):
+        choice = rng.random()
+        if choice < 0.4 and kept:
+            answers.apply(answers.check({"kind": "undo"}))
+            undone.append(kept.pop())
+        elif choice < 0.6 and undone:
+            answers.apply(answers.check({"kind": "redo"}))
+            kept.append(undone.pop())
+        else:
+            points = rng.choice(50, 2, replace=False).tolist()
+            answers.apply(answers.check(same(*points)))
+            kept.append(tuple(points))
+            undone.clear()
+        assert [a.points for a in answers.active()] == kept
+    while answers.done:
+        answers.apply(answers.check({"kind": "undo"}))
+    assert answers.active() == []
+    with pytest.raises(ValueError, match="nothing to undo"):
+        answers.check({"kind": "undo"})
+
+
+def test_soften_and_drop():
+    answers = said(same(0, 1), different(2, 3), {"kind": "soften", "answer": 1}, {"kind": "drop", "answer": 2})
+    (left,) = answers.active()
+    assert (left.number, left.weight) == (1, 0.1)
+    assert rows_of([left], 1.0, 9.0).constraints.weight.tolist() == [0.1]
+    with pytest.raises(ValueError, match="no answer 2"):
+        answers.check({"kind": "drop", "answer": 2})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *(None, [], "same", {}, {"kind": 3}, {"kind": "same"}, {"kind": "same", "points": [1]}, {"kind": "eval", "points": [1, 2]}),
+        *(same(1, 1), same(-1, 2), same(0, len(X)), same(0, True), same(0, 1.0), same(0, "1"), {"kind": "closer", "points": [1, 2]}),
+        {"kind": "group", "points": list(range(MOST_POINTS + 1))},
+        *({"kind": "name", "points": [1], "name": name} for name in ("", "  ", "a" * 61, "a\nb", "\x00", 5, None)),
+        *({"kind": "drop", "answer": number} for number in (None, "1", 1.0, True, 10**30)),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer(event):
+    with pytest.raises(ValueError):
+        said().check(event)
+
+
+def test_rows_and_the_answers_they_rest_on():
+    answers = said(same(0, 1), same(1, 2), different(2, 3), {"kind": "closer", "points": [5, 6, 7]})
+    rows = rows_of(answers.active(), 1.0, 9.0)
+    found = {key: set(numbers) for key, numbers in zip(rows.keys, rows.answers)}
+    assert found == {
+        (0, 0, 1): {1},
+        (0, 1, 2): {2},
+        (0, 0, 2): {1, 2},  # 0 and 2 follow
+        (1, 2, 3): {3},
+        (1, 1, 3): {2, 3},
+        (1, 0, 3): {1, 2, 3},
+        (2, 5, 6, 7): {4},
+    }
+    sense = dict(zip(rows.keys, rows.constraints.sense.tolist()))
+    assert [sense[0, 0, 2], sense[1, 0, 3], sense[2, 5, 6, 7]] == [1, -1, 1]
+    assert rows.constraints.bound.tolist() == [{0: 1.0, 1: 9.0, 2: -1.0}[key[0]] for key in rows.keys]
+
+
+def test_named_classes_are_apart():
+    name = lambda points, word: {"kind": "name", "points": points, "name": word}  # noqa: E731
+    answers = said(name([0, 1], "red"), name([2], "white"), name([1], "white"))
+    rows = rows_of(answers.active(), 1.0, 9.0)
+    assert {key: set(numbers) for key, numbers in zip(rows.keys, rows.answers)} == {
+        (0, 1, 2): {2, 3},
+        (1, 0, 2): {1, 2},
+        (1, 0, 1): {1, 3},  # the last name of 1 holds
+    }
+
+
+def test_entailed_rows_are_bounded_and_stay():
+    first = rows_of(said({"kind": "group", "points": list(range(60))}).active(), 1.0, 9.0)
+    more = rows_of(said({"kind": "group", "points": list(range(61))}).active(), 1.0, 9.0)
+    assert len(first.keys) == 59 + MOST_ENTAILED
+    assert len(set(first.keys) & set(more.keys)) > 0.9 * len(first.keys)
+
+
+# ---------------------------------------------------------------- metric and map
+def test_the_metric_is_that_of_the_learner():
+    learning = Learning(X, Settings())
+    rows = rows_of(said(same(0, 1), different(0, 100), same(100, 101)).active(), learning.near, learning.far)
+    learned = learning.learn(rows)
+    learner = bregmat.MetricLearner(prior="variance", loss="squared_hinge", slack_weight=10.0).fit(
+        X, constraints=rows.constraints
+    )
+    assert learned.result.status == "OPTIMAL"
+    assert np.array_equal(learned.result.metric(), learner.result_.metric())
+    warm = learning.learn(rows, learned)
+    assert warm.result.n_iter <= 1 and warm.result.status == "OPTIMAL"
+    assert np.abs(warm.result.metric() - learned.result.metric()).max() < 1e-3 * np.abs(learned.result.metric()).max()
+
+
+def test_contradictions_are_proven_and_named():
+    learning = Learning(X, Settings())
+
+    def found(*events):
+        answers = said(*events).active()
+        learned = learning.learn(rows_of(answers, learning.near, learning.far))
+        return learning.contradictions(learned, {a.number for a in answers if a.weight < 1})
+
+    chain = [same(0, 1), same(70, 71), same(1, 2), different(0, 2), different(70, 140)]
+    assert found(*chain) == [[1, 3, 4]]
+    assert found(*chain, {"kind": "drop", "answer": 3}) == []
+    assert found(*chain, {"kind": "soften", "answer": 4}) == []
+    assert found(*chain, different(70, 71)) == [[1, 3, 4], [2, 6]] or found(*chain, different(70, 71)) == [
+        [2, 6],
+        [1, 3, 4],
+    ]
+
+
+def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
+    from scipy.linalg import orthogonal_procrustes
+
+    points = rng.normal(size=(200, 6)) * [3, 2, 1, 1, 1, 1]
+    covariance = np.cov(points, rowvar=False, bias=True)
+    learned, before = rng.normal(size=(6, 6)), rng.normal(size=(6, 2))
+    A = plane(covariance, learned, before)
+    centred = points - points.mean(axis=0)
+    U, s, _ = np.linalg.svd(centred @ learned, full_matrices=False)
+    scores = U[:, :2] * s[:2]
+    R = orthogonal_procrustes(scores, centred @ before)[0]
+    np.testing.assert_allclose(centred @ A, scores @ R, atol=1e-9)
+    np.testing.assert_allclose(plane(covariance, learned, A), A, atol=1e-9)  # nothing changed: nothing moves
+
+
+def test_features_that_gain():
+    learning = Learning(X, Settings())
+    rows = rows_of(said(*(different(i, i + 65) for i in range(40))).active(), learning.near, learning.far)
+    learned = learning.learn(rows)
+    gains = learning.gains(learned)
+    W, first = learned.result.metric(), learning.scale**2
+    np.testing.assert_allclose(gains, np.log2(np.diag(W) / first), rtol=1e-6, atol=1e-9)
+    assert gains.max() > 0.1
+
+
+def test_clusters_start_from_groups(rng):
+    centres = np.array([[0, 0], [10, 0], [0, 10]])
+    truth = np.repeat([0, 1, 2], 30)
+    points = centres[truth] + rng.normal(size=(90, 2))
+    groups = Graph(
+        said(same(0, 1), same(30, 31), same(60, 61), different(0, 30), different(1, 60), different(31, 61)).active()
+    )
+    found = find_clusters(points, groups.groups())
+    assert len(set(zip(truth, found))) == 3
+    assert len(set(find_clusters(points, Graph([]).groups(), 5))) == 5
+
+
+# ---------------------------------------------------------------- questions
+def test_value_of_a_row_is_the_optimum_of_its_problem():
+    """Against the solver: one pair at squared distance 4, unit vectors' prior."""
+    points = np.array([[0.0, 0.0], [2.0, 0.0]])
+    for bound, sense in ((1.0, "<="), (9.0, ">="), (9.0, "<=")):
+        rows = bregmat.Constraints.sq_distance([0], [1], bound, sense)
+        result = bregmat.nearest_metric(points, rows, slack_weight=1.0, loss="squared_hinge", tol=1e-9)
+        value = row_value(np.array([4.0]), bound, 1 if sense == "<=" else -1)[0]
+        assert value == pytest.approx(result.objective, rel=1e-6, abs=1e-9)
+
+
+def test_questions_are_open_ones(rng):
+    learning = Learning(X, Settings())
+    answers, asked = Answers(len(X)), set()
+    for _ in range(25):
+        active = answers.active()
+        learned = learning.learn(rows_of(active, learning.near, learning.far))
+        question = next_question(learning, learned, active, rng, asked)
+        i, j = question.points
+        assert 0 < question.chance < 1 and question.gain > 0 and (i, j) not in asked
+        graph = Graph(active)
+        assert graph.group.get(i, -1) != graph.group.get(j, -2)
+        asked.add((i, j))
+        answers.apply(answers.check(same(i, j) if Y[i] == Y[j] else different(i, j)))
+
+
+def test_nothing_is_left_to_ask():
+    few = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    learning = Learning(few, Settings())
+    answers = said(same(0, 1), different(1, 2), n=3).active()
+    learned = learning.learn(rows_of(answers, learning.near, learning.far))
+    assert next_question(learning, learned, answers, np.random.default_rng(0)) is None
+
+
+# ---------------------------------------------------------------- journal and session
+def test_journal_survives_and_is_only_of_its_points(tmp_path):
+    path = tmp_path / "j.jsonl"
+    session = Session(wine_points(), Settings(), path)
+    for event in (same(0, 1), different(0, 100), same(2, 3), {"kind": "undo"}):
+        session.say(event)
+    with pytest.raises(ValueError, match="has this journal open"):
+        Session(wine_points(), Settings(), path, resume=True)
+    before = session.state.learned.result.metric()
+    session.close()
+    with path.open("ab") as handle:
+        handle.write(b'{"kind":"same","poi')  # what a killed process may leave
+    again = Session(wine_points(), Settings(), path, resume=True)
+    assert [a.points for a in again.state.answers] == [(0, 1), (0, 100)]
+    np.testing.assert_allclose(
+        again.state.learned.result.metric(), before, rtol=0, atol=1e-2 * np.abs(before).max()
+    )  # within the gap
+    again.say({"kind": "redo"})
+    again.close()
+    assert [json.loads(line).get("kind") for line in path.read_text().splitlines()][1:] == [
+        *("same", "different", "same", "undo", "redo")
+    ]
+    with pytest.raises(ValueError, match="exists"):
+        Session(wine_points(), Settings(), path)
+    with pytest.raises(ValueError, match="no journal"):
+        Session(wine_points(), Settings(), tmp_path / "none", resume=True)
+    with pytest.raises(ValueError, match="slack_weight"):
+        Session(wine_points(), Settings(slack_weight=3.0), path, resume=True)
+    moved = LabelPoints("wine", X + 1, ["f"] * X.shape[1], ["n"] * len(X))
+    with pytest.raises(ValueError, match="other points"):
+        Session(moved, Settings(), path, resume=True)
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "not json\n", '{"format": "other"}\n', "[" * 100_000 + "\n"])
+def test_what_is_no_journal(text, tmp_path):
+    path = tmp_path / "j.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="j.jsonl"):
+        Journal(path, {"points": "x"}, resume=True)
+    assert path.read_text() == text
+
+
+def test_a_damaged_answer_is_named_by_its_line(tmp_path):
+    path = tmp_path / "j.jsonl"
+    session = Session(wine_points(), Settings(), path)
+    session.say(same(0, 1))
+    session.close()
+    with path.open("ab") as handle:
+        handle.write(b'{"kind":"same","points":[0,99999]}\n')
+    with pytest.raises(ValueError, match="line 3: points must be"):
+        Session(wine_points(), Settings(), path, resume=True)
+
+
+# ---------------------------------------------------------------- taking away
+@pytest.mark.parametrize("ids", ["words", "numbers", None])
+def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
+    sample_id = {"words": np.array([f"w,{i}" for i in range(len(X))]), "numbers": np.arange(len(X)) + 7, None: None}[
+        ids
+    ]
+    columns = None if sample_id is None else {"id": sample_id}
+    write_points(tmp_path / "points.csv", X, names=[f"f{k}" for k in range(13)], columns=columns)
+    from bregmat.cli.labelling import LabelOptions, _read
+
+    monkeypatch.chdir(tmp_path)
+    points = _read((tmp_path / "points.csv"), LabelOptions())
+    session = Session(points, Settings(), tmp_path / "j.jsonl")
+    with pytest.raises(ValueError, match="nothing was said"):
+        exported(session, session.state, "model.bm")
+    for event in (same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]}):
+        session.say(event)
+    for name in NAMES:
+        (tmp_path / name).write_bytes(exported(session, session.state, name))
+    session.close()
+    learner = bregmat.load(tmp_path / "model.bm")
+    again = bregmat.MetricLearner(**{name: getattr(learner, name) for name in ("prior", "slack_weight", "loss", "tol")})
+    kind = str if ids == "words" else int
+    again.fit(X, constraints=read_constraints("constraints.csv", id_type=kind), sample_id=sample_id)
+    assert np.array_equal(again.get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+    by_lines = runpy.run_path("learn.py")["learner"]
+    assert np.array_equal(by_lines.get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+    shown = session.state.learned.result.metric()
+    np.testing.assert_allclose(learner.get_mahalanobis_matrix(), shown, rtol=0, atol=1e-2 * np.abs(shown).max())
+    assert "answers on points.csv" in (tmp_path / "report.html").read_text()
+
+
+def test_pictures_stay_in_their_folder(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"no picture")
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (found,) = pictures_in(folder, ["a"])
+    assert found == (folder / "a.png").resolve()
+    for name in ("../secret.png", "link.png", str(tmp_path / "secret.png")):
+        with pytest.raises(ValueError, match="outside"):
+            pictures_in(folder, [name])
+    with pytest.raises(ValueError, match="no picture"):
+        pictures_in(folder, ["b"])
+    assert wine_points(pictures=[found] * len(X)).picture(0) is None
+
+
+# ---------------------------------------------------------------- the door
+def test_who_is_let_in():
+    announced = []
+    door = Doorkeeper("127.0.0.1", 8000, announced.append)
+    ours = {"host": "127.0.0.1:8000"}
+    assert door.refusal(ours) == door.refusal({"host": "localhost:8000", "origin": "http://localhost:8000"}) == ""
+    for host in ("evil.example:8000", "127.0.0.1", "127.0.0.1:8001", "127.0.0.1.nip.io:8000", ""):
+        assert door.refusal({"host": host})
+    for origin in (
+        "null",
+        "http://evil.example",
+        "http://127.0.0.1:8001",
+        "https://127.0.0.1:8000",
+        "http://127.0.0.1:8000.evil.example",
+    ):
+        assert door.refusal({**ours, "origin": origin})
+    assert door.refusal(ours, needs_origin=True)
+    token = door.token
+    assert not door.is_known(ours) and door.admit("") is None and door.admit(token[:-1]) is None and announced == []
+    cookie = door.admit(token)
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert door.is_known({**ours, "cookie": cookie.split(";")[0]})
+    assert not door.is_known({**ours, "cookie": cookie.split(";")[0][:-1]}) and not door.is_known(
+        {**ours, "cookie": "\x00=;=;"}
+    )
+    assert door.admit(token) is None and announced == [door.token] and door.token != token  # once only
