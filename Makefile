@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint format bench docs reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -17,7 +17,8 @@ help:
 	@echo "make suite-plain  a hundredth of it without compiled loops"
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
-	@echo "make lint   ruff and mypy"
+	@echo "make lint   ruff and mypy, and make types"
+	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
@@ -53,6 +54,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory types
+
+types: $(STAMP)
+	$(BIN)/mypy --strict --follow-imports=silent tests/typed_user.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/typed_surface.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -51,7 +51,7 @@ scalar_losses
 terms divergences row_losses frames
 relations columns spectral sampling
 registry checks status numerics _html linalg _kernels
-_interrupt threads
+_interrupt threads typing
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 

@@ -41,6 +41,7 @@ from bregmat.relations import (
 )
 from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles, sq_distances
 from bregmat.terms import Terms, whole_value
+from bregmat.typing import FrameLibrary, Labels, Matrices, Points, RandomState, Senses, Values
 
 _HARD = " (inf makes a row hard; leave out rows that should not count)"
 
@@ -91,7 +92,7 @@ class Constraints:
     sense: np.ndarray
     weight: np.ndarray
     ids: np.ndarray | None = None
-    matrices: tuple = ()
+    matrices: tuple[Any, ...] = ()
     relations: tuple[Relation, ...] = BUILT_IN
 
     def __post_init__(self) -> None:
@@ -109,7 +110,14 @@ class Constraints:
     # ------------------------------------------------------------------ constructors
     @classmethod
     def _build(
-        cls, relation: Relation, index: np.ndarray, ids: Any, bound: Any, sense: Any, weight: Any, matrices: tuple = ()
+        cls,
+        relation: Relation,
+        index: np.ndarray,
+        ids: Any,
+        bound: Any,
+        sense: Any,
+        weight: Any,
+        matrices: tuple[Any, ...] = (),
     ) -> Constraints:
         c = len(index)
         if c == 0:
@@ -144,7 +152,12 @@ class Constraints:
 
     @classmethod
     def of(
-        cls, relation: str | Relation, *samples: Any, bound: Any = None, sense: Any = None, weight: Any = 1.0
+        cls,
+        relation: str | Relation,
+        *samples: Labels,
+        bound: Values | None = None,
+        sense: Senses | None = None,
+        weight: Values = 1.0,
     ) -> Constraints:
         """Rows of any relation, by its name or as a :class:`bregmat.Relation` of your own.
 
@@ -171,7 +184,7 @@ class Constraints:
         return cls._named(kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
 
     @classmethod
-    def sq_distance(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+    def sq_distance(cls, i: Labels, j: Labels, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
         """``K_ii + K_jj - 2 K_ij <sense> bound``: a *squared* distance (Kulis 2009, section 3.2).
 
         Parameters
@@ -187,7 +200,7 @@ class Constraints:
         return cls._named(SQ_DISTANCE, {"i": i, "j": j}, bound, sense, weight)
 
     @classmethod
-    def similarity(cls, i: Any, j: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+    def similarity(cls, i: Labels, j: Labels, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
         """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2).
 
         Parameters
@@ -198,7 +211,9 @@ class Constraints:
         return cls._named(SIMILARITY, {"i": i, "j": j}, bound, sense, weight)
 
     @classmethod
-    def comparison(cls, i: Any, j: Any, k: Any, l: Any, margin: Any = 0.0, *, weight: Any = 1.0) -> Constraints:
+    def comparison(
+        cls, i: Labels, j: Labels, k: Labels, l: Labels, margin: Values = 0.0, *, weight: Values = 1.0
+    ) -> Constraints:
         """``sq_dist(i, j) + margin <= sq_dist(k, l)`` (Kulis 2009, section 6.2.2).
 
         Parameters
@@ -212,7 +227,7 @@ class Constraints:
 
     @classmethod
     def similarity_comparison(
-        cls, j: Any, k: Any, l: Any, m: Any, margin: Any = 0.0, *, weight: Any = 1.0
+        cls, j: Labels, k: Labels, l: Labels, m: Labels, margin: Values = 0.0, *, weight: Values = 1.0
     ) -> Constraints:
         """``K_jk + margin <= K_lm`` (Kulis 2009, section 6.2.2).
 
@@ -226,7 +241,7 @@ class Constraints:
         return cls._named(SIMILARITY_COMPARISON, {"j": j, "k": k, "l": l, "m": m}, margin, None, weight, is_margin=True)
 
     @classmethod
-    def diagonal(cls, values: Any, index: Any = None, *, weight: Any = 1.0) -> Constraints:
+    def diagonal(cls, values: Values, index: Labels | None = None, *, weight: Values = 1.0) -> Constraints:
         """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
         values = np.atleast_1d(as_numbers("values", values))
         index = np.arange(len(values)) if index is None else index
@@ -238,7 +253,7 @@ class Constraints:
         return cls.of(TRACE, bound=value, weight=weight)
 
     @classmethod
-    def linear(cls, matrices: Any, bound: Any, sense: Any, *, weight: Any = 1.0) -> Constraints:
+    def linear(cls, matrices: Matrices, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
         """``tr(K C) <sense> bound`` for symmetric ``C``; samples are row numbers here.
 
         Parameters
@@ -261,14 +276,14 @@ class Constraints:
     @classmethod
     def from_pairs(
         cls,
-        pairs: Any,
-        y: Any,
+        pairs: Labels,
+        y: Labels,
         bounds: tuple[float, float] | None = None,
         *,
-        X: Any = None,
+        X: Points | None = None,
         percentiles: tuple[float, float] = (5, 95),
-        weight: Any = 1.0,
-        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        weight: Values = 1.0,
+        random_state: RandomState = None,
     ) -> Constraints:
         """Similar and dissimilar pairs: ``sq_distance(i, j) <= u`` and ``sq_distance(i, j) >= l`` (Davis 2007, section 2).
 
@@ -315,7 +330,13 @@ class Constraints:
 
     @classmethod
     def from_triplets(
-        cls, triplets: Any, margin: Any = None, *, X: Any = None, sample_id: Any = None, weight: Any = 1.0
+        cls,
+        triplets: Labels,
+        margin: Values | None = None,
+        *,
+        X: Points | None = None,
+        sample_id: Labels | None = None,
+        weight: Values = 1.0,
     ) -> Constraints:
         """Triplets (a, p, n), "a is nearer to p than to n": ``sq_distance(a, p) + margin <= sq_distance(a, n)``.
 
@@ -370,7 +391,7 @@ class Constraints:
         found, _ = arguments(frame_columns(frame), "row {}".format, header="frame", id_type=object)
         return cls(**found)
 
-    def to_frame(self, library: str = "pandas") -> Any:
+    def to_frame(self, library: FrameLibrary = "pandas") -> Any:
         """The rows as a data frame that :meth:`from_frame` reads back to the last bit.
 
         Parameters
@@ -457,7 +478,7 @@ class Constraints:
             relation, index, ids=ids, matrices=self.matrices + other.matrices, relations=relations, **join
         )
 
-    def select(self, mask: Any) -> Constraints:
+    def select(self, mask: Labels) -> Constraints:
         """The rows picked by a boolean mask, slice or integer index, in that order."""
         rows = as_rows("mask", mask, self.n_constraints)
         if len(rows) == 0:
@@ -469,7 +490,7 @@ class Constraints:
         columns = {name: getattr(self, name)[rows] for name in ("relation", "bound", "sense", "weight")}
         return replace(self, index=index, matrices=matrices, **columns)
 
-    def locate(self, sample_id: Any = None, n: int | None = None) -> tuple[Constraints | None, np.ndarray]:
+    def locate(self, sample_id: Labels | None = None, n: int | None = None) -> tuple[Constraints | None, np.ndarray]:
         """Translate sample names to row numbers of the data at hand.
 
         Parameters
@@ -496,7 +517,7 @@ class Constraints:
         names, ids = np.asarray(sample_id), self.ids
         index = self.renumbered(lambda samples: positions(names, samples if ids is None else ids[samples]))
         kept = ~(index == -2).any(axis=1)
-        fits = np.array([m.shape[0] == len(sample_id) for m in self.matrices], dtype=bool)
+        fits = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
         given = self.where("takes_matrix")
         kept[given] = fits[self.index[given, 0]]
         moved = replace(self, index=index, ids=None)
@@ -569,7 +590,7 @@ class Constraints:
         check_positive("tol", tol, finite=True, zero=True)
         return self.violation(G) <= tol
 
-    def describe(self, row: int | np.integer, sample_id: Any = None) -> str:
+    def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
         """One row in words, for reports and messages; `sample_id` names the samples of rows that say numbers."""
         row = as_row("row", row, self.n_constraints)
         relation = self._relation(row)

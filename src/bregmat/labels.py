@@ -5,7 +5,7 @@ No array grows with the square of the number of points (sampling.py, neighbors.p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,25 +16,26 @@ from bregmat.constraints import Constraints
 from bregmat.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
 from bregmat.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy, Transformer
 
-STRATEGIES = ("neighbors", "random")
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
 
 
 @on_one_blas_thread
 def constraints_from_labels(
-    X: Any,
-    y: Any,
+    X: Points,
+    y: Labels,
     n_constraints: int | None = None,
     *,
-    strategy: str = "random",
+    strategy: Strategy = "random",
     n_neighbors: int = 3,
     n_impostors: int = 10,
-    form: str = "comparison",
-    index: Any = "exact",
+    form: Form = "comparison",
+    index: Literal["exact"] | Transformer = "exact",
     percentiles: tuple[float, float] = (5, 95),
     unlabeled: Any = -1,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    random_state: RandomState = None,
 ) -> Constraints:
     """Constraints between labelled points: random pairs (Davis 2007, section 5), or where neighbours are decided.
 
@@ -209,10 +210,9 @@ def _random_pairs(
             "y gives different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
+    kinds: tuple[tuple[Any, float, Sense], ...] = ((same, near_bound, "<="), (different, far_bound, ">="))
     parts = [
-        Constraints.sq_distance(*pairs, bound, sense)
-        for pairs, bound, sense in ((same, near_bound, "<="), (different, far_bound, ">="))
-        if len(pairs[0])
+        Constraints.sq_distance(pairs[0], pairs[1], bound, sense) for pairs, bound, sense in kinds if len(pairs[0])
     ]
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 

@@ -36,32 +36,32 @@ class OwnSlack(ScalarLoss):
         end = divergence.link(np.array([FAR]))[0]
         self._top = np.inf if is_unbounded(divergence.link) else float(end)
 
-    def cost(self, q, c):
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi(q) - phi(c) - phi'(c) (q - c)``."""
         D = self.divergence
         return D.phi(q) - D.phi(c) - D.link(c) * (q - c)
 
-    def slope(self, q, c):
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi'(q) - phi'(c)``."""
         return self.divergence.link(q) - self.divergence.link(c)
 
-    def at_slope(self, m, c):
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``psi(phi'(c) + m)``."""
         return self.divergence.inverse_link(self.divergence.link(c) + m)
 
-    def slopes(self, c):
+    def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
         """Up to ``phi'(inf) - phi'(c)``."""
         return -np.inf, self._top - self.divergence.link(c)
 
-    def curvature(self, q, c):
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi''(q)``."""
         return self.divergence.curvature(q)
 
-    def is_outside(self, p, b):
+    def is_outside(self, p: Any, b: Any) -> Any:
         """0 is inside where ``phi(0)`` is finite, and so is what rounding makes of it."""
         return p <= 0 if self.divergence.keeps_rank else p < -AT_ZERO * b
 
-    def on_path(self, mu, b, g, scale, tau):
+    def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """The divergence's own inverse: ``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``."""
         return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
 
@@ -127,34 +127,34 @@ class ItakuraSaito(OwnSlack):
     def __init__(self) -> None:
         super().__init__(LogDet())
 
-    def value(self, p, b, g, scale):
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
         return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
 
-    def bound_size(self, q, b):
+    def bound_size(self, q: Any, b: Any) -> Any:
         """Far below the bound, only the quotient of the two counts."""
         return np.minimum(np.abs(q), np.abs(b))
 
-    def derivatives(self, p, b, g, scale):
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """First and second derivative."""
         return g * (1.0 / b - 1.0 / p), g / (p * p)
 
-    def conjugate(self, mu, b, g, scale):
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Conjugate per row, ``inf`` outside its domain ``mu < g / b``; exact for small mu, where the general formula cancels."""
         x = mu * b / g
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(x < 1.0, -g * np.log1p(-np.minimum(x, 1.0)), np.inf)
 
-    def relaxed(self, mu, b, g, scale):
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Relaxed bound xi(mu) and its derivative."""
         xi = b / (1.0 - mu * b / g)
         return xi, xi * xi / g
 
-    def slope_range(self, b, g, scale):
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
         """Infimum and supremum of the dual weight."""
         return np.full(len(b), -np.inf), g / b
 
-    def chord(self, xi, mu, b, g, scale, tau):
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """In closed form: on the path ``xi (g / b - mu) = g + tau``."""
         return xi / (g / b - mu)
 
@@ -169,20 +169,20 @@ class RelativeEntropy(OwnSlack):
     def __init__(self) -> None:
         super().__init__(VonNeumann())
 
-    def value(self, p, b, g, scale):
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
         return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
 
-    def derivatives(self, p, b, g, scale):
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """First and second derivative."""
         q = np.maximum(p, TINY)
         return g * np.log(q / b), g / q
 
-    def conjugate(self, mu, b, g, scale):
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Conjugate per row; exact for small mu, where the general formula cancels."""
         return g * b * np.expm1(np.minimum(mu / g, 700.0))
 
-    def relaxed(self, mu, b, g, scale):
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Relaxed bound xi(mu) and its derivative."""
         xi = b * np.exp(np.minimum(mu / g, 700.0))
         return xi, xi / g

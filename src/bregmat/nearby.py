@@ -13,11 +13,12 @@ from bregmat.constraints import Constraints
 from bregmat.neighbors import PointSpace
 from bregmat.sampling import sq_distances
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Points
 
 
 @on_one_blas_thread
 def spread_pairs(
-    X: Any, constraints: Constraints, *, n_neighbors: int = 8, reach: float = 0.75, weight: float = 0.1
+    X: Points, constraints: Constraints, *, n_neighbors: int = 8, reach: float = 0.75, weight: float = 0.1
 ) -> Constraints:
     """The rows, and soft pairs of points near theirs: for clustering with few pairs, up to some hundreds.
 

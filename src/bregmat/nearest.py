@@ -18,6 +18,7 @@ from bregmat.divergences import as_divergence
 from bregmat.faces import clique_weights, exposed
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
 from bregmat.result import ExitReason, MatrixResult, Record, Status
+from bregmat.scalar_losses import Loss
 from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
@@ -25,7 +26,9 @@ from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.newton_system import factor_flops
+from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -39,13 +42,13 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 @tells_interrupts
 @on_one_blas_thread
 def nearest_kernel(
-    prior: Any,
+    prior: Table | Factor,
     constraints: Constraints,
     *,
-    divergence: Any = "logdet",
-    loss: Any = None,
-    slack_weight: Any = np.inf,
-    solver: Any = "auto",
+    divergence: DivergenceName | SpectralDivergence = "logdet",
+    loss: LossName | Loss | None = None,
+    slack_weight: Values = np.inf,
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
@@ -123,14 +126,14 @@ def nearest_kernel(
 @tells_interrupts
 @on_one_blas_thread
 def nearest_metric(
-    X: Any,
+    X: Points,
     constraints: Constraints,
     *,
-    prior: Any = None,
-    divergence: Any = "logdet",
-    loss: Any = None,
-    slack_weight: Any = np.inf,
-    solver: Any = "auto",
+    prior: Table | Factor | None = None,
+    divergence: DivergenceName | SpectralDivergence = "logdet",
+    loss: LossName | Loss | None = None,
+    slack_weight: Values = np.inf,
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,10 @@ from bregmat.constraints import Constraints
 from bregmat.linalg import blocks
 from bregmat.sampling import differ
 from bregmat.threads import cached_property
+from bregmat.typing import Form
 
 TOTAL_WEIGHT = 1000.0  # of all rows drawn: that many relative squares of the margin against one unit of the divergence
-FORMS = ("comparison", "sq_distance")
+FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = 1_000_000
 MOST_BINS = 10  # of a continuous target
 BLOCK = 10_000_000  # numbers at a time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
@@ -12,12 +12,17 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
 from bregmat.divergences import VonNeumann
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Array, Table
 
 INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
 
 
+@overload
+def widen_range(prior: Factor, eps: float, *, directions: Table | Constraints | None = None) -> Factor: ...
+@overload
+def widen_range(prior: Table, eps: float, *, directions: Table | Constraints | None = None) -> Array: ...
 @on_one_blas_thread
-def widen_range(prior: Any, eps: float, *, directions: Any = None) -> Any:
+def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | None = None) -> Any:
     """A prior plus ``eps`` times the projector onto (a part of) its null space.
 
     ``K0 + eps N N'`` with N an orthonormal basis of what ``directions`` add to range(K0) (Kulis 2009, section 6.5). Use it when a

@@ -13,6 +13,7 @@ from bregmat._html import certificate_rows, proof_text, result_html
 from bregmat.checks import as_points
 from bregmat.status import ExitReason, Record, Status
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -331,7 +332,7 @@ class MatrixResult(Result):
         """``G`` with ``W = G G'``, shape (n, k); computed on demand."""
         return self.coordinates.factor(self.iterate)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points) -> np.ndarray:
         """``X @ B``, shape (n, k), without forming B where the data has many columns."""
         return self.coordinates.transform(as_points("X", X), self.iterate)
 

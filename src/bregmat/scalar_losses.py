@@ -96,7 +96,7 @@ class ScalarLoss(Loss):
         return bound_rows(rows, sense, self, able, rows.unit.copy(), rows.gamma)
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
-    def value(self, p, b, g, scale):
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows.
 
         Parameters
@@ -106,7 +106,7 @@ class ScalarLoss(Loss):
         """
         return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
 
-    def derivatives(self, p, b, g, scale):
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """First and second derivative.
 
         Parameters
@@ -117,11 +117,11 @@ class ScalarLoss(Loss):
         q, c = self._inside(p / scale), b / scale
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
 
-    def bound_size(self, q, b):
+    def bound_size(self, q: Any, b: Any) -> Any:
         """What the rounding of a bound is a share of, in values and conjugates at q, per row."""
         return np.abs(b)
 
-    def conjugate(self, mu, b, g, scale):
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Conjugate per row, ``inf`` outside its domain.
 
         Parameters
@@ -136,7 +136,7 @@ class ScalarLoss(Loss):
             out = g * (m * q - self.cost(self._inside(q), c))
         return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
 
-    def relaxed(self, mu, b, g, scale):
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Relaxed bound xi(mu) and its derivative.
 
         Parameters
@@ -148,12 +148,12 @@ class ScalarLoss(Loss):
         q = self.at_slope(mu * scale / g, c)
         return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
 
-    def slope_range(self, b, g, scale):
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
         """Infimum and supremum of the dual weight."""
         low, high = self.slopes(b / scale)
         return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
 
-    def is_outside(self, p, b):
+    def is_outside(self, p: Any, b: Any) -> Any:
         """Whether values of positive losses cost infinitely much.
 
         Parameters
@@ -163,12 +163,12 @@ class ScalarLoss(Loss):
         """
         return p <= 0
 
-    def _inside(self, q):
+    def _inside(self, q: Any) -> Any:
         """Values of positive losses, which rounding may have made 0 or less."""
         return np.maximum(q, TINY) if self.is_positive else q
 
     # ------------------------------------------------------------------ along the central path, for the interior point
-    def on_path(self, mu, b, g, scale, tau):
+    def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier.
 
         Parameters
@@ -185,7 +185,7 @@ class ScalarLoss(Loss):
             start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
         return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
 
-    def chord(self, xi, mu, b, g, scale, tau):
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds.
 
         Parameters
@@ -248,43 +248,43 @@ class SquaredHinge(ScalarLoss):
     name: ClassVar[str] = "squared_hinge"
     projection_code: ClassVar[int | None] = QUADRATIC
 
-    def cost(self, q, c):
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``(q - c)^2 / 2``."""
         return 0.5 * (q - c) ** 2
 
-    def slope(self, q, c):
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``q - c``."""
         return q - c
 
-    def at_slope(self, m, c):
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``c + m``."""
         return c + m
 
-    def curvature(self, q, c):
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """1."""
         return np.ones_like(q)
 
     # of rows, without the quotients that the general formulas need
-    def value(self, p, b, g, scale):
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows."""
         x = (p - b) / scale
         return 0.5 * float((g * x * x).sum())
 
-    def derivatives(self, p, b, g, scale):
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """First and second derivative."""
         h = g / (scale * scale)
         return h * (p - b), h
 
-    def conjugate(self, mu, b, g, scale):
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Conjugate per row."""
         return mu * b + 0.5 * (mu * scale) ** 2 / g
 
-    def relaxed(self, mu, b, g, scale):
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Relaxed bound xi(mu) and its derivative."""
         d = scale * scale / g
         return b + mu * d, d
 
-    def chord(self, xi, mu, b, g, scale, tau):
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """A constant: the slope is linear."""
         return scale * scale / g
 
@@ -319,37 +319,37 @@ class Hard(ScalarLoss):
     is_smooth: ClassVar[bool] = False
     projection_code: ClassVar[int | None] = HARD
 
-    def cost(self, q, c):
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Infinite off the bound."""
         return np.where(q == c, 0.0, np.inf)
 
-    def slope(self, q, c):
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """No derivative: a solver that needs one does not take hard rows."""
         raise TypeError(
             "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
         )
 
-    def at_slope(self, m, c):
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
         """The bound, whatever the slope."""
         return c + 0.0 * m
 
     # of rows, whose weights and scales mean nothing
-    def value(self, p, b, g, scale):
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Infinite: called on violated rows only."""
         return np.inf if (p != b).any() else 0.0
 
-    def conjugate(self, mu, b, g, scale):
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """``mu b``."""
         return mu * b
 
-    def relaxed(self, mu, b, g, scale):
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """The bound itself, fixed."""
         return b.copy(), np.zeros(len(b))
 
-    def slope_range(self, b, g, scale):
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
         """Any dual weight."""
         return np.full(len(b), -np.inf), np.full(len(b), np.inf)
 
-    def chord(self, xi, mu, b, g, scale, tau):
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """Nothing moves it."""
         return np.zeros(len(b))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -85,9 +85,10 @@ class MatrixState(State):
 class Solver(Protocol):
     """Frozen settings; all that changes is in the state."""
 
-    name: ClassVar[str]
-    works_on: ClassVar[str]  # what its state calls objective where rows are hard: "objective" or "dual_bound"
-
+    @property
+    def name(self) -> str: ...
+    @property
+    def works_on(self) -> str: ...  # what its state calls objective where rows are hard: "objective" or "dual_bound"
     @property
     def max_iter(self) -> int: ...  # steps that a run may take unless told otherwise
     def check(self, problem: Any) -> None: ...

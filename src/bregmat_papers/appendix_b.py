@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregmat import Constraints, CyclicProjection, Factor, nearest_distribution, nearest_kernel
+from bregmat.typing import DivergenceName
 from bregmat_papers.clustering import averaged, digits, draw_pairs, pair_bounds
 from bregmat_papers.drawing import DISSIMILAR, DIVERGENCES, EQUAL, NEUTRAL, SIMILAR
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
@@ -71,7 +72,7 @@ def _vector() -> Outcome:
     }
 
 
-def _matrix(divergence: str) -> Outcome:
+def _matrix(divergence: DivergenceName) -> Outcome:
     """The 2 x 2 example: the identity meets its constraint; one projection onto the equality leaves it."""
     row = ([0], [1], 1.0)
     inside = nearest_kernel(

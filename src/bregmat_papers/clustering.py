@@ -17,6 +17,7 @@ from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest
 from bregmat.coordinates import kernel_coordinates
 from bregmat.divergences import as_divergence
 from bregmat.problems import build_problem
+from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row
 
 MARGIN = 0.25  # the paper's epsilon: bounds are (1 -/+ MARGIN) times the distance that a pair has
@@ -75,7 +76,7 @@ def pair_bounds(
 
 
 def learned_features(
-    X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float
+    X: NDArray[np.float64], rows: Constraints, divergence: DivergenceName, slack_weight: float
 ) -> tuple[Any, str, float]:
     """Features of the certified nearest kernel, what is proven of it, its gap; slack weight 100 if infeasible."""
     solve = partial(nearest_kernel, Factor(X), rows, divergence=divergence, tol=1e-4)
@@ -122,7 +123,7 @@ class Cycle:
 
 
 def bregman_cycles(
-    X: NDArray[np.float64], rows: Constraints, divergence: str, slack_weight: float = np.inf
+    X: NDArray[np.float64], rows: Constraints, divergence: DivergenceName, slack_weight: float = np.inf
 ) -> Iterator[Cycle]:
     """The paper's algorithm from the linear kernel of X, cycle by cycle, for as long as the caller asks."""
     D = as_divergence(divergence)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.plots._style import DISSIMILAR, EQUAL, NEUTRAL, SIMILAR, class_colors, log_scale, tidy
+from bregmat.typing import DivergenceName
 
 __all__ = [
     "COLORS",
@@ -24,8 +25,8 @@ __all__ = [
     "tidy",
 ]
 
-DIVERGENCES = {"logdet": "LogDet", "vonneumann": "von Neumann"}
-COLORS = {"logdet": SIMILAR, "vonneumann": DISSIMILAR}
+DIVERGENCES: dict[DivergenceName, str] = {"logdet": "LogDet", "vonneumann": "von Neumann"}
+COLORS: dict[DivergenceName, str] = {"logdet": SIMILAR, "vonneumann": DISSIMILAR}
 MARKERS = {"logdet": "o", "vonneumann": "s"}
 # a number that the paper prints
 STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "linestyle": "none"}

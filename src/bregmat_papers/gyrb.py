@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, MatrixResult, nearest_kernel
+from bregmat.typing import DivergenceName
 from bregmat_papers.drawing import COLORS, DIVERGENCES, MARKERS, NEUTRAL, mean_line, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 from bregmat_papers.gyrb_targets import (
@@ -84,7 +85,7 @@ def bounds_of_target(goal: Target, i: NDArray[np.int64], j: NDArray[np.int64]) -
     return Constraints.sq_distance(i, j, goal.sq_distances[i, j], np.where(goal.y[i] == goal.y[j], "<=", ">="))
 
 
-def bregman(goal: Target, divergence: str, count: int, seed: int) -> MatrixResult:
+def bregman(goal: Target, divergence: DivergenceName, count: int, seed: int) -> MatrixResult:
     """Cyclic projections from I/d until a cycle moves the multipliers by half of MOVEMENT, a little beyond the paper's rule."""
     rows = bounds_of_target(goal, *draw_pairs(goal, count, seed))
     settings = CyclicProjection(movement_atol=0.5 * MOVEMENT)
@@ -106,7 +107,7 @@ def _accuracy(K: Any, goal: Target, unit: Unit) -> float:
     return 1.0 - float(np.mean(errors))
 
 
-def _training_pairs_only(goal: Target, divergence: str, unit: Unit) -> float:
+def _training_pairs_only(goal: Target, divergence: DivergenceName, unit: Unit) -> float:
     """Accuracy when only pairs of two training objects are told, of the largest number of pairs."""
     halves, errors = random_halves(goal.d, unit["seed"]), []
     i, j = draw_pairs(goal, max(unit["counts"]), unit["seed"])

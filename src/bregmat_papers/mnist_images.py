@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from bregmat import Constraints
 from bregmat.sampling import sq_distances
+from bregmat.typing import Sense
 from bregmat_papers.experiments import DataHome
 
 STEEPEST = 1.0  # shears of more than 45 degrees are cut: an image that lies on its side is no slanted one
@@ -136,8 +137,8 @@ def neighbour_pairs(points: Points, n_pairs: int, n_neighbours: int, margin: flo
     n_anchors = min(n_pairs // (2 * n_neighbours), len(points.y))
     anchors = np.sort(rng.choice(len(points.y), n_anchors, replace=False))
     both = [_neighbours(points, anchors, n_neighbours, is_same) for is_same in (True, False)]
-    parts = []
-    for (a, b), sense, factor in zip(both, ("<=", ">="), (1 - margin, 1 + margin)):
+    parts, senses = [], tuple[Sense, Sense](("<=", ">="))
+    for (a, b), sense, factor in zip(both, senses, (1 - margin, 1 + margin)):
         parts.append(Constraints.sq_distance(a, b, factor * sq_distances(points.X.astype(float), a, b), sense))
     return parts[0] + parts[1]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bregmat.typing import DivergenceName
 from bregmat_papers.clustering import (
     RULES,
     averaged,
@@ -66,7 +67,7 @@ class Study:
     nmi_axis: tuple[float, float]
     cycles_axis: tuple[float, float]
     logarithmic: bool = False
-    paper_cycles: dict[tuple[str, int], float] = field(default_factory=dict)
+    paper_cycles: dict[tuple[DivergenceName, int], float] = field(default_factory=dict)
     weight: float = 1.0
     other_weight: float = 10.0
     starts: int = 10

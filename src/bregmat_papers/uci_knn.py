@@ -12,6 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sklearn.preprocessing import FunctionTransformer
 
 from bregmat import KernelLearner
+from bregmat.typing import DivergenceName, Strategy
 from bregmat_papers.drawing import NEUTRAL, class_colors, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, mean_and_error, select
 from bregmat_papers.random_pairs import random_pairs
@@ -31,7 +32,7 @@ BUNDLED = ("wine", "iris")
 SLOWEST = "soybean-large"  # 9,000 pairs of 281 points: the heaviest slack weight is left out, it takes minutes
 UNITS_OF = ("raw", "standardised")
 # ours: divergence, and what is asked of labelled points
-LEARNED = {
+LEARNED: dict[str, tuple[DivergenceName, Strategy]] = {
     "LogDet": ("logdet", "random"),
     "von Neumann": ("vonneumann", "random"),
     "LogDet, neighbours": ("logdet", "neighbors"),
@@ -89,8 +90,8 @@ def run(unit: Unit, data: DataHome) -> Outcome:
 class _Ours:
     """One of our methods but for its slack weight."""
 
-    divergence: str
-    strategy: str
+    divergence: DivergenceName
+    strategy: Strategy
     n_pairs: int
     seed: int
 

@@ -17,6 +17,7 @@ from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
 from bregmat.sampling import check_random_state
 from bregmat.solve import SOLVERS
+from bregmat.typing import KernelName
 
 
 class AllOrNothing:
@@ -92,8 +93,8 @@ class AllOrNothing:
 class KernelEstimator:
     """Estimators with a kernel among their parameters."""
 
-    kernel: str | Callable[..., Any] = field(default="rbf", kw_only=False)
-    gamma: Any = None
+    kernel: KernelName | Callable[..., Any] = field(default="rbf", kw_only=False)
+    gamma: float | None = None
     degree: float = 3
     coef0: float = 1
     kernel_params: dict[str, Any] | None = None

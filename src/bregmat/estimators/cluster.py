@@ -29,6 +29,7 @@ from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
 from bregmat.sampling import check_random_state
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]
 
@@ -96,17 +97,17 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     """
 
     n_clusters: int = field(default=8, kw_only=False)
-    kernel: str | Callable[..., Any] = "linear"
+    kernel: KernelName | Callable[..., Any] = "linear"
     rank: int | None = None
     n_init: int = 10
     max_iter: int = 300
     tol: float = 1e-4
-    random_state: Any = None
+    random_state: RandomState = None
 
     _last = "_fit_base"
     _kept = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_", "inertia_", "n_iter_", "captured_trace_")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelKMeans:
+    def fit(self, X: Points, y: object = None, sample_weight: Values | None = None) -> KernelKMeans:
         """Find the clusters.
 
         Parameters
@@ -198,8 +199,10 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
                     take_interrupt()
                     break
         best = runs[best_start([run.inertia_ for run in runs])]
-        self.labels_, self.inertia_, self.n_iter_ = best.labels_, float(best.inertia_), best.n_iter_
-        self.cluster_centers_ = best.cluster_centers_
+        self.labels_: np.ndarray = best.labels_
+        self.inertia_: float = float(best.inertia_)
+        self.n_iter_: int = best.n_iter_
+        self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
     def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
@@ -211,7 +214,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self.dual_coef_, self.sq_norms_ = found.weights, found.sq_norms
         return self.n_clusters - n_empty
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Points) -> np.ndarray:
         """Nearest mean of each point.
 
         Parameters

@@ -23,6 +23,7 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Points
 
 
 class MethodBesideParameter:
@@ -55,7 +56,7 @@ class KernelOfMap(ABC):
         """Whether points may be sparse, in scikit-learn's words."""
 
     @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
-    def kernel(self, X: Any, Y: Any = None) -> np.ndarray:
+    def kernel(self, X: Points, Y: Points | None = None) -> np.ndarray:
         """Values of the learned kernel.
 
         Parameters
@@ -77,7 +78,7 @@ class KernelOfMap(ABC):
             )
         return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points) -> np.ndarray:
         """Features whose inner products are the learned kernel; see Notes of :class:`KernelLearner`.
 
         Parameters
@@ -248,7 +249,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         self._fit_map, result, rows = learn(X, self._fit_base, task)
-        self.captured_trace_ = self._fit_map.captured
+        self.captured_trace_: float = self._fit_map.captured
         return result, rows
 
     def _check_parameters(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -20,6 +20,7 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
 from bregmat.result import MatrixResult
+from bregmat.typing import KernelName
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     'neighbors'
     """
 
-    kernels: Sequence[Any] = ("rbf", "linear")
-    gammas: Sequence[Any] = ("scale",)
+    kernels: Sequence[KernelName | Callable[..., Any]] = ("rbf", "linear")
+    gammas: Sequence[Literal["scale"] | float | None] = ("scale",)
     rank: int | None | Sequence[int | None] = 100
 
     _kept = (*LearnerSearch._kept, "captured_trace_")
@@ -150,7 +151,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     def _keep(self, X: Any, candidate: KernelCandidate) -> None:
         learner = self.best_learner_
         self._fit_map = self._unlearned(candidate, X) if learner is None else learner._fit_map
-        self.captured_trace_ = self._fit_map.captured
+        self.captured_trace_: float = self._fit_map.captured
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -16,6 +16,7 @@ from bregmat._interrupt import held_interrupts
 from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
+from bregmat.coordinates import Factor
 from bregmat.estimators.base import AllOrNothing, check_run
 from bregmat.estimators.state import (
     constraints_restored,
@@ -29,8 +30,11 @@ from bregmat.estimators.task import Task
 from bregmat.labels import check_drawing
 from bregmat.result import MatrixResult, SolverError, check
 from bregmat.sampling import check_percentiles
+from bregmat.scalar_losses import Loss
+from bregmat.solve import Solver
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, RandomState, SolverName, Strategy, Values
 
 
 @on_one_blas_thread
@@ -38,24 +42,24 @@ from bregmat.threads import on_one_blas_thread
 class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
 
-    divergence: str | SpectralDivergence = "logdet"
+    divergence: DivergenceName | SpectralDivergence = "logdet"
     slack_weight: float = 1.0
-    loss: Any = None
-    strategy: str = "random"
+    loss: LossName | Loss | None = None
+    strategy: Strategy = "random"
     passes: int = 3
     n_neighbors: int = 3
     n_impostors: int = 10
-    form: str = "comparison"
+    form: Form = "comparison"
     n_constraints: int | None = None
     percentiles: tuple[float, float] = (5, 95)
     unlabeled: Any = -1
-    solver: Any = "auto"
+    solver: SolverName | Solver = "auto"
     tol: float = 1e-4
     max_iter: int | None = None
     warm_start: bool = False
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
-    random_state: Any = None
+    random_state: RandomState = None
 
     _kept: ClassVar[tuple[str, ...]] = ("n_dropped_constraints_",)
 
@@ -83,12 +87,12 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
     # ------------------------------------------------------------------ fit
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Points | Factor,
+        y: Labels | None = None,
         *,
         constraints: Constraints | None = None,
-        sample_id: Any = None,
-        sample_weight: Any = None,
+        sample_id: Labels | None = None,
+        sample_weight: Values | None = None,
     ) -> Self:
         """Learn from labels, constraints or both.
 
@@ -160,8 +164,9 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
                 raise
             with held_interrupts():
                 self._keep(X, task, result)
-                self.constraints_ = named
-                self.n_iter_, self.result_ = max(1, result.n_iter), result  # scikit-learn wants one step at least
+                self.constraints_: Constraints = named
+                self.result_: MatrixResult = result
+                self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants one step at least
         return self
 
     def _check_parameters(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +13,9 @@ from bregmat.checks import check_numeric, rows_text
 from bregmat.linalg import blocks, dense, eigh
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import MetricPrior, Pairs, Points
 
-PRIORS = ("identity", "variance", "covariance")
+PRIORS = get_args(MetricPrior)
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
 MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
@@ -57,7 +58,7 @@ class MahalanobisMetric:
     result_: MatrixResult
     n_features_in_: int
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points) -> np.ndarray:
         """Map points so that Euclidean distances are the learned distances.
 
         Parameters
@@ -100,7 +101,7 @@ class MahalanobisMetric:
         """
         return MahalanobisDistance(self.components_)
 
-    def pair_distance(self, pairs: Any) -> np.ndarray:
+    def pair_distance(self, pairs: Pairs) -> np.ndarray:
         """Learned distances, *not* squared.
 
         Parameters
@@ -125,7 +126,7 @@ class MahalanobisMetric:
             out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
         return out
 
-    def pair_score(self, pairs: Any) -> np.ndarray:
+    def pair_score(self, pairs: Pairs) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""
         return -self.pair_distance(pairs)
 

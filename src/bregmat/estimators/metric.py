@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,7 @@ from bregmat.neighbors import PointSpace
 from bregmat.result import ExitReason, MatrixResult, Status
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import DivergenceName, MetricPrior, Strategy, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +167,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     (178, 13)
     """
 
-    divergence: str | SpectralDivergence = field(default="logdet", kw_only=False)
-    strategy: str = "neighbors"
+    divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
+    strategy: Strategy = "neighbors"
     n_components: int | None = None
-    prior: Any = "auto"
+    prior: Literal["auto"] | MetricPrior | Table = "auto"
 
     _kept = ("n_dropped_constraints_", "_fit_components", "prior_")
 
@@ -234,7 +235,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if isinstance(self.prior, str):
             is_free_of_units = task.y is not None and task.given is None and self.strategy == "neighbors"
             name = ("variance" if is_free_of_units else "identity") if self.prior == "auto" else self.prior
-            self.prior_ = name
+            self.prior_: str = name
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
             return None if name == "identity" else Factor(prior_components(X, name).T)

@@ -13,6 +13,7 @@ from bregmat.checks import as_choice, check_numeric
 from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
+from bregmat.typing import MetricPrior
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     'variance'
     """
 
-    priors: Sequence[str] = ("variance", "identity")
+    priors: Sequence[MetricPrior] = ("variance", "identity")
     n_components: int | None | Sequence[int | None] = None
 
     _kept = (*LearnerSearch._kept, "_fit_components")

@@ -24,12 +24,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from bregmat._interrupt import held_interrupts, is_interrupted, take_interrupt
 from bregmat.checks import as_choice, as_column, check_integer, check_positive
+from bregmat.coordinates import Factor
 from bregmat.estimators.base import AllOrNothing, Lines, check_verbose, say
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.labels import STRATEGIES, as_kinds
 from bregmat.result import SolverError
 from bregmat.sampling import check_random_state, generator
+from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
 SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
@@ -74,7 +76,7 @@ C = TypeVar("C", bound=Candidate)
 class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Settings of a learner, and whether to learn at all, chosen on inner folds; subclasses say which, and keep the choice."""
 
-    strategies: Sequence[str] = ("neighbors",)
+    strategies: Sequence[Strategy] = ("neighbors",)
     slack_weights: Sequence[float] = (0.1, 1.0, 10.0)
     learner: Any = None
     cv: Any = None
@@ -82,7 +84,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     scoring: Any = None
     n_jobs: int | None = None
     max_seconds: float | None = None
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: int = 0
 
     _kept: ClassVar[tuple[str, ...]] = ("best_score_", "best_index_", "best_params_", "n_splits_")
@@ -116,7 +118,9 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return candidate.params()
 
     # ------------------------------------------------------------------ fit
-    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Points | Factor, y: Labels, *, groups: Labels | None = None, sample_weight: Values | None = None
+    ) -> Self:
         """Search on inner folds, then fit the choice to all rows.
 
         Parameters
@@ -146,19 +150,21 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             check_consistent_length(X, y)
             if groups is not None and np.shape(groups) != (X.shape[0],):
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
-            y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else np.asarray(y)
+            y = column_or_1d(y, warn=True) if np.ndim(y) == 2 and np.shape(y)[1] == 1 else np.asarray(y)
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
             search = _Search(self, template, X, y, groups, np.flatnonzero(known), weight)
             self.n_splits_ = len(search.folds)
+            self.cv_results_: dict[str, Any]
+            self.best_index_: int
             self.cv_results_, self.best_index_ = search.run(candidates)
             chosen = candidates[self.best_index_]
-            self.best_params_ = chosen.params()
-            self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+            self.best_params_: dict[str, Any] = chosen.params()
+            self.best_score_: float = float(self.cv_results_["mean_test_score"][self.best_index_])
             if is_interrupted():
                 raise KeyboardInterrupt
-            self.best_learner_ = None
+            self.best_learner_: Any = None
             if len(here) < X.shape[0]:
                 X, y, weight = X[here], y[here], None if weight is None else weight[here]
             if chosen.strategy is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +36,7 @@ from bregmat.margin import ActiveSet, MarginResult
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import DecisionShape, KernelName, Labels, MarginSolverName, Points, RandomState, Values
 
 BLOCK = 10_000_000  # kernel values at a time
 
@@ -174,21 +175,21 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     True
     """
 
-    kernel: str | Callable[..., Any] = "rbf"
-    gamma: str | float = "scale"
+    kernel: KernelName | Callable[..., Any] = "rbf"
+    gamma: Literal["scale", "auto"] | float = "scale"  # type: ignore[assignment]
     coef0: float = 0.0
     C: float = 1.0
     fit_intercept: bool = True
     squared_hinge: bool = False
-    solver: Any = "active_set"
+    solver: MarginSolverName | ActiveSet | MultiplicativeUpdates = "active_set"
     tol: float = 1e-6
-    class_weight: Any = None
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     max_iter: int | None = None
     max_seconds: float | None = None
-    decision_function_shape: str = "ovr"
+    decision_function_shape: DecisionShape = "ovr"
     probability: bool = False
     break_ties: bool = True
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
 
@@ -197,7 +198,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_", "sigmoids_")
 
     # ------------------------------------------------------------------ fit
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginSVC:
+    def fit(self, X: Points, y: Labels, sample_weight: Values | None = None) -> MarginSVC:
         """Train the machine, or one for every pair of classes.
 
         Parameters
@@ -247,13 +248,14 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
+        self.classes_: np.ndarray
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least two classes; got 1 class, {self.classes_[0]}.")
         weights = np.ones(len(y))
         if sample_weight is not None:
             weights = as_column("sample_weight", sample_weight, len(y), per="row of X", scalar=True, lowest=0)
-        self.class_weight_ = self._weights_of_classes(y, np.bincount(codes, weights))
+        self.class_weight_: np.ndarray = self._weights_of_classes(y, np.bincount(codes, weights))
         if base.takes_gamma and base.params["gamma"] is None:
             base = base.with_gamma(gamma_of(X, str(self.gamma), weights))
         return Examples(X, codes, weights * self.class_weight_[codes], base)
@@ -287,23 +289,24 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(table.any(axis=0))
         support = used[np.argsort(codes[used], kind="stable")]
         intercept = np.array([pair.result.intercept for pair in pairs])
-        self.support_, self.dual_coef_ = support.astype(np.int32), table[:, support]
-        self.n_support_ = np.bincount(codes[support], minlength=k).astype(np.int32)
-        self.intercept_ = intercept if k == 2 else -intercept
+        self.support_: np.ndarray = support.astype(np.int32)
+        self.dual_coef_: np.ndarray = table[:, support]
+        self.n_support_: np.ndarray = np.bincount(codes[support], minlength=k).astype(np.int32)
+        self.intercept_: np.ndarray = intercept if k == 2 else -intercept
         if not examples.base.is_precomputed:
-            self.support_vectors_ = examples.X[support]
-        self.shape_fit_ = examples.X.shape
+            self.support_vectors_: Any = examples.X[support]
+        self.shape_fit_: tuple[int, int] = examples.X.shape
         self._describe([pair.result for pair in pairs], [pair.certified for pair in pairs])
         self._fit_base = examples.base  # predict goes by the kernel of the fit, whatever parameters are set later
 
     def _describe(self, results: list[MarginResult], certified: list[np.ndarray]) -> None:
         """Set what the results say."""
         is_binary = len(self.classes_) == 2
-        self.result_ = results[0] if is_binary else results
-        self.certified_ = certified[0] if is_binary else certified
-        self.n_certified_ = np.array([np.count_nonzero(one) for one in certified])
-        self.gap_ = float(max(result.gap for result in results))
-        self.n_iter_ = np.array([result.n_iter for result in results], dtype=np.int32)
+        self.result_: MarginResult | list[MarginResult] = results[0] if is_binary else results
+        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if is_binary else certified
+        self.n_certified_: np.ndarray = np.array([np.count_nonzero(one) for one in certified])
+        self.gap_: float = float(max(result.gap for result in results))
+        self.n_iter_: np.ndarray = np.array([result.n_iter for result in results], dtype=np.int32)
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
@@ -317,7 +320,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         check_flag("break_ties", self.break_ties)
         if not isinstance(self.solver, tuple(self._solvers.values())):
             as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
-        as_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
+        as_choice("decision_function_shape", self.decision_function_shape, get_args(DecisionShape))
         self._kernel_function()
 
     def _kernel_function(self) -> KernelFunction:
@@ -331,7 +334,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         return KernelFunction.of(self.kernel, gamma, self.degree, self.coef0, self.kernel_params)
 
     # ------------------------------------------------------------------ use
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Points) -> np.ndarray:
         """Decision values.
 
         Parameters
@@ -350,7 +353,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             return pairs[:, 0]
         return pairs if self.decision_function_shape == "ovo" else self._by_class(pairs)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Points) -> np.ndarray:
         """Class of each point: the sign of the decision value, or the class of largest "ovr" value (of most votes, see ``break_ties``).
 
         Parameters

@@ -12,7 +12,7 @@ __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "w
 KINDS = (".csv", ".parquet")
 
 
-def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) -> Constraints:
+def read_constraints(path: str | os.PathLike[str], *, id_type: type | None = None) -> Constraints:
     """Read constraints from a file.
 
     Parameters
@@ -51,7 +51,7 @@ def read_constraints(path: str | os.PathLike, *, id_type: type | None = None) ->
 
 
 def read_placed_constraints(
-    path: str | os.PathLike, *, id_type: type | None = None
+    path: str | os.PathLike[str], *, id_type: type | None = None
 ) -> tuple[Constraints, list[str], list[tuple[str, ...]]]:
     """As `read_constraints`, with the place of every row ("line 7"; "row 6" of .parquet) and the samples it names."""
     path, _ = tables.file_kind(path, "read constraints from", KINDS)
@@ -61,7 +61,7 @@ def read_placed_constraints(
     return Constraints(**found), [table.where(row) for row in range(len(samples))], samples
 
 
-def write_constraints(path: str | os.PathLike, constraints: Constraints) -> None:
+def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:
     """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`.
 
     Examples

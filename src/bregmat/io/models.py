@@ -77,7 +77,7 @@ class ModelFileError(ValueError):
     """
 
 
-def save(path: str | os.PathLike, obj: Any, *, info: dict[str, Any] | None = None) -> None:
+def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None = None) -> None:
     """Write a model to a file.
 
     Parameters
@@ -136,7 +136,7 @@ def save(path: str | os.PathLike, obj: Any, *, info: dict[str, Any] | None = Non
         archive.comment = _comment(text)
 
 
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that `save` wrote.
 
     Parameters
@@ -184,7 +184,7 @@ def load(path: str | os.PathLike) -> Any:
         raise ModelFileError(f"{os.fspath(path)}: the state of this {name} is not complete ({error!r})") from error
 
 
-def read_manifest(path: str | os.PathLike) -> dict[str, Any]:
+def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest alone: class, versions, info, state; shape, dtype, sha256 of every array. Raises as `load`."""
     with _Reader(path) as reader:
         return {**reader.manifest, "info": reader.restored("info"), "state": reader.restored("state")}
@@ -193,7 +193,7 @@ def read_manifest(path: str | os.PathLike) -> dict[str, Any]:
 class _Reader:
     """An open model file whose manifest and list of members have been checked."""
 
-    def __init__(self, path: str | os.PathLike) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path)
         self._handle = self.path.open("rb")
         try:

@@ -17,14 +17,14 @@ __all__ = ["atomic_write", "check_writable"]
 _TEMPORARY = ".bregmat-tmp"  # how the names of temporary files end
 
 
-def as_path(path: str | os.PathLike) -> Path:
+def as_path(path: str | os.PathLike[str]) -> Path:
     """The path of a file; TypeError for anything else."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the name of a file; got {path!r}.")
     return Path(path)
 
 
-def check_writable(path: str | os.PathLike) -> Path:
+def check_writable(path: str | os.PathLike[str]) -> Path:
     """Make sure a file can be written at `path`; the file itself is not touched.
 
     Parameters
@@ -66,7 +66,7 @@ def check_writable(path: str | os.PathLike) -> Path:
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
 
     What a process that was killed left of its temporary files in the folder goes at the next write.

@@ -45,7 +45,7 @@ class Points:
 
 
 def read_points(
-    path: str | os.PathLike, *, exclude: Iterable[str] = (), features: Sequence[str] | None = None
+    path: str | os.PathLike[str], *, exclude: Iterable[str] = (), features: Sequence[str] | None = None
 ) -> Points:
     """Read points from a file.
 
@@ -91,7 +91,7 @@ def read_points(
 
 
 def write_points(
-    path: str | os.PathLike, X: np.ndarray, *, names: Sequence[str], columns: dict[str, np.ndarray] | None = None
+    path: str | os.PathLike[str], X: np.ndarray, *, names: Sequence[str], columns: dict[str, np.ndarray] | None = None
 ) -> None:
     """Write points where `read_points` can read them.
 

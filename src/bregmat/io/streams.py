@@ -59,7 +59,7 @@ class PairFile:
     True
     """
 
-    def __init__(self, path: str | os.PathLike, *, squared: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, squared: bool = False) -> None:
         self.path, kind = tables.file_kind(path, "read pairs from", (".csv", ".parquet"))
         self.squared, self.name = bool(squared), self.path.name
         self._rows: _CsvRows | _ParquetRows = _CsvRows(self.path) if kind == ".csv" else _ParquetRows(self.path)
@@ -203,7 +203,7 @@ class Checkpoint:
     (2, 3)
     """
 
-    def __init__(self, path: str | os.PathLike) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = check_writable(path)
 
     def load(self) -> tuple[Any, dict[str, Any]] | None:

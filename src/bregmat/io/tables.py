@@ -37,7 +37,7 @@ class Table:
         return f"{self.path}, {self.where(row)}"
 
 
-def file_kind(path: str | os.PathLike, to_do: str, known: Sequence[str]) -> tuple[Path, str]:
+def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
     """Path and ending of a file that is among the `known` kinds; `to_do` is what cannot be done otherwise, "read points from"."""
     path = Path(path)
     kind = path.suffix.lower()
@@ -94,7 +94,7 @@ def write(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 # ---------------------------------------------------------------- .npy
-def read_npy(path: str | os.PathLike, *, mmap: bool = False) -> np.ndarray:
+def read_npy(path: str | os.PathLike[str], *, mmap: bool = False) -> np.ndarray:
     """The array of a .npy file, read or mapped; nothing is unpickled."""
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import RunLog, solve
 from bregmat.threads import single_thread_blas
+from bregmat.typing import MarginSolverName
 
 ROUGH = 2e-3  # violation at which the exact finish takes over
 LOOSE = 1e-4  # gaps from which float32 weights may do
@@ -161,7 +162,7 @@ def train_margin(
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
     settings: Any = solver
     if isinstance(solver, str):
-        as_choice("solver", solver, ("active_set", "multiplicative"), hint=" or a settings object")
+        as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
         settings = ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
     if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")

@@ -15,6 +15,7 @@ from bregmat.online.learner import OnlineLearner
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Table
 
 
 @on_one_blas_thread
@@ -62,7 +63,7 @@ class LossAndBound(OnlineLearner):
             "scale of the labels, or loss_budget"
         )
 
-    def loss_bound(self, U: Any = None, loss_of_U: float | None = None) -> float:
+    def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
         """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
 
         Squared loss: ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). Other losses:
@@ -87,6 +88,7 @@ class LossAndBound(OnlineLearner):
         if claimed:
             loss_of_U = self.settings.loss_budget
         elif loss_of_U is None:
+            assert U is not None
             loss_of_U = self.loss_of(U)
             # below that it is rounding: with the learning rate for a loss budget of 0 anything above 0 makes the bound infinite
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * self.cumulative_loss_ else 0.0
@@ -139,7 +141,7 @@ class LossAndBound(OnlineLearner):
     def _is_recorded(self) -> bool:
         return self.settings.needs_no_stream or self.settings.keep_examples
 
-    def _read_comparison(self, U: Any) -> np.ndarray:
+    def _read_comparison(self, U: Table) -> np.ndarray:
         return self.settings.read_comparison(U, self.dim)
 
     def _total_loss(self, U: np.ndarray, record: PairTally | KeptExamples) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
 from bregmat.threads import on_one_blas_thread, single_thread_blas
+from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
 
 @on_one_blas_thread
@@ -114,15 +115,15 @@ class MatrixExponentiatedGradient(LossAndBound):
         self,
         dim: int | None = None,
         *,
-        eta: Any = "bound",
-        loss: Any = "squared",
-        prior: Any = None,
+        eta: Literal["bound"] | float = "bound",
+        loss: OnlineLossName | OnlineLoss = "squared",
+        prior: Table | None = None,
         trace: float = 1.0,
         normalized: bool = True,
         spectral_spread: float = 1.0,
         loss_budget: float = 0.0,
-        instances: str = "pairs",
-        mode: str = "auto",
+        instances: Instances = "pairs",
+        mode: OnlineMode = "auto",
         batch_size: int = 64,
         keep_examples: bool = False,
     ) -> None:
@@ -147,18 +148,18 @@ class MatrixExponentiatedGradient(LossAndBound):
             raise ValueError("dim must be given for instances='pairs': it is the number of points.")
 
     # ------------------------------------------------------------------ a stream
-    def predict_one(self, x: Any) -> float:
+    def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
         block = self._read(self._kind.one(x))
         with single_thread_blas(self.dim or 0):
             return float(self._state.predict(block)[0])
 
-    def learn_one(self, x: Any, y: float) -> MatrixExponentiatedGradient:
+    def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """One trial: predict, then move towards the label; returns self."""
         self._learn(self._kind.one(x), y)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> MatrixExponentiatedGradient:
+    def partial_fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
         """A trial for every row of X, in order; returns self.
 
         Parameters
@@ -175,11 +176,11 @@ class MatrixExponentiatedGradient(LossAndBound):
         self._learn(X, y)
         return self
 
-    def predict_then_learn(self, X: Any, y: Any) -> np.ndarray:
+    def predict_then_learn(self, X: Stream, y: Values) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
         return self._learn(X, y)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         block = self._read(X)
         values, U = self._state.spectrum()
@@ -197,7 +198,7 @@ class MatrixExponentiatedGradient(LossAndBound):
         values, U = self._started().spectrum()
         return (U * np.sqrt(values))[:, ::-1]
 
-    def transform(self, points: Any = None, *, n_components: int | None = None) -> np.ndarray:
+    def transform(self, points: Table | None = None, *, n_components: int | None = None) -> np.ndarray:
         """Points whose squared distances (pairs) or squared lengths (vectors, matrices: ``v* W v``) are the learned ones.
 
         Parameters
@@ -302,7 +303,7 @@ class MatrixExponentiatedGradient(LossAndBound):
         cls = EigenState if self.settings.mode == "rank_one" else LogState
         return cls(log_W, self.settings, eta)
 
-    def _learn(self, X: Any, y: Any) -> np.ndarray:
+    def _learn(self, X: Stream, y: Values) -> np.ndarray:
         block = self._kind.read(X, self.dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
         check_labels(self.settings, y)
@@ -320,7 +321,7 @@ class MatrixExponentiatedGradient(LossAndBound):
                 self._record.add(block, y)
         return predictions
 
-    def _read(self, X: Any) -> Any:
+    def _read(self, X: Stream) -> Any:
         block = self._kind.read(X, self.dim)
         if self._state is None and len(block):
             self._begin(self._kind.size(block))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.checks import check_positive
+from bregmat.typing import Table
 
 
 class Undo:
@@ -43,22 +44,22 @@ class OnlineLearner(ABC):
     _record: Any
     _hint: ClassVar[str] = ""  # when a stream need not be kept
 
-    def loss_of(self, U: Any) -> float:
+    def loss_of(self, U: Table) -> float:
         """Total loss of a fixed matrix U (d, d) on the stream so far; needs a record of it (``keep_examples=True``)."""
         U = self._read_comparison(U)
         self._check_recorded()
         return 0.0 if self._record is None else self._total_loss(U, self._record)
 
-    def regret(self, U: Any = None, *, loss_of_U: float | None = None) -> float:
+    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
         """Total loss so far minus that of a fixed matrix U (d, d); None is the best one in hindsight, where that is known.
 
         ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`loss_of` needs.
         """
         if loss_of_U is not None:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        elif U is None:
-            loss_of_U = self._best_loss()
-        return self.cumulative_loss_ - float(self.loss_of(U) if loss_of_U is None else loss_of_U)
+        else:
+            loss_of_U = self._best_loss() if U is None else self.loss_of(U)
+        return self.cumulative_loss_ - float(loss_of_U)
 
     # ------------------------------------------------------------------ of the subclass
     @property
@@ -71,7 +72,7 @@ class OnlineLearner(ABC):
         """Whether the stream is recorded, from its beginning."""
 
     @abstractmethod
-    def _read_comparison(self, U: Any) -> np.ndarray:
+    def _read_comparison(self, U: Table) -> np.ndarray:
         """A matrix to compare with, checked."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,6 +30,7 @@ from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.learner import OnlineLearner, Undo
 from bregmat.online.records import KeptExamples
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Points, Sense, Senses, Table, Values
 
 
 @on_one_blas_thread
@@ -115,8 +116,8 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         self,
         dim: int | None = None,
         *,
-        eta: Any = "auto",
-        prior: Any = None,
+        eta: Literal["auto"] | float = "auto",
+        prior: Table | None = None,
         keep_examples: bool = False,
         differences: bool = False,
     ) -> None:
@@ -127,12 +128,12 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         self.differences = differences
 
     # ------------------------------------------------------------------ a stream
-    def fit(self, X: Any, y: Any, *, sense: Any = "==") -> OnlineLogDet:
+    def fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
         """Forget everything, then :meth:`partial_fit`; returns self."""
         self._learn(X, y, sense, fresh=True)
         return self
 
-    def partial_fit(self, X: Any, y: Any, *, sense: Any = "==") -> OnlineLogDet:
+    def partial_fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
         """A trial for every example, in order; returns self.
 
         Parameters
@@ -153,29 +154,29 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         self._learn(X, y, sense)
         return self
 
-    def learn_one(self, x: Any, y: float, *, sense: str = "==") -> OnlineLogDet:
+    def learn_one(self, x: Values, y: float, *, sense: Sense = "==") -> OnlineLogDet:
         """One trial, for a pair of points (2, d), or with ``differences=True`` a difference (d,); returns self."""
         check_numeric("x", x)
         self._learn([x], [y], sense)
         return self
 
-    def predict_then_learn(self, X: Any, y: Any, *, sense: Any = "==") -> np.ndarray:
+    def predict_then_learn(self, X: Points, y: Values, *, sense: Senses = "==") -> np.ndarray:
         """As :meth:`partial_fit`; returns the squared distances predicted, each before its own label was used; shape (n,)."""
         return self._learn(X, y, sense)
 
-    def predict_one(self, x: Any) -> float:
+    def predict_one(self, x: Values) -> float:
         """Squared distance ``z' A z`` of a pair or a difference; of the prior where nothing was learned yet."""
         check_numeric("x", x)
         return float(self.predict([x])[0])
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Points) -> np.ndarray:
         """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where nothing was learned yet."""
         Z = self._differences(X, self._dim())
         H = Z @ self._factor(Z.shape[1]).T
         return np.einsum("ij,ij->i", H, H)
 
     # ------------------------------------------------------------------ the metric
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points) -> np.ndarray:
         """Map points (n, d) so that Euclidean distances are the learned distances; shape (n, d)."""
         return _rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
 
@@ -209,7 +210,7 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         check_is_fitted(self)
         return self._fixed or self._total(kernels.RATE)
 
-    def loss_bound(self, U: Any, loss_of_U: float | None = None) -> float:
+    def loss_bound(self, U: Table, loss_of_U: float | None = None) -> float:
         """``K (L_U + D_ld(U, A_1) / eta)``, which :attr:`cumulative_loss_` cannot exceed if U has the total loss L_U.
 
         With "auto" ``max_t(k_t / eta_t) (max_t(eta_t) L_U + D_ld(U, A_1))``, over the trials that moved the metric.

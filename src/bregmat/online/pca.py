@@ -19,6 +19,7 @@ from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import Undo
 from bregmat.sampling import check_random_state, generator
 from bregmat.threads import on_one_blas_thread, single_thread_blas
+from bregmat.typing import Points, RandomState, Values
 
 LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
@@ -96,7 +97,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_rounds: int | None = None
     max_norm: float | None = None
     center: bool = False
-    random_state: Any = None
+    random_state: RandomState = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -104,11 +105,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tags
 
     # ------------------------------------------------------------------ a stream
-    def fit(self, X: Any, y: Any = None) -> OnlinePCA:
+    def fit(self, X: Points, y: object = None) -> OnlinePCA:
         """Forget everything, then :meth:`partial_fit`; returns self."""
         return self._learn(X, fresh=True)
 
-    def partial_fit(self, X: Any, y: Any = None) -> OnlinePCA:
+    def partial_fit(self, X: Points, y: object = None) -> OnlinePCA:
         """A trial for every row, in order; returns self.
 
         Parameters
@@ -124,22 +125,22 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         return self._learn(X, fresh=False)
 
-    def learn_one(self, x: Any) -> OnlinePCA:
+    def learn_one(self, x: Values) -> OnlinePCA:
         """One trial, for a row (d,); returns self."""
         return self._learn([x], fresh=False)
 
-    def expected_loss(self, X: Any) -> np.ndarray:
+    def expected_loss(self, X: Points) -> np.ndarray:
         """``m x' W x`` of every row with the present W: expected squared error of a subspace drawn from it; shape (n,)."""
         P = (self._read(X).astype(np.float64) - self.mean_) @ self._Vt.T
         return self._m * (P * P) @ np.exp(self._lam)
 
     # ------------------------------------------------------------------ the map
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points) -> np.ndarray:
         """``(X - mean_) @ components_.T``; shape (n, k), float32 if X is."""
         X = self._read(X)
         return (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def inverse_transform(self, X: Points) -> np.ndarray:
         """Points of the subspace from their coordinates (n, k): ``X @ components_ + mean_``; shape (n, d)."""
         check_is_fitted(self)
         X = as_matrix("X", X, empty=True)
@@ -204,7 +205,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         kept = np.array([np.setdiff1d(np.arange(self.n_features_in_), rows) for rows in discarded])
         return probabilities, self._Vt[kept]
 
-    def sample_components(self, *, random_state: Any = None) -> np.ndarray:
+    def sample_components(self, *, random_state: RandomState = None) -> np.ndarray:
         """A subspace drawn from :meth:`mixture`, shape (k, d), orthonormal: what the paper projects the next row to.
 
         ``random_state``: by default that of the estimator; an integer there gives one subspace per trial, always the same.
@@ -310,7 +311,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_Vt")
 
-    def _read(self, X: Any) -> np.ndarray:
+    def _read(self, X: Points) -> np.ndarray:
         check_is_fitted(self)
         check_numeric("X", X)
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from bregmat.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import as_online_loss, loss_from_state, loss_state
+from bregmat.typing import OnlineMode
 
-MODES = ("auto", "lanczos", "rank_one", "eigh", "minibatch")
+MODES = get_args(OnlineMode)
 
 
 @dataclass(frozen=True, eq=False)

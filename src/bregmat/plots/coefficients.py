@@ -200,7 +200,7 @@ class CoefficientDisplay:
         height = 3.2 if p == 1 else 1.15 * p + 0.9
         self.ax_ = panels(ax, (p, 1), (6.4, height))
         self.figure_ = self.ax_[0].figure
-        self.lines_ = []
+        self.lines_: list[Any] = []
         for panel, values, kind, title, note in zip(
             self.ax_, self.coefficients, self.kinds, self.titles, self.notes, strict=True
         ):

@@ -103,7 +103,7 @@ class ConvergenceDisplay:
         self.ax_ = panels(ax, (2, 1), (6.4, 5.2), sharex=True)
         self.figure_ = self.ax_[0].figure
         upper, lower = self.ax_
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         self._best = self._best_so_far()
         for panel, name, label, color, dash in (
             (upper, "objective", "objective, best so far", SIMILAR, "-"),

@@ -113,7 +113,7 @@ class OnlineLossDisplay:
             raise ValueError(f'scale must be "linear" or "log"; got {scale!r}.')
         (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
         self.figure_ = self.ax_.figure
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         for name, values, label, color, dash in (
             ("bound", self.bound, "bound", DISSIMILAR, "--"),
             ("loss", self.loss, "total loss", SIMILAR, "-"),

@@ -152,7 +152,7 @@ class PairDistanceDisplay:
         marks = [1.0] if self.is_relative_ else list(np.unique(self.bound))
         edges, is_log = _edges(np.concatenate([v[usable] for v in values]), marks)
         self.ordered_ = tuple(share_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
-        self.met_ = {}
+        self.met_: dict[str, tuple[float, ...]] = {}
         for code, name, symbol, color, dash in GROUPS:
             rows = self.sense == code
             if not rows.any():

@@ -66,7 +66,7 @@ class SearchDisplay:
         """Draw; returns self."""
         ax = self.ax_ = panels(ax, (1, 1), (6.4, 4.2))[0]
         self.figure_ = ax.figure
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         labels = [self._label(row) for row in self.params]
         names = list(dict.fromkeys(labels))
         colors = dict(zip(names, class_colors(max(2, min(10, len(names)))) * (1 + len(names) // 10)))

@@ -84,7 +84,7 @@ class SpectrumDisplay:
         """Draw. Returns self."""
         (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
         self.figure_ = self.ax_.figure
-        self.lines_ = {}
+        self.lines_: dict[str, Any] = {}
         for name, values, color, dash in (
             ("prior", self.prior, NEUTRAL, "--"),
             ("learned", self.learned, SIMILAR, "-"),

@@ -122,7 +122,7 @@ class ViolationDisplay:
         """Draw. Returns self."""
         (self.ax_,) = panels(ax, (1, 1), (7.4, 1.1 + 0.28 * max(len(self.rows), 3)))
         self.figure_ = self.ax_.figure
-        self.bars_ = None
+        self.bars_: Any = None
         if len(self.rows) == 0:
             centred_note(self.ax_, f"All {self.n_constraints:,} constraints are met (to a relative {self.tol:g}).")
             return self

@@ -13,6 +13,7 @@ from bregmat._interrupt import take_interrupt, tells_interrupts
 from bregmat.checks import as_column, as_matrix
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.quadratic.certificate import Evidence, QPCertificate
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.nnqp import FAR, Units, exponent
 from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, as_upper
@@ -20,6 +21,7 @@ from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome
 from bregmat.threads import single_thread_blas
+from bregmat.typing import Points, QPSolverName, Values
 
 WIDE = 3000  # columns from which a wide X is solved on growing sets of columns
 FIRST = 200  # columns of the first set, and least growth of the next ones
@@ -30,13 +32,13 @@ SHORT = 1e-12  # by how much a column outside may violate its condition, relativ
 
 @tells_interrupts
 def nonnegative_least_squares(
-    X: Any,
-    y: Any,
+    X: Points,
+    y: Values,
     *,
-    x0: Any = None,
-    upper: Any = None,
-    equality: Any = None,
-    solver: Any = "auto",
+    x0: Values | None = None,
+    upper: Values | None = None,
+    equality: tuple[Points, Values] | None = None,
+    solver: QPSolverName | MultiplicativeUpdates = "auto",
     tol: float = 1e-8,
     max_iter: int | None = None,
     max_seconds: float | None = None,

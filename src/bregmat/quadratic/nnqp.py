@@ -9,24 +9,26 @@ from typing import Any
 import numpy as np
 
 from bregmat._interrupt import tells_interrupts
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import as_start
 from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
+from bregmat.typing import Points, QPSolverName, Values
 
 FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow
 
 
 @tells_interrupts
 def nnqp(
-    A: Any,
-    b: Any,
+    A: Points,
+    b: Values,
     *,
-    x0: Any = None,
-    upper: Any = None,
-    equality: Any = None,
-    solver: Any = "auto",
+    x0: Values | None = None,
+    upper: Values | None = None,
+    equality: tuple[Points, Values] | None = None,
+    solver: QPSolverName | MultiplicativeUpdates = "auto",
     tol: float = 1e-8,
     max_iter: int | None = None,
     max_seconds: float | None = None,

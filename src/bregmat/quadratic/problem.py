@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -24,8 +24,9 @@ from bregmat.quadratic.split_program import DenseUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
 from bregmat.threads import single_thread_blas
+from bregmat.typing import QPSolverName
 
-SOLVERS = ("auto", "pivoting", "active_set", "multiplicative")
+SOLVERS = get_args(QPSolverName)
 NEWTON = 20
 FEASIBLE = 1e-8  # violation of the rows up to which a point counts as feasible
 PRECISE = 1e-10  # residual from which a gap that is too large is likely to be rounding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from bregmat.linalg import cholesky, eigh, symmetrize
 from bregmat.operators import VANISHING
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import single_thread_blas
+from bregmat.typing import RepairName
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
@@ -61,7 +62,7 @@ def pose(
     check_number("floor", floor)
     if not 0 < floor < 1:
         raise ValueError(f"floor must be in (0, 1), in units of the mean eigenvalue; got {floor!r}.")
-    as_choice("repair", repair, (None, "clip"))
+    as_choice("repair", repair, (None, *get_args(RepairName)))
     check_flag("scale", scale, optional=True)
     check_integer("rank", rank, 1)
     if rank is not None and (fixed is not None or min_eig > 0):

@@ -23,7 +23,9 @@ from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
 MAX_ITER = 200  # Newton steps
 
@@ -31,13 +33,13 @@ MAX_ITER = 200  # Newton steps
 @tells_interrupts
 @on_one_blas_thread
 def nearest_correlation(
-    C: Any,
+    C: Table,
     *,
-    divergence: Any = "frobenius",
-    fixed: Any = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
+    fixed: Labels | None = None,
     min_eig: float = 0.0,
     rank: int | None = None,
-    repair: str | None = None,
+    repair: RepairName | None = None,
     floor: float = 1e-6,
     scale: bool | None = None,
     tol: float = 1e-8,

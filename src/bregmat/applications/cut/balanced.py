@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bregmat.result import Record
 from bregmat.sampling import generator
 from bregmat.solve import solve_in_turn
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path takes over where the factor form stalls
 
@@ -24,11 +25,11 @@ FALLBACK = 1500  # vertices up to which the central path takes over where the fa
 @tells_interrupts
 @on_one_blas_thread
 def balanced_cut(
-    graph: Any,
+    graph: Graph,
     *,
     refine: bool = True,
-    random_state: Any = None,
-    solver: str = "auto",
+    random_state: RandomState = None,
+    solver: CutSolverName = "auto",
     n_roundings: int = 64,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -102,7 +103,7 @@ def balanced_cut(
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     check_flag("refine", refine)
     check_integer("n_roundings", n_roundings, 0, optional=False)
-    as_choice("solver", solver, ("auto", "central_path", "low_rank"))
+    as_choice("solver", solver, get_args(CutSolverName))
     work = read_graph(graph)
     problem = BalancedCut(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
     is_small = solver == "central_path" or (solver == "auto" and work.size <= SMALL)

@@ -16,17 +16,18 @@ from bregmat.checks import as_column, as_matrix, check_integer, check_limits, ro
 from bregmat.result import ExitReason, Record, Result
 from bregmat.solve import solve
 from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.typing import Labels, Points, Values
 
 TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left
 
 
 @tells_interrupts
 def boost_hypotheses(
-    H: Any,
-    y: Any,
+    H: Points,
+    y: Labels,
     *,
     n_steps: int = 100,
-    sample_weight: Any = None,
+    sample_weight: Values | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> BoostResult:
@@ -200,14 +201,14 @@ class BoostResult(Result):
         """Number of hypotheses with a weight."""
         return int(np.count_nonzero(self.weights))
 
-    def decision_function(self, H: Any) -> np.ndarray:
+    def decision_function(self, H: Points) -> np.ndarray:
         """Weighted votes ``H @ weights``, shape (d,), from predictions (d, n) on any examples."""
         H = _predictions(H)
         if H.shape[1] != len(self.weights):
             raise ValueError(f"H must have one column per hypothesis ({len(self.weights)}); got shape {H.shape}.")
         return H @ self.weights
 
-    def predict(self, H: Any) -> np.ndarray:
+    def predict(self, H: Points) -> np.ndarray:
         """Labels -1 or 1, shape (d,); a tied vote is 1."""
         return np.where(self.decision_function(H) >= 0, 1, -1)
 

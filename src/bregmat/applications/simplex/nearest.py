@@ -19,7 +19,8 @@ from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.checks import as_choice, check_limits, check_positive
 from bregmat.result import Record, Result
-from bregmat.solve import solve
+from bregmat.solve import Solver, solve
+from bregmat.typing import Points, Senses, Values, VectorSolverName
 
 SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}
 
@@ -65,13 +66,13 @@ class DistributionResult(Result):
 
 @tells_interrupts
 def nearest_distribution(
-    x0: Any,
-    A: Any,
-    b: Any,
-    sense: Any,
+    x0: Values,
+    A: Points,
+    b: Values,
+    sense: Senses,
     *,
     total: float | None = 1.0,
-    solver: Any = "auto",
+    solver: VectorSolverName | Solver = "auto",
     tol: float = 1e-9,
     max_iter: int | None = None,
     max_seconds: float | None = None,

@@ -1,0 +1,75 @@
+"""What arguments may be: the words that strings stand for, each list once, and arrays as users have them.
+
+Checks read the words from here (``typing.get_args``), so that what a type checker accepts and what runs are the same. A term or solver
+of your own is given as an object where it is typed; its registered name works, too, but no type checker can know it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp  # loads on first use, which keeps ``import bregmat`` quick
+
+# ---------------------------------------------------------------- words
+Sense: TypeAlias = Literal["<=", ">=", "=="]
+DivergenceName: TypeAlias = Literal["logdet", "vonneumann", "frobenius"]
+LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge"]
+VectorSolverName: TypeAlias = Literal["auto", "dual_newton", "cyclic_projection", "definite_boost"]
+SolverName: TypeAlias = VectorSolverName | Literal["mirror_newton", "interior_point"]
+Strategy: TypeAlias = Literal["neighbors", "random"]
+Form: TypeAlias = Literal["comparison", "sq_distance"]
+MetricPrior: TypeAlias = Literal["identity", "variance", "covariance"]
+KernelName: TypeAlias = Literal[
+    "additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid", "precomputed"
+]
+MarginSolverName: TypeAlias = Literal["active_set", "multiplicative"]
+QPSolverName: TypeAlias = Literal["auto", "pivoting", "active_set", "multiplicative"]
+CutSolverName: TypeAlias = Literal["auto", "central_path", "low_rank"]
+DecisionShape: TypeAlias = Literal["ovr", "ovo"]
+RepairName: TypeAlias = Literal["clip"]
+OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic"]
+Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
+OnlineMode: TypeAlias = Literal["auto", "lanczos", "rank_one", "eigh", "minibatch"]
+FrameLibrary: TypeAlias = Literal["pandas", "polars"]
+
+
+# ---------------------------------------------------------------- arrays
+class HasArray(Protocol):
+    """Whatever NumPy can make an array of: its own arrays, series and frames of pandas and polars, Dask arrays."""
+
+    def __array__(self) -> np.ndarray[Any, Any]: ...
+
+
+class Transformer(Protocol):
+    """A neighbours transformer in scikit-learn's convention."""
+
+    def fit(self, X: Any) -> Any: ...
+    def transform(self, X: Any) -> Any: ...
+    def set_params(self, **params: Any) -> Any: ...
+
+
+class OnlineLoss(Protocol):
+    """A convex loss of a prediction; see :mod:`bregmat.online.losses`."""
+
+    def value(self, prediction: Any, label: Any, /) -> Any: ...
+    def derivative(self, prediction: Any, label: Any, /) -> Any: ...
+
+
+Array: TypeAlias = npt.NDArray[Any]
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+Values: TypeAlias = float | Sequence[float] | HasArray  # one number, or one for each row
+Table: TypeAlias = Sequence[Sequence[float]] | Sequence[HasArray] | HasArray  # shape (n, d), dense
+Sparse: TypeAlias = "sp.sparray | sp.spmatrix"
+Points: TypeAlias = "Table | Sparse"
+Graph: TypeAlias = Any  # a (n, n) matrix, dense or sparse, or a networkx.Graph, which has no types
+Labels: TypeAlias = npt.ArrayLike  # of any type, one for each row
+Pairs: TypeAlias = HasArray | Sequence[Table]  # points two by two, shape (n, 2, d)
+Instance: TypeAlias = "Sequence[float] | Table | Sparse"  # a pair (a, b), a vector or a symmetric matrix
+Stream: TypeAlias = "Pairs | Sequence[Instance] | Points"  # many of them
+Matrices: TypeAlias = (
+    "HasArray | Sequence[Sequence[Sequence[float]]] | Sequence[HasArray | Sparse | tuple[Table, Values]]"
+)
+Senses: TypeAlias = Sense | Sequence[Sense] | HasArray
