@@ -38,6 +38,7 @@ html_math_renderer = "mathml"
 autosummary_generate = True
 autodoc_typehints = "none"  # types are in the numpydoc sections
 autodoc_member_order = "groupwise"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # members follow in full
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -58,6 +59,8 @@ sphinx_gallery_conf = {
     "reference_url": {"bregmat": None},
     "backreferences_dir": "gallery/uses",
     "inspect_global_variables": False,
+    "thumbnail_size": (480, 300),
+    "within_subsection_order": "FileNameSortKey",
 }
 
 # -- pages ---------------------------------------------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "back_to_top_button": False,
 }
-html_sidebars = {"index": [], "tutorial": [], "changelog": []}
+html_sidebars = {"index": [], "tutorial": [], "theory": []}
 
 
 def _skip_foreign(app, what, name, member, skip, options):

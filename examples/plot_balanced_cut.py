@@ -69,6 +69,7 @@ ax.set_axis_off()
 # which vertices happened to come, then sorted by side. Right: lower bound and best cut of the noisy graph, step by step.
 
 shuffled = np.random.default_rng(0).permutation(200)
+# sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(1, 4, figsize=(11.5, 3.1), width_ratios=[1, 1, 1, 1.15])
 pictures = (
     (blocks, clear, shuffled, "as it comes"),

@@ -67,6 +67,7 @@ ax.set(xlim=(0.5, 1.0), xlabel="4-NN accuracy, 2 x 5-fold cross-validation", yli
 learner = MetricLearner(random_state=0).fit(X, y)
 print(learner.result_)
 spaces = {"as given": X, "scaled": StandardScaler().fit_transform(X), "learned": learner.transform(X)}
+# sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.1))
 for ax, (name, Z) in zip(axes, spaces.items()):
     pca = PCA(2).fit(Z)

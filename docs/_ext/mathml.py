@@ -12,7 +12,7 @@ def _mathml(self, node: nodes.Element, as_block: bool) -> None:
     except Exception as error:  # noqa: BLE001 - MathError and SyntaxError; a formula that cannot be drawn is a warning, so `make docs` fails
         logging.getLogger(__name__).warning("formula %r: %s", text, error, location=node)
         markup = f"<code>{self.encode(text)}</code>"
-    self.body.append(f'<div class="math">{markup}</div>' if as_block else markup)
+    self.body.append(f'<div class="formula">{markup}</div>' if as_block else markup)
     raise nodes.SkipNode
 
 
