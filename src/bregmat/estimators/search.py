@@ -150,7 +150,8 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             check_consistent_length(X, y)
             if groups is not None and np.shape(groups) != (X.shape[0],):
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
-            y = column_or_1d(y, warn=True) if np.ndim(y) == 2 and np.shape(y)[1] == 1 else np.asarray(y)
+            y = np.asarray(y)
+            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
