@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -21,6 +21,7 @@ help:
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make bench  benchmarks, with the rivals in the same run"
+	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
 	@echo "make clean  remove the environment and everything generated"
 
@@ -80,6 +81,9 @@ $(VENV)/installed-docs: $(STAMP)
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -E -q --fail-on-warning --keep-going docs build/docs
 	$(BIN)/python docs/check_links.py build/docs
+
+metric-learn: $(STAMP)
+	$(BIN)/python benchmarks/metric_learn_tests.py
 
 reproduce: $(STAMP)
 	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md

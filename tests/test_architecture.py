@@ -25,7 +25,7 @@ report
 plots
 io
 verification
-online
+online pairs
 estimators
 applications
 labels nearby dimension

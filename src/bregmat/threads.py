@@ -115,7 +115,7 @@ def on_one_blas_thread(function: C) -> C:
             if name.startswith("_") or name.endswith("_one"):
                 continue
             if isinstance(member, property) and member.fget is not None:
-                setattr(function, name, property(on_one_blas_thread(member.fget), doc=member.__doc__))
+                setattr(function, name, property(on_one_blas_thread(member.fget), member.fset, doc=member.__doc__))
             elif isinstance(member, FunctionType):
                 setattr(function, name, on_one_blas_thread(member))
         return function

@@ -38,8 +38,37 @@ from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, Rando
 
 
 @on_one_blas_thread
+class ResultLearner(AllOrNothing):
+    """A learner with a ``result_`` and the constraints it is of; in files, both go along."""
+
+    result_: MatrixResult
+    constraints_: Constraints
+    n_iter_: int
+
+    # ------------------------------------------------------------------ files
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
+        check_is_fitted(self)
+        meta, arrays = estimator_state(self, self.get_params(deep=False))  # type: ignore[attr-defined]
+        store(meta, arrays, "result", self.result_)
+        arrays |= constraints_state(self.constraints_) or {}
+        return meta, arrays
+
+    @classmethod
+    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
+        """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
+        learner = estimator_restored(cls, meta, arrays)
+        learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
+        learner.n_iter_ = learner.result_.n_iter
+        constraints = constraints_restored(arrays)
+        if constraints is not None:
+            learner.constraints_ = constraints
+        return learner
+
+
+@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
 
     divergence: DivergenceName | SpectralDivergence = "logdet"
@@ -178,26 +207,6 @@ class ConstraintLearner(AllOrNothing, ClassNamePrefixFeaturesOutMixin, Transform
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        meta, arrays = estimator_state(self, self.get_params(deep=False))
-        store(meta, arrays, "result", self.result_)
-        arrays |= constraints_state(self.constraints_) or {}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
-        learner = estimator_restored(cls, meta, arrays)
-        learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
-        learner.n_iter_ = learner.result_.n_iter
-        constraints = constraints_restored(arrays)
-        if constraints is not None:
-            learner.constraints_ = constraints
-        return learner
 
 
 # ---------------------------------------------------------------------- constraints and the rows at hand

@@ -38,7 +38,7 @@ class MahalanobisDistance:
 
     def __call__(self, u: Any, v: Any, squared: bool = False) -> float:
         """Distance of two 1-D points; its square if asked for."""
-        u, v = np.asarray(u, dtype=float), np.asarray(v, dtype=float)
+        u, v = (np.atleast_1d(np.asarray(point, dtype=float).squeeze()) for point in (u, v))
         d = self.components.shape[1]
         if u.shape != (d,) or v.shape != (d,):
             raise ValueError(f"u and v must have shape ({d},); got {u.shape} and {v.shape}.")
@@ -129,6 +129,25 @@ class MahalanobisMetric:
     def pair_score(self, pairs: Pairs) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""
         return -self.pair_distance(pairs)
+
+
+def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Distances, not squared, of points i and j after a map.
+
+    Parameters
+    ----------
+    components : ndarray, shape (r, d)
+    points : ndarray or scipy.sparse, shape (n, d)
+    i, j : ndarray of int, shape (m,)
+
+    Returns
+    -------
+    ndarray, shape (m,)
+    """
+    out = np.empty(len(i))
+    for part in blocks(len(i), points.shape[1], CHUNK):
+        out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ components.T), axis=1)
+    return out
 
 
 # ---------------------------------------------------------------------- the prior from data

@@ -75,12 +75,12 @@ def parameters_state(
     """Hyper-parameters as plain values and arrays.
 
     Divergences and losses become their name (and settings), solver objects (of the classes in ``solvers``) their name and
-    settings. Callbacks and random generators are not kept: None.
+    settings. Callbacks, preprocessors and random generators are not kept: None.
     """
     meta: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, value in params.items():
-        if name == "callback" or isinstance(value, np.random.Generator | np.random.RandomState):
+        if name in ("callback", "preprocessor") or isinstance(value, np.random.Generator | np.random.RandomState):
             meta[name] = None
         elif name in _TERMS and value is not None and not isinstance(value, str):
             meta[name] = _TERMS[name].to_state(value)

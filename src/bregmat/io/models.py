@@ -36,6 +36,8 @@ SAVABLE = {
     "CorrelationResult": "bregmat.applications.correlation.result",
     "CutResult": "bregmat.applications.cut.result",
     "DistributionResult": "bregmat.applications.simplex.nearest",
+    "ITML": "bregmat.pairs.itml",
+    "ITML_Supervised": "bregmat.pairs.itml",
     "KernelKMeans": "bregmat.estimators.cluster",
     "KernelLearner": "bregmat.estimators.kernel",
     "KernelLearnerCV": "bregmat.estimators.kernel_cv",
@@ -46,6 +48,7 @@ SAVABLE = {
     "MetricLearnerCV": "bregmat.estimators.metric_cv",
     "OnlineLogDet": "bregmat.online.logdet",
     "OnlinePCA": "bregmat.online.pca",
+    "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
     "MatrixResult": "bregmat.result",
 }

@@ -1,0 +1,248 @@
+"""What learners from tuples share: points by value or by index, distances of tuples, predictions, a threshold."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bregmat.constraints import Constraints
+from bregmat.estimators import MetricLearner
+from bregmat.estimators.base import callback_of, check_run
+from bregmat.estimators.learner import ResultLearner
+from bregmat.estimators.mahalanobis import MahalanobisMetric, mapped_distances
+from bregmat.pairs.threshold import calibrated, check_calibration
+from bregmat.pairs.tuples import Tuples, as_plain_points, as_preprocessor, as_signs, as_tuples
+from bregmat.threads import on_one_blas_thread
+
+PAIRS, TRIPLETS, QUADRUPLETS = 2, 3, 4  # points of a tuple
+
+
+@on_one_blas_thread
+class IndexedMetric(MahalanobisMetric, ResultLearner):
+    """A metric whose points are given by value, or by indices that a preprocessor turns into points."""
+
+    preprocessor: Any = None
+    callback: Any = None
+    random_state: Any = None
+    _tuple_size: ClassVar[int | None] = PAIRS  # of what is predicted on; None: any
+
+    @property
+    def components_(self) -> np.ndarray:
+        """The learned map, shape (r, d); another one may be put in its place."""
+        return super().components_
+
+    @components_.setter
+    def components_(self, components: Any) -> None:
+        self._fit_components = np.atleast_2d(np.asarray(components, dtype=float))
+
+    @property
+    def preprocessor_(self) -> Any:
+        """The preprocessor in use: a callable from indices to points, or None."""
+        check_is_fitted(self)
+        return as_preprocessor(self.preprocessor)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Map points so that Euclidean distances are the learned distances.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d), or array-like of indices, shape (n,)
+            Indices where there is a preprocessor.
+
+        Returns
+        -------
+        ndarray, shape (n, r)
+            ``X @ components_.T``; float32 if X is, else float64.
+        """
+        check_is_fitted(self)
+        return super().transform(as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__))
+
+    def pair_distance(self, pairs: Any) -> np.ndarray:
+        """Learned distances, *not* squared.
+
+        Parameters
+        ----------
+        pairs : array-like, shape (m, 2, d), or (m, 2) of indices
+            Indices where there is a preprocessor.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+        """
+        return self._distances(self._tuples(pairs, (PAIRS,)), 0, 1)
+
+    def score_pairs(self, pairs: Any) -> np.ndarray:
+        """What metric-learn 0.6 called :meth:`pair_distance`."""
+        check_is_fitted(self)
+        warnings.warn(
+            "score_pairs will be deprecated in release 0.7.0. Use pair_score to compute similarity scores, or "
+            "pair_distances to compute distances.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.pair_distance(pairs)
+
+    def _check_preprocessor(self) -> None:
+        """Raise for a preprocessor that is none."""
+        as_preprocessor(self.preprocessor)
+
+    def _check_parameters(self) -> None:
+        """Raise for a parameter that no data could make valid."""
+        check_run(self)
+        self._check_preprocessor()
+
+    def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> Tuples:
+        """Checked tuples; in a fit (``reset``) they say what the columns are."""
+        given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__)
+        if not reset:
+            check_is_fitted(self)
+        points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)
+        return Tuples(points, given.index)
+
+    def _distances(self, given: Tuples, first: int, second: int) -> np.ndarray:
+        """Learned distances of two points of each tuple, by their places in it."""
+        return mapped_distances(self.components_, given.points, given.index[:, first], given.index[:, second])
+
+    def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:
+        """Take over what a MetricLearner learns from rows; also what it keeps when it is interrupted."""
+        learner.set_params(verbose=0, callback=callback_of(self))  # lines of progress are in the name of this one
+        try:
+            learner.fit(points, constraints=constraints)
+        finally:
+            found = vars(learner)
+            for name in (
+                "prior_",
+                "_fit_components",
+                "constraints_",
+                "n_iter_",
+                "result_",
+            ):  # the last one means fitted
+                if name in found:
+                    setattr(self, name, found[name])
+
+
+@on_one_blas_thread
+class TupleClassifier(ClassifierMixin, IndexedMetric):
+    """Predictions for tuples: whether a pair is similar, whether the first pair of a triplet or quadruplet is the nearer one."""
+
+    classes_ = np.array([-1, 1])
+    threshold_: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = self.preprocessor is not None
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def decision_function(self, tuples: Any) -> np.ndarray:
+        """How near, or how much nearer: above 0 speaks for the label 1 of triplets and quadruplets.
+
+        Parameters
+        ----------
+        tuples : array-like, shape (m, size, d), or (m, size) of indices
+            Indices where there is a preprocessor.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+            Of pairs minus their distance; of triplets (a, b, c) the distance of a and c less that of a and b; of quadruplets that of c
+            and d less that of a and b.
+        """
+        sizes = (PAIRS, TRIPLETS, QUADRUPLETS) if self._tuple_size is None else (self._tuple_size,)
+        given = self._tuples(tuples, sizes)
+        near = self._distances(given, 0, 1)
+        if given.size == PAIRS:
+            return -near
+        return self._distances(given, 0 if given.size == TRIPLETS else 2, given.size - 1) - near
+
+    def predict(self, tuples: Any) -> np.ndarray:
+        """Labels 1 and -1.
+
+        Parameters
+        ----------
+        tuples : array-like
+            As in :meth:`decision_function`.
+
+        Returns
+        -------
+        ndarray of int, shape (m,)
+            1 for pairs at the distance ``threshold_`` or nearer, and where the first pair of a triplet or quadruplet is the nearer one.
+        """
+        decision = self.decision_function(tuples)
+        if np.shape(tuples)[1] != PAIRS:
+            return 2 * (decision > 0) - 1
+        if "threshold_" not in vars(self):
+            raise AttributeError(
+                "A threshold for this estimator has not been set, call its set_threshold or calibrate_threshold method."
+            )
+        return 2 * (-decision <= self.threshold_) - 1
+
+    def score(self, tuples: Any, y: Any = None) -> float:
+        """Of pairs the area under the ROC curve, which needs no threshold; else the share of tuples that are right.
+
+        Parameters
+        ----------
+        tuples : array-like
+            As in :meth:`decision_function`.
+        y : array-like, shape (m,), optional
+            Labels 1 and -1; by default 1 for all triplets or quadruplets.
+        """
+        decision = self.decision_function(tuples)
+        if np.shape(tuples)[1] != PAIRS:
+            signs = 1.0 if y is None else as_signs(y, len(decision))
+            return float(np.mean((2 * (decision > 0) - 1) == signs))
+        if y is None:
+            raise ValueError("pairs need labels: y is None.")
+        return float(roc_auc_score(as_signs(y, len(decision)), decision))
+
+    def set_threshold(self, threshold: float) -> Self:
+        """Set the distance at which, or below which, pairs are predicted to be similar.
+
+        Parameters
+        ----------
+        threshold : float
+            Not squared.
+        """
+        check_is_fitted(self)
+        try:
+            self.threshold_ = float(threshold)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Parameter threshold must be a real number. Got {type(threshold)} instead.") from error
+        return self
+
+    def calibrate_threshold(
+        self,
+        pairs_valid: Any,
+        y_valid: Any,
+        strategy: str = "accuracy",
+        min_rate: float | None = None,
+        beta: float = 1.0,
+    ) -> Self:
+        """Choose ``threshold_`` by labelled pairs, best of others than those learned from.
+
+        Parameters
+        ----------
+        pairs_valid : array-like, shape (m, 2, d), or (m, 2) of indices
+        y_valid : array-like, shape (m,)
+            1 for similar pairs, -1 for dissimilar ones.
+        strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}
+            Most pairs right; largest F-score; largest share of similar pairs found, or of dissimilar pairs refused, with the other share
+            at least ``min_rate``.
+        min_rate : float, optional
+            0 to 1; needed for the last two.
+        beta : float
+            What recall counts against precision in the F-score.
+        """
+        check_is_fitted(self)
+        self._validate_calibration_params(strategy, min_rate, beta)
+        distances = self.pair_distance(pairs_valid)
+        self.threshold_ = calibrated(distances, as_signs(y_valid, len(distances)), strategy, min_rate, beta)
+        return self
+
+    _validate_calibration_params = staticmethod(check_calibration)

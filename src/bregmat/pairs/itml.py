@@ -1,0 +1,305 @@
+"""ITML with metric-learn's names: the same problem, solved to a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.datasets import make_spd_matrix
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric, check_positive
+from bregmat.estimators import MetricLearner
+from bregmat.estimators.mahalanobis import inverse_covariance
+from bregmat.labels import constraints_from_labels
+from bregmat.linalg import eigh
+from bregmat.pairs.base import IndexedMetric, TupleClassifier
+from bregmat.pairs.rows import as_bounds, pair_rows
+from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
+from bregmat.sampling import generator, sq_distance_percentiles
+from bregmat.threads import on_one_blas_thread
+
+PRIORS = ("identity", "covariance", "random")
+PERCENTILES = (5.0, 95.0)
+
+
+class ItmlProblem(IndexedMetric):
+    """What both have in common: parameters, and LogDet with its own slack between bounds."""
+
+    gamma: float
+    max_iter: int | None
+    tol: float
+    prior: Any
+    solver: Any
+    bounds_: np.ndarray
+
+    _kept: ClassVar[tuple[str, ...]] = ("prior_", "_fit_components", "bounds_")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("gamma", self.gamma)
+        if isinstance(self.prior, str) and self.prior not in PRIORS:
+            raise ValueError(
+                "`prior` must be 'identity', 'covariance', 'random' or a numpy array of shape (n_features, n_features); "
+                f"got {self.prior!r}."
+            )
+        self._learner("identity")._check_parameters()
+
+    def _learner(self, prior: Any) -> MetricLearner:
+        settings = {name: getattr(self, name) for name in ("max_iter", "tol", "solver")}
+        return MetricLearner(strategy="random", slack_weight=self.gamma, prior=prior, **settings)
+
+    def _prior_of(self, points: Any) -> Any:
+        """The prior for a MetricLearner; raises ``LinAlgError``, a ValueError, where it is not positive definite."""
+        if isinstance(self.prior, str) and self.prior == "random":
+            state = self.random_state
+            if isinstance(state, np.random.Generator):
+                state = int(generator(state).integers(2**31))
+            return make_spd_matrix(points.shape[1], random_state=state)
+        if isinstance(self.prior, str):
+            if self.prior == "covariance" and inverse_covariance(points).shape[1] < points.shape[1]:
+                raise np.linalg.LinAlgError(
+                    "Unable to get a true inverse of the covariance matrix since it is not definite. Try another `prior`, or an "
+                    "algorithm that does not require the `prior` to be strictly positive definite."
+                )
+            return self.prior
+        prior = as_matrix("prior", self.prior, square=True)
+        values = eigh(prior)[0]
+        if np.abs(values).min() < np.abs(values).max() * len(values) * np.finfo(float).eps:
+            raise np.linalg.LinAlgError(
+                "You should provide a strictly positive definite matrix as `prior`. This one is not definite. Try another prior, or "
+                "an algorithm that does not require the prior to be strictly positive definite."
+            )
+        return prior
+
+
+@on_one_blas_thread
+@dataclass(eq=False, repr=False)
+class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
+    """Information-theoretic metric learning from similar and dissimilar pairs, as in metric-learn.
+
+        minimize over W > 0:   D_logdet(W, W0) + gamma * sum_i d_logdet(p_i, bound_i),    p_i = (x - y)' W (x - y)
+
+    For code written for metric-learn, which runs as it is. For new code prefer :class:`PairsLearner`, which takes triplets, weights
+    and other divergences, and measures its bounds in scaled columns. What is different from metric-learn is listed on the
+    migration page (docs/migration.md).
+
+    Parameters
+    ----------
+    gamma : float
+        The slack weight: what a violated bound costs; positive, dimensionless; ``inf``: bounds must hold.
+    max_iter : int, optional
+        Most iterations of the solver.
+    tol : float
+        Relative duality gap to reach; positive, dimensionless.
+    prior : {"identity", "covariance", "random"} or array-like, shape (d, d)
+        W0, positive definite. "covariance" is the inverse covariance of the points.
+    verbose : bool or int
+        True prints progress at most once a second.
+    preprocessor : array-like, shape (n, d), or callable, optional
+        Where pairs may be given by indices: the rows they are of, or what turns a 1-dimensional array of them into points.
+    random_state : int, Generator, RandomState or None
+        Seed of the prior "random".
+    solver : str or object
+        As in :func:`bregmat.nearest_metric`; "cyclic_projection" is the iteration of metric-learn and of the paper.
+
+    Attributes
+    ----------
+    components_ : ndarray, shape (d, d)
+        The learned map: ``transform(X)`` is ``X @ components_.T``.
+    bounds_ : ndarray, shape (2,)
+        *Squared* distances: of similar pairs at most, of dissimilar pairs at least.
+    threshold_ : float
+        Pairs at this distance (not squared) or nearer are predicted to be similar.
+    preprocessor_ : callable or None
+        From indices to points.
+    prior_ : str
+        The prior by its name; "given" for an array and for "random".
+    result_ : MatrixResult
+        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history.
+    constraints_ : Constraints
+        The rows used, between the distinct points of the pairs.
+    tuples_used_ : ndarray of int
+        The pair that each row is of: pairs of identical points have none.
+    n_iter_, n_features_in_ : int
+        Iterations of the solver; number of columns.
+    feature_names_in_ : ndarray of str
+        Names of the columns, if the preprocessor is a data frame.
+    classes_ : ndarray
+        -1 and 1.
+
+    Notes
+    -----
+    Davis 2007; Kulis 2009, eq. 22. The problem is solved by Newton steps to a proven gap; metric-learn and the paper project onto
+    one pair after the other until the weights move little, which proves nothing.
+
+    Examples
+    --------
+    >>> from bregmat.pairs import ITML
+    >>> pairs = [[[1.2, 7.5], [1.3, 1.5]], [[6.4, 2.6], [6.2, 9.7]], [[1.3, 4.5], [3.2, 4.6]], [[6.2, 5.5], [5.4, 5.4]]]
+    >>> itml = ITML().fit(pairs, [1, 1, -1, -1])  # near in the first column is similar
+    >>> itml.pair_distance([[[1.0, 2.0], [1.1, 5.0]], [[1.0, 2.0], [4.0, 2.0]]]).round(1)
+    array([1.2, 4.9])
+    """
+
+    gamma: float = 1.0
+    max_iter: int | None = 1000
+    tol: float = 1e-3
+    prior: Any = "identity"
+    verbose: Any = False
+    preprocessor: Any = None
+    random_state: Any = None
+    solver: Any = field(default="auto", kw_only=True)
+
+    _kept = (*ItmlProblem._kept, "threshold_", "tuples_used_")
+
+    def fit(self, pairs: Any, y: Any, bounds: Any = None, calibration_params: dict[str, Any] | None = None) -> Self:
+        """Learn from pairs, then calibrate ``threshold_`` on them.
+
+        Parameters
+        ----------
+        pairs : array-like, shape (m, 2, d), or (m, 2) of indices
+            Indices where there is a preprocessor.
+        y : array-like, shape (m,)
+            1 for similar pairs, -1 for dissimilar ones.
+        bounds : array-like of two floats, optional
+            *Squared* distances, as metric-learn takes them whatever its page says. By default the 5th and 95th percentile of the
+            squared distances between the points of the pairs.
+        calibration_params : dict, optional
+            Arguments of :meth:`calibrate_threshold`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Bad parameter or input, named in the message.
+        SolverError
+            With gamma=inf: the bounds contradict each other, which is proven. No fitted attribute is left.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The tolerance was not reached.
+        UserWarning
+            Dissimilar pairs of identical points were left out.
+        """
+        calibration = {} if calibration_params is None else calibration_params
+        self._validate_calibration_params(**calibration)
+        with self._fitting():
+            self._fit(pairs, y, bounds)
+            self.calibrate_threshold(pairs, y, **calibration)
+        return self
+
+    def _fit(self, pairs: Any, y: Any, bounds: Any) -> None:
+        self._check_parameters()
+        given = self._tuples(pairs, (2,), reset=True).distinct()
+        signs = as_signs(y, len(given.index))
+        points = given.points
+        if bounds is None:
+            everyone = np.arange(points.shape[0])
+            self.bounds_ = np.array(sq_distance_percentiles(points, everyone, PERCENTILES, generator(0)))
+        else:
+            self.bounds_ = as_bounds(bounds)
+        rows = pair_rows(given, signs, self.bounds_)
+        self.tuples_used_ = rows.used
+        self._learn(self._learner(self._prior_of(points)), points, rows.constraints)
+
+
+@on_one_blas_thread
+@dataclass(eq=False, repr=False)
+class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """:class:`ITML` on random pairs of labelled points, as in metric-learn; a transformer.
+
+    For code written for metric-learn. For new code prefer :class:`bregmat.MetricLearner`, which compares each point's neighbours,
+    or :class:`bregmat.MetricLearnerCV`, which also finds the slack weight.
+
+    Parameters
+    ----------
+    gamma, max_iter, tol, prior, verbose, preprocessor, solver
+        As in :class:`ITML`.
+    n_constraints : int, optional
+        Similar pairs to draw, and as many dissimilar ones; by default 20 k^2 of each for k classes.
+    random_state : int, Generator, RandomState or None
+        Seed of the pairs, and of the prior "random".
+
+    Attributes
+    ----------
+    components_, bounds_, preprocessor_, result_, constraints_, n_iter_, n_features_in_, feature_names_in_
+        As in :class:`ITML`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat.pairs import ITML_Supervised
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ITML_Supervised(n_constraints=200, random_state=0).fit_transform(X, y).shape
+    (150, 4)
+    """
+
+    gamma: float = 1.0
+    max_iter: int | None = 1000
+    tol: float = 1e-3
+    n_constraints: int | None = None
+    prior: Any = "identity"
+    verbose: Any = False
+    preprocessor: Any = None
+    random_state: Any = None
+    solver: Any = field(default="auto", kw_only=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("n_constraints", self.n_constraints, 1)
+
+    def fit(self, X: Any, y: Any, bounds: Any = None) -> Self:
+        """Draw pairs by the labels and learn from them.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d), or array-like of indices, shape (n,)
+            Indices where there is a preprocessor.
+        y : array-like, shape (n,)
+            Labels of any type; rows labelled -1, None or NaN take no part.
+        bounds : array-like of two floats, optional
+            *Squared* distances. By default the 5th and 95th percentile of the squared distances between labelled points.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError, SolverError
+            As :meth:`ITML.fit`.
+        """
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        with self._fitting():
+            self._check_parameters()
+            points = as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__)
+            check_numeric("X", points)
+            points = validate_data(self, points, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+            y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
+            check_consistent_length(points, y)
+            n_pairs = None if self.n_constraints is None else 2 * self.n_constraints
+            rows = constraints_from_labels(CheckedPoints(points), y, n_pairs, random_state=self.random_state)
+            similar = rows.sense > 0
+            if bounds is None:
+                ends = (rows.bound[similar], rows.bound[~similar])
+                self.bounds_ = np.array([bound[0] if len(bound) else np.nan for bound in ends])
+            else:
+                self.bounds_ = as_bounds(bounds)
+                rows = replace(rows, bound=np.where(similar, *self.bounds_))
+            self._learn(self._learner(self._prior_of(points)), points, rows)
+        return self

@@ -1,0 +1,222 @@
+"""PairsLearner: this library's own learner for pairs, triplets and quadruplets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from bregmat.checks import as_column, as_matrix, check_positive
+from bregmat.estimators import MetricLearner
+from bregmat.estimators.mahalanobis import inverse_deviations, prior_components
+from bregmat.linalg import eigh
+from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
+from bregmat.pairs.rows import TupleRows, as_bounds, comparison_rows, pair_rows
+from bregmat.pairs.tuples import Tuples, as_signs
+from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles
+from bregmat.threads import on_one_blas_thread
+
+
+@on_one_blas_thread
+@dataclass(eq=False, repr=False, kw_only=True)
+class PairsLearner(TupleClassifier, BaseEstimator):
+    """Mahalanobis metric nearest to a prior metric, from pairs, triplets or quadruplets of points.
+
+        pairs (a, b)              sq_distance(a, b) <= bounds[0] where y = 1, >= bounds[1] where y = -1
+        triplets (a, b, c)        sq_distance(a, b) + margin <= sq_distance(a, c)
+        quadruplets (a, b, c, d)  sq_distance(a, b) + margin <= sq_distance(c, d)
+
+    Take it where people, clicks or experiments say what is similar, and there are no classes; with classes take
+    :class:`bregmat.MetricLearner`, which knows which tuples matter. By default nothing depends on the units of the columns: they are
+    scaled, and bounds and margins are measured in scaled columns.
+
+    Parameters
+    ----------
+    divergence, n_components, slack_weight, loss, solver, tol, max_iter, verbose, callback
+        As in :class:`bregmat.MetricLearner`. Components are those along which the points vary most.
+    percentiles : (float, float)
+        0 to 100: bounds of pairs are these percentiles of the squared distances, in the prior metric, between the points of the pairs.
+    prior : {"auto", "identity", "variance", "covariance"} or array-like, shape (d, d)
+        The prior metric, as in :class:`bregmat.MetricLearner`. "auto" is "variance" (scaled columns) where bounds and margin are
+        measured, "identity" where they are given, in the units of the data.
+    warm_start : bool
+        Start from the dual of the previous fit when it had as many rows.
+    preprocessor : array-like, shape (n, d), or callable, optional
+        Where tuples may be given by indices: the rows they are of, or what turns a 1-dimensional array of them into points.
+
+    Attributes
+    ----------
+    components_ : ndarray, shape (r, d)
+        The learned map: ``transform(X)`` is ``X @ components_.T``.
+    bounds_ : ndarray, shape (2,)
+        Squared distances in use, where pairs were learned from.
+    margin_ : float
+        Squared distance in use, where triplets or quadruplets were.
+    threshold_ : float
+        Pairs at this distance (not squared) or nearer are predicted to be similar; not there after triplets and quadruplets.
+    prior_ : str
+        The prior in use by its name; "given" for an array.
+    result_, constraints_, tuples_used_, preprocessor_, n_iter_, n_features_in_, feature_names_in_, classes_
+        As in :class:`bregmat.pairs.ITML`.
+
+    Notes
+    -----
+    Rows of triplets and quadruplets have the weight ``1000 / (number of rows)``, as those that :class:`bregmat.MetricLearner` draws, so
+    that slack weights mean the same whatever their number; pairs have the weight 1, as in the papers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat.pairs import PairsLearner
+    >>> X, y = load_iris(return_X_y=True)
+    >>> triplets = [[0, 1, 60], [51, 60, 0], [52, 60, 110], [101, 110, 60]]  # row numbers: the first nearer to the second
+    >>> learner = PairsLearner(preprocessor=X).fit(triplets)
+    >>> learner.predict([[10, 20, 120], [120, 20, 130]])
+    array([ 1, -1])
+    """
+
+    divergence: Any = "logdet"
+    n_components: int | None = None
+    slack_weight: float = 1.0
+    loss: Any = None
+    percentiles: tuple[float, float] = (5, 95)
+    prior: Any = "auto"
+    solver: Any = "auto"
+    tol: float = 1e-4
+    max_iter: int | None = None
+    warm_start: bool = False
+    verbose: int = 0
+    callback: Callable[[Any], Any] | None = None
+    preprocessor: Any = None
+
+    _kept = ("prior_", "_fit_components", "bounds_", "margin_", "threshold_", "tuples_used_")
+    _tuple_size = None
+
+    def fit(
+        self,
+        tuples: Any,
+        y: Any = None,
+        *,
+        bounds: Any = None,
+        margin: float | None = None,
+        sample_weight: Any = None,
+        calibration_params: dict[str, Any] | None = None,
+    ) -> Self:
+        """Learn from tuples; of pairs calibrate ``threshold_`` on them.
+
+        Parameters
+        ----------
+        tuples : array-like, shape (m, size, d), or (m, size) of indices
+            Pairs, triplets or quadruplets; indices where there is a preprocessor.
+        y : array-like, shape (m,)
+            Pairs: 1 for similar, -1 for dissimilar. Triplets and quadruplets: 1, or -1 where it is the other way round; by default
+            1 for all.
+        bounds : array-like of two floats, optional
+            For pairs: squared distances in units of the data. By default by ``percentiles``.
+        margin : float, optional
+            For triplets and quadruplets: squared distance in units of the data, at least 0. By default the median, in the prior
+            metric, of the squared distances that are to be the smaller ones.
+        sample_weight : array-like, shape (m,), optional
+            Multiplies the slack weight; positive, dimensionless; ``inf`` makes a row hard.
+        calibration_params : dict, optional
+            For pairs: arguments of :meth:`calibrate_threshold`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Bad parameter or input, named in the message.
+        SolverError
+            Hard rows are contradictory, or the computation is not finite. No fitted attribute is left.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The tolerance was not reached.
+        UserWarning
+            Tuples that no metric can meet, since two of their points are identical, were left out.
+        """
+        calibration = {} if calibration_params is None else calibration_params
+        self._validate_calibration_params(**calibration)
+        previous = vars(self).get("result_") if self.warm_start else None
+        with self._fitting():
+            self._check_parameters()
+            given = self._tuples(tuples, (PAIRS, TRIPLETS, QUADRUPLETS), reset=True).distinct()
+            is_pairs = given.size == PAIRS
+            _check_use(is_pairs, y, bounds, margin)
+            signs = np.ones(len(given.index)) if y is None else as_signs(y, len(given.index))
+            weight: Any = 1.0
+            if sample_weight is not None:
+                weight = as_column(
+                    "sample_weight", sample_weight, len(signs), per="tuple", positive=True, infinite=True
+                )
+            learner = self._learner(self._prior_name(bounds is None and margin is None))
+            rows = self._rows(given, signs, weight, bounds, margin, learner.prior)
+            self.tuples_used_ = rows.used
+            if previous is not None:
+                learner.result_ = previous
+            self._learn(learner, given.points, rows.constraints)
+            if is_pairs:
+                self.calibrate_threshold(tuples, signs, **calibration)
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_percentiles(self.percentiles)
+        self._learner(self.prior)._check_parameters()
+
+    def _learner(self, prior: Any) -> MetricLearner:
+        names = ("divergence", "n_components", "slack_weight", "loss", "solver", "tol", "max_iter", "warm_start")
+        return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in names})
+
+    def _prior_name(self, is_measured: bool) -> Any:
+        if isinstance(self.prior, str) and self.prior == "auto":
+            return "variance" if is_measured else "identity"
+        return self.prior
+
+    def _rows(self, given: Tuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any) -> TupleRows:
+        """The rows of the problem; sets ``bounds_`` or ``margin_``."""
+        mapped = _mapped(given.points, prior) if bounds is None and margin is None else None
+        if given.size == PAIRS:
+            if bounds is None:
+                everyone = np.arange(given.points.shape[0])
+                self.bounds_ = np.array(sq_distance_percentiles(mapped, everyone, self.percentiles, generator(0)))
+            else:
+                self.bounds_ = as_bounds(bounds)
+            return pair_rows(given, signs, self.bounds_, weight)
+        rows = comparison_rows(given, signs, margin, weight, mapped)
+        self.margin_ = float(-rows.constraints.bound[0])
+        return rows
+
+
+def _check_use(is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:
+    """Raise for labels that are missing, and for what the tuples at hand have no use for."""
+    if is_pairs and y is None:
+        raise ValueError(
+            "pairs need labels: This PairsLearner estimator requires y to be passed, but the target y is None."
+        )
+    if is_pairs and margin is not None:
+        raise ValueError(f"margin is for triplets and quadruplets, pairs have bounds; got margin={margin!r}.")
+    if not is_pairs and bounds is not None:
+        raise ValueError(f"bounds are for pairs, triplets and quadruplets have a margin; got bounds={bounds!r}.")
+    if margin is not None:
+        check_positive("margin", margin, finite=True, zero=True)
+
+
+def _mapped(points: Any, prior: Any) -> Any:
+    """Points as a prior metric sees them."""
+    if not isinstance(prior, str):
+        values, vectors = eigh(as_matrix("prior", prior, square=True))
+        return np.asarray(points @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+    if prior == "identity":
+        return points
+    if prior == "variance":
+        return points @ sp.diags_array(inverse_deviations(points), format="csr")
+    return np.asarray(points @ prior_components(points, prior).T)

@@ -1,0 +1,108 @@
+"""Constraints from tuples: bounds on the squared distances of pairs, comparisons of the two distances of triplets and quadruplets."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregmat.checks import as_numbers, rows_text
+from bregmat.constraints import Constraints
+from bregmat.neighbors import TOTAL_WEIGHT
+from bregmat.pairs.tuples import Tuples
+from bregmat.sampling import differ, sq_distances
+
+
+@dataclass(frozen=True, eq=False)
+class TupleRows:
+    """Constraints between the points of tuples, and the numbers of the tuples that they are of."""
+
+    constraints: Constraints
+    used: np.ndarray
+
+
+def as_bounds(bounds: Any) -> np.ndarray:
+    """Two squared distances, shape (2,): similar pairs at most the first, dissimilar ones at least the second."""
+    values = as_numbers("bounds", bounds).ravel().copy()
+    if values.size != 2:
+        raise ValueError("`bounds` should be an array-like of two elements.")
+    if not (np.isfinite(values).all() and (values > 0).all() and values[0] <= values[1]):
+        raise ValueError(
+            "bounds must be two positive squared distances, (largest of similar pairs, smallest of dissimilar ones), the first not "
+            f"above the second; got {values.tolist()}."
+        )
+    return values
+
+
+def pair_rows(given: Tuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
+    """``sq_distance <= bounds[0]`` for similar pairs, ``>= bounds[1]`` for dissimilar ones.
+
+    Parameters
+    ----------
+    given : Tuples
+        Pairs.
+    y : ndarray, shape (m,)
+        1 or -1.
+    bounds : ndarray, shape (2,)
+    weight : float or ndarray, shape (m,)
+        Multiplies the slack weight.
+
+    Warns
+    -----
+    UserWarning
+        Dissimilar pairs of identical points, which no metric separates, are left out. So are similar ones, which all metrics meet.
+    """
+    i, j = given.index.T
+    apart = differ(given.points)(i, j)
+    _warn_of(np.flatnonzero(~apart & (y < 0)), "dissimilar pairs are of identical points: no metric separates them")
+    used = _some(np.flatnonzero(apart))
+    weight = np.broadcast_to(weight, y.shape)[used]
+    return TupleRows(Constraints.from_pairs(given.index[used], y[used], bounds, weight=weight), used)
+
+
+def comparison_rows(given: Tuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
+    """``sq_distance(near pair) + margin <= sq_distance(far pair)``, of the weight 1000 / (number of rows) each.
+
+    Parameters
+    ----------
+    given : Tuples
+        Triplets, a nearer to b than to c, or quadruplets, a nearer to b than c to d.
+    y : ndarray, shape (m,)
+        1, or -1 where it is the other way round.
+    margin : float, optional
+        Squared distance; by default the median one of the near pairs.
+    weight : float or ndarray, shape (m,)
+        Multiplies the slack weight.
+    mapped : ndarray or scipy.sparse, shape (n, r)
+        The points as the prior metric sees them, for the margin.
+
+    Warns
+    -----
+    UserWarning
+        Tuples with a pair of identical points are left out.
+    """
+    index = given.index
+    first, second = index[:, :2], index[:, [0, 2]] if given.size == 3 else index[:, 2:]
+    near, far = np.where(y[:, None] > 0, first, second), np.where(y[:, None] > 0, second, first)
+    apart_at = differ(given.points)
+    apart = apart_at(*near.T) & apart_at(*far.T)
+    _warn_of(np.flatnonzero(~apart), "tuples have a pair of identical points, whose distance no metric changes")
+    used = _some(np.flatnonzero(apart))
+    (i, j), (k, l) = near[used].T, far[used].T
+    if margin is None:
+        margin = float(np.median(sq_distances(mapped, i, j)))
+    weight = np.broadcast_to(weight, y.shape)[used] * (TOTAL_WEIGHT / len(used))
+    return TupleRows(Constraints.comparison(i, j, k, l, margin, weight=weight), used)
+
+
+def _warn_of(left_out: np.ndarray, what: str) -> None:
+    if len(left_out):
+        warnings.warn(f"{len(left_out)} {what}; left out: {rows_text(left_out)}.", UserWarning, stacklevel=2)
+
+
+def _some(used: np.ndarray) -> np.ndarray:
+    if not len(used):
+        raise ValueError("nothing to learn from: all tuples have a pair of identical points.")
+    return used

@@ -1,0 +1,172 @@
+"""Tuples of points as users give them: formed, or by indices that a preprocessor turns into points.
+
+The sentences about shapes and labels are metric-learn's, word for word: code that looks for them finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.checks import as_column, check_numeric, rows_text
+
+_LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
+
+
+@dataclass(frozen=True, eq=False)
+class Tuples:
+    """Points, and which of them make each tuple.
+
+    Attributes
+    ----------
+    points : ndarray or scipy.sparse or data frame, shape (n, d)
+    index : ndarray of int, shape (m, size)
+    """
+
+    points: Any
+    index: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Points of a tuple."""
+        return self.index.shape[1]
+
+    def distinct(self) -> Tuples:
+        """The same tuples with every point once; sparse points stay as they are."""
+        if sp.issparse(self.points):
+            return self
+        points, inverse = np.unique(self.points, axis=0, return_inverse=True)
+        return Tuples(points, inverse.reshape(-1)[self.index])
+
+
+def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -> Tuples:
+    """Tuples of points, or of indices where there is a preprocessor.
+
+    Parameters
+    ----------
+    tuples : array-like, shape (m, size, d) or (m, size)
+    sizes : sequence of int
+        Points that a tuple may have.
+    preprocessor : callable or None
+        What :func:`as_preprocessor` gave.
+    name : str
+        Of the estimator, for messages.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Another number of dimensions, another size, no tuple at all, or what is not numbers.
+    """
+    try:
+        given = np.asarray(tuples)
+    except ValueError as error:
+        raise ValueError(f"tuples must be an array, each tuple with as many points as the others; {error}") from error
+    indices = given.ndim == 2 and preprocessor is not None
+    if not (indices and given.dtype.kind in "OUS"):
+        check_numeric("tuples", tuples)
+    if given.ndim != 3 and not indices:
+        wanted = "3D array of formed tuples"
+        raise _wrong_shape(wanted, "2D array of indicators or 3D array of formed tuples", given, 2, preprocessor, name)
+    if given.shape[1] not in sizes:
+        wanted = " or ".join(map(str, sizes))
+        raise ValueError(
+            f"Tuples of {wanted} element(s) expected by {name}. Got tuples of {given.shape[1]} element(s) instead "
+            f"(shape={given.shape}):\ninput={given}.\n"
+        )
+    if len(given) == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape={given.shape}) while a minimum of 1 is required by {name}."
+        )
+    if indices:
+        names, inverse = np.unique(given, return_inverse=True)
+        return Tuples(_applied(preprocessor, names), inverse.reshape(given.shape))
+    m, size, d = given.shape
+    return Tuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
+
+
+def as_plain_points(X: Any, preprocessor: Any, name: str) -> Any:
+    """Points as given, or those of 1-dimensional indices where there is a preprocessor.
+
+    Parameters
+    ----------
+    X : array-like or scipy.sparse, shape (n, d) or (n,)
+    preprocessor, name
+        As in :func:`as_tuples`.
+    """
+    if sp.issparse(X) or hasattr(X, "iloc") or getattr(X, "ndim", None) == 2:
+        return X
+    given = np.asarray(X)
+    if given.ndim == 1 and preprocessor is not None and given.dtype != object:
+        return _applied(preprocessor, given)
+    if given.ndim != 2:
+        wanted = "2D array of formed points"
+        raise _wrong_shape(wanted, "1D array of indicators or 2D array of formed points", given, 1, preprocessor, name)
+    return given
+
+
+def _wrong_shape(formed: str, either: str, given: np.ndarray, indices: int, preprocessor: Any, name: str) -> ValueError:
+    wanted, when = (formed, "") if preprocessor is None else (either, " when using a preprocessor")
+    hint = " and/or use a preprocessor" if preprocessor is None and given.ndim == indices else ""
+    return ValueError(
+        f"{wanted} expected by {name}{when}. Found {given.ndim}D array instead:\ninput={given}. Reshape your data{hint}.\n"
+    )
+
+
+# ---------------------------------------------------------------------- preprocessors
+class RowsOf:
+    """The preprocessor that an array-like stands for: row numbers to rows."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X if sp.issparse(X) or hasattr(X, "columns") else np.asarray(X)
+        if len(self.X.shape) != 2:
+            raise ValueError(f"preprocessor must have one row a point, shape (n, d); got shape {self.X.shape}.")
+
+    def __call__(self, indices: np.ndarray) -> Any:
+        n = self.X.shape[0]
+        if indices.dtype.kind not in "iu":
+            raise TypeError(f"indices of tuples must be whole numbers, rows of the preprocessor; got {indices.dtype}.")
+        bad = np.unique(indices[(indices < 0) | (indices >= n)])
+        if len(bad):
+            raise ValueError(f"indices must be rows of the preprocessor, 0 to {n - 1}; got {bad[:5].tolist()}.")
+        return self.X.iloc[indices] if hasattr(self.X, "iloc") else self.X[indices]
+
+
+def as_preprocessor(preprocessor: Any) -> Any:
+    """A callable from indices to points, or None."""
+    if preprocessor is None:
+        return None
+    if hasattr(preprocessor, "__len__") or hasattr(preprocessor, "shape") or hasattr(preprocessor, "__array__"):
+        return RowsOf(preprocessor)
+    if callable(preprocessor):
+        return preprocessor
+    raise ValueError(
+        f"Invalid type for the preprocessor: {type(preprocessor)}. You should provide either None, an array-like object, "
+        "or a callable."
+    )
+
+
+def _applied(preprocessor: Any, indices: np.ndarray) -> Any:
+    """Points of 1-dimensional indices."""
+    points = preprocessor(indices)
+    points = points if sp.issparse(points) or hasattr(points, "columns") else np.asarray(points)
+    if len(points.shape) != 2 or points.shape[0] != len(indices):
+        raise ValueError(
+            f"the preprocessor must give one point an index, shape ({len(indices)}, d); got shape {tuple(points.shape)}."
+        )
+    return points
+
+
+# ---------------------------------------------------------------------- labels
+def as_signs(y: Any, n: int) -> np.ndarray:
+    """Labels of tuples, each 1 or -1, as float64, shape (n,)."""
+    values = as_column("y", y, n, per="tuple")
+    wrong = np.flatnonzero(np.abs(values) != 1)
+    if len(wrong):
+        error = ValueError(_LABELS)
+        error.add_note(f"y[{wrong[0]}] = {values[wrong[0]]}; wrong in {rows_text(wrong)}.")
+        raise error
+    return values
