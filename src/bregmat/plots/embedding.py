@@ -59,8 +59,8 @@ class EmbeddingDisplay:
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = MetricLearner(random_state=0).fit(X, y)
     >>> display = EmbeddingDisplay.from_estimator(learner, X, y)
-    >>> [ax.get_title() for ax in display.ax_]
-    ['before', 'after']
+    >>> display.before.shape, display.after.shape
+    ((150, 2), (150, 2))
     >>> plt.close("all")
     """
 

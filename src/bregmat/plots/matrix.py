@@ -36,6 +36,18 @@ class MatrixDisplay:
     ax_ : Axes
     figure_ : Figure
     image_ : AxesImage
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import MatrixDisplay
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> display = MatrixDisplay.from_estimator(MetricLearner(random_state=0).fit(X, y))
+    >>> display.names[0]
+    'sepal length (cm)'
+    >>> plt.close("all")
     """
 
     matrix: NDArray[np.float64]
