@@ -13,11 +13,14 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
+from typer.testing import CliRunner
 
 from bad_inputs import WORD, column, count, number, table
 from bregmat import CyclicProjection, SolverError, Status, load, save
+from bregmat.cli.app import app
 from bregmat.pairs import ITML, ITML_Supervised, PairsLearner
 from bregmat.pairs.threshold import calibrated
+from bregmat.verification.saved import verify_saved
 from estimator_suite import sklearn_checks
 
 X, KIND = load_iris(return_X_y=True)
@@ -192,6 +195,10 @@ def test_files_and_pickle(cls, pairs, tmp_path):
         assert again.threshold_ == learner.threshold_ and np.array_equal(
             again.predict(pairs[0]), learner.predict(pairs[0])
         )
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.bm")])
+    assert shown.exit_code == 0 and "optimal" in shown.output.lower(), shown.output
+    (judged,) = verify_saved(again)
+    assert judged.status is Status.OPTIMAL and not judged.problems and "objective" in judged.figures
     assert str(again.result_) == str(learner.result_) and again.bounds_.tolist() == learner.bounds_.tolist()
 
 

@@ -12,9 +12,10 @@ import sys
 import bregmat
 import bregmat.io
 import bregmat.online
+import bregmat.pairs
 import bregmat.plots
 
-MODULES = (bregmat, bregmat.io, bregmat.online, bregmat.plots)
+MODULES = (bregmat, bregmat.io, bregmat.online, bregmat.pairs, bregmat.plots)
 UNTYPED = re.compile(r"(annotation .*is missing|[Tt]ype unknown for|^Type argument .*unknown)")
 
 

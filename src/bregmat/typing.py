@@ -4,7 +4,7 @@ Checks read the words from here (``typing.get_args``), so that what a type check
 of your own is given as an object where it is typed; its registered name works, too, but no type checker can know it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -22,6 +22,8 @@ SolverName: TypeAlias = VectorSolverName | Literal["mirror_newton", "interior_po
 Strategy: TypeAlias = Literal["neighbors", "random"]
 Form: TypeAlias = Literal["comparison", "sq_distance"]
 MetricPrior: TypeAlias = Literal["identity", "variance", "covariance"]
+ItmlPrior: TypeAlias = Literal["identity", "covariance", "random"]
+Calibration: TypeAlias = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
 KernelName: TypeAlias = Literal[
     "additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid", "precomputed"
 ]
@@ -67,6 +69,8 @@ Points: TypeAlias = "Table | Sparse"
 Graph: TypeAlias = Any  # a (n, n) matrix, dense or sparse, or a networkx.Graph, which has no types
 Labels: TypeAlias = npt.ArrayLike  # of any type, one for each row
 Pairs: TypeAlias = HasArray | Sequence[Table]  # points two by two, shape (n, 2, d)
+Tuples: TypeAlias = "HasArray | Sequence[Table] | Table | Sequence[Sequence[str]]"  # (m, size, d), or indices (m, size)
+Preprocessor: TypeAlias = "Points | Callable[[Any], Any]"  # rows by their numbers, or a function of indices
 Instance: TypeAlias = "Sequence[float] | Table | Sparse"  # a pair (a, b), a vector or a symmetric matrix
 Stream: TypeAlias = "Pairs | Sequence[Instance] | Points"  # many of them
 Matrices: TypeAlias = (

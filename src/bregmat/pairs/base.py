@@ -16,8 +16,9 @@ from bregmat.estimators.base import callback_of, check_run
 from bregmat.estimators.learner import ResultLearner
 from bregmat.estimators.mahalanobis import MahalanobisMetric, mapped_distances
 from bregmat.pairs.threshold import calibrated, check_calibration
-from bregmat.pairs.tuples import Tuples, as_plain_points, as_preprocessor, as_signs, as_tuples
+from bregmat.pairs.tuples import PointTuples, as_plain_points, as_preprocessor, as_signs, as_tuples
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import Calibration, Labels, Points, Tuples
 
 PAIRS, TRIPLETS, QUADRUPLETS = 2, 3, 4  # points of a tuple
 
@@ -46,7 +47,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         check_is_fitted(self)
         return as_preprocessor(self.preprocessor)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Points | Labels) -> np.ndarray:
         """Map points so that Euclidean distances are the learned distances.
 
         Parameters
@@ -62,7 +63,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         check_is_fitted(self)
         return super().transform(as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__))
 
-    def pair_distance(self, pairs: Any) -> np.ndarray:
+    def pair_distance(self, pairs: Tuples) -> np.ndarray:
         """Learned distances, *not* squared.
 
         Parameters
@@ -76,7 +77,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         """
         return self._distances(self._tuples(pairs, (PAIRS,)), 0, 1)
 
-    def score_pairs(self, pairs: Any) -> np.ndarray:
+    def score_pairs(self, pairs: Tuples) -> np.ndarray:
         """What metric-learn 0.6 called :meth:`pair_distance`."""
         check_is_fitted(self)
         warnings.warn(
@@ -96,15 +97,15 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         check_run(self)
         self._check_preprocessor()
 
-    def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> Tuples:
+    def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; in a fit (``reset``) they say what the columns are."""
         given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__)
         if not reset:
             check_is_fitted(self)
         points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)
-        return Tuples(points, given.index)
+        return PointTuples(points, given.index)
 
-    def _distances(self, given: Tuples, first: int, second: int) -> np.ndarray:
+    def _distances(self, given: PointTuples, first: int, second: int) -> np.ndarray:
         """Learned distances of two points of each tuple, by their places in it."""
         return mapped_distances(self.components_, given.points, given.index[:, first], given.index[:, second])
 
@@ -140,7 +141,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def decision_function(self, tuples: Any) -> np.ndarray:
+    def decision_function(self, tuples: Tuples) -> np.ndarray:
         """How near, or how much nearer: above 0 speaks for the label 1 of triplets and quadruplets.
 
         Parameters
@@ -154,14 +155,9 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
             Of pairs minus their distance; of triplets (a, b, c) the distance of a and c less that of a and b; of quadruplets that of c
             and d less that of a and b.
         """
-        sizes = (PAIRS, TRIPLETS, QUADRUPLETS) if self._tuple_size is None else (self._tuple_size,)
-        given = self._tuples(tuples, sizes)
-        near = self._distances(given, 0, 1)
-        if given.size == PAIRS:
-            return -near
-        return self._distances(given, 0 if given.size == TRIPLETS else 2, given.size - 1) - near
+        return self._decisions(tuples)[0]
 
-    def predict(self, tuples: Any) -> np.ndarray:
+    def predict(self, tuples: Tuples) -> np.ndarray:
         """Labels 1 and -1.
 
         Parameters
@@ -174,8 +170,8 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         ndarray of int, shape (m,)
             1 for pairs at the distance ``threshold_`` or nearer, and where the first pair of a triplet or quadruplet is the nearer one.
         """
-        decision = self.decision_function(tuples)
-        if np.shape(tuples)[1] != PAIRS:
+        decision, size = self._decisions(tuples)
+        if size != PAIRS:
             return 2 * (decision > 0) - 1
         if "threshold_" not in vars(self):
             raise AttributeError(
@@ -183,7 +179,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
             )
         return 2 * (-decision <= self.threshold_) - 1
 
-    def score(self, tuples: Any, y: Any = None) -> float:
+    def score(self, tuples: Tuples, y: Labels | None = None) -> float:
         """Of pairs the area under the ROC curve, which needs no threshold; else the share of tuples that are right.
 
         Parameters
@@ -193,8 +189,8 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         y : array-like, shape (m,), optional
             Labels 1 and -1; by default 1 for all triplets or quadruplets.
         """
-        decision = self.decision_function(tuples)
-        if np.shape(tuples)[1] != PAIRS:
+        decision, size = self._decisions(tuples)
+        if size != PAIRS:
             signs = 1.0 if y is None else as_signs(y, len(decision))
             return float(np.mean((2 * (decision > 0) - 1) == signs))
         if y is None:
@@ -218,9 +214,9 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
 
     def calibrate_threshold(
         self,
-        pairs_valid: Any,
-        y_valid: Any,
-        strategy: str = "accuracy",
+        pairs_valid: Tuples,
+        y_valid: Labels,
+        strategy: Calibration = "accuracy",
         min_rate: float | None = None,
         beta: float = 1.0,
     ) -> Self:
@@ -244,5 +240,14 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         distances = self.pair_distance(pairs_valid)
         self.threshold_ = calibrated(distances, as_signs(y_valid, len(distances)), strategy, min_rate, beta)
         return self
+
+    def _decisions(self, tuples: Tuples) -> tuple[np.ndarray, int]:
+        """What :meth:`decision_function` says, and how many points a tuple has."""
+        sizes = (PAIRS, TRIPLETS, QUADRUPLETS) if self._tuple_size is None else (self._tuple_size,)
+        given = self._tuples(tuples, sizes)
+        near = self._distances(given, 0, 1)
+        if given.size == PAIRS:
+            return -near, PAIRS
+        return self._distances(given, 0 if given.size == TRIPLETS else 2, given.size - 1) - near, given.size
 
     _validate_calibration_params = staticmethod(check_calibration)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -19,9 +19,11 @@ from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.rows import as_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
 from bregmat.sampling import generator, sq_distance_percentiles
+from bregmat.solve import Solver
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
-PRIORS = ("identity", "covariance", "random")
+PRIORS = get_args(ItmlPrior)
 PERCENTILES = (5.0, 95.0)
 
 
@@ -34,8 +36,15 @@ class ItmlProblem(IndexedMetric):
     prior: Any
     solver: Any
     bounds_: np.ndarray
+    divergence: ClassVar[str] = "logdet"
+    loss: ClassVar[None] = None  # the divergence's own slack
 
     _kept: ClassVar[tuple[str, ...]] = ("prior_", "_fit_components", "bounds_")
+
+    @property
+    def slack_weight(self) -> float:
+        """What a MetricLearner calls ``gamma``."""
+        return self.gamma
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -49,7 +58,7 @@ class ItmlProblem(IndexedMetric):
 
     def _learner(self, prior: Any) -> MetricLearner:
         settings = {name: getattr(self, name) for name in ("max_iter", "tol", "solver")}
-        return MetricLearner(strategy="random", slack_weight=self.gamma, prior=prior, **settings)
+        return MetricLearner(strategy="random", slack_weight=self.slack_weight, prior=prior, **settings)
 
     def _prior_of(self, points: Any) -> Any:
         """The prior for a MetricLearner; raises ``LinAlgError``, a ValueError, where it is not positive definite."""
@@ -147,15 +156,17 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     gamma: float = 1.0
     max_iter: int | None = 1000
     tol: float = 1e-3
-    prior: Any = "identity"
-    verbose: Any = False
-    preprocessor: Any = None
-    random_state: Any = None
-    solver: Any = field(default="auto", kw_only=True)
+    prior: ItmlPrior | Table = "identity"
+    verbose: bool | int = False
+    preprocessor: Preprocessor | None = None
+    random_state: RandomState = None
+    solver: SolverName | Solver = field(default="auto", kw_only=True)
 
     _kept = (*ItmlProblem._kept, "threshold_", "tuples_used_")
 
-    def fit(self, pairs: Any, y: Any, bounds: Any = None, calibration_params: dict[str, Any] | None = None) -> Self:
+    def fit(
+        self, pairs: Tuples, y: Labels, bounds: Values | None = None, calibration_params: dict[str, Any] | None = None
+    ) -> Self:
         """Learn from pairs, then calibrate ``threshold_`` on them.
 
         Parameters
@@ -245,11 +256,11 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
     max_iter: int | None = 1000
     tol: float = 1e-3
     n_constraints: int | None = None
-    prior: Any = "identity"
-    verbose: Any = False
-    preprocessor: Any = None
-    random_state: Any = None
-    solver: Any = field(default="auto", kw_only=True)
+    prior: ItmlPrior | Table = "identity"
+    verbose: bool | int = False
+    preprocessor: Preprocessor | None = None
+    random_state: RandomState = None
+    solver: SolverName | Solver = field(default="auto", kw_only=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -262,7 +273,7 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
         super()._check_parameters()
         check_integer("n_constraints", self.n_constraints, 1)
 
-    def fit(self, X: Any, y: Any, bounds: Any = None) -> Self:
+    def fit(self, X: Points | Labels, y: Labels, bounds: Values | None = None) -> Self:
         """Draw pairs by the labels and learn from them.
 
         Parameters

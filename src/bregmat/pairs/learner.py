@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +16,23 @@ from bregmat.estimators.mahalanobis import inverse_deviations, prior_components
 from bregmat.linalg import eigh
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.rows import TupleRows, as_bounds, comparison_rows, pair_rows
-from bregmat.pairs.tuples import Tuples, as_signs
+from bregmat.pairs.tuples import PointTuples, as_signs
 from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles
+from bregmat.scalar_losses import Loss
+from bregmat.solve import Solver
+from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
+from bregmat.typing import (
+    DivergenceName,
+    Labels,
+    LossName,
+    MetricPrior,
+    Preprocessor,
+    SolverName,
+    Table,
+    Tuples,
+    Values,
+)
 
 
 @on_one_blas_thread
@@ -79,31 +93,31 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     array([ 1, -1])
     """
 
-    divergence: Any = "logdet"
+    divergence: DivergenceName | SpectralDivergence = "logdet"
     n_components: int | None = None
     slack_weight: float = 1.0
-    loss: Any = None
+    loss: LossName | Loss | None = None
     percentiles: tuple[float, float] = (5, 95)
-    prior: Any = "auto"
-    solver: Any = "auto"
+    prior: Literal["auto"] | MetricPrior | Table = "auto"
+    solver: SolverName | Solver = "auto"
     tol: float = 1e-4
     max_iter: int | None = None
     warm_start: bool = False
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
-    preprocessor: Any = None
+    preprocessor: Preprocessor | None = None
 
     _kept = ("prior_", "_fit_components", "bounds_", "margin_", "threshold_", "tuples_used_")
     _tuple_size = None
 
     def fit(
         self,
-        tuples: Any,
-        y: Any = None,
+        tuples: Tuples,
+        y: Labels | None = None,
         *,
-        bounds: Any = None,
+        bounds: Values | None = None,
         margin: float | None = None,
-        sample_weight: Any = None,
+        sample_weight: Values | None = None,
         calibration_params: dict[str, Any] | None = None,
     ) -> Self:
         """Learn from tuples; of pairs calibrate ``threshold_`` on them.
@@ -181,7 +195,9 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             return "variance" if is_measured else "identity"
         return self.prior
 
-    def _rows(self, given: Tuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any) -> TupleRows:
+    def _rows(
+        self, given: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
+    ) -> TupleRows:
         """The rows of the problem; sets ``bounds_`` or ``margin_``."""
         mapped = _mapped(given.points, prior) if bounds is None and margin is None else None
         if given.size == PAIRS:

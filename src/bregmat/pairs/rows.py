@@ -11,7 +11,7 @@ import numpy as np
 from bregmat.checks import as_numbers, rows_text
 from bregmat.constraints import Constraints
 from bregmat.neighbors import TOTAL_WEIGHT
-from bregmat.pairs.tuples import Tuples
+from bregmat.pairs.tuples import PointTuples
 from bregmat.sampling import differ, sq_distances
 
 
@@ -36,12 +36,12 @@ def as_bounds(bounds: Any) -> np.ndarray:
     return values
 
 
-def pair_rows(given: Tuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
+def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
     """``sq_distance <= bounds[0]`` for similar pairs, ``>= bounds[1]`` for dissimilar ones.
 
     Parameters
     ----------
-    given : Tuples
+    given : PointTuples
         Pairs.
     y : ndarray, shape (m,)
         1 or -1.
@@ -62,12 +62,12 @@ def pair_rows(given: Tuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> T
     return TupleRows(Constraints.from_pairs(given.index[used], y[used], bounds, weight=weight), used)
 
 
-def comparison_rows(given: Tuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
+def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
     """``sq_distance(near pair) + margin <= sq_distance(far pair)``, of the weight 1000 / (number of rows) each.
 
     Parameters
     ----------
-    given : Tuples
+    given : PointTuples
         Triplets, a nearer to b than to c, or quadruplets, a nearer to b than c to d.
     y : ndarray, shape (m,)
         1, or -1 where it is the other way round.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
+from bregmat.typing import Calibration
+
+STRATEGIES = get_args(Calibration)
 
 
 def check_calibration(strategy: Any = "accuracy", min_rate: Any = None, beta: Any = 1.0) -> None:
@@ -28,7 +30,11 @@ def check_calibration(strategy: Any = "accuracy", min_rate: Any = None, beta: An
 
 
 def calibrated(
-    distances: np.ndarray, y: np.ndarray, strategy: str = "accuracy", min_rate: float | None = None, beta: float = 1.0
+    distances: np.ndarray,
+    y: np.ndarray,
+    strategy: Calibration = "accuracy",
+    min_rate: float | None = None,
+    beta: float = 1.0,
 ) -> float:
     """The threshold that is best by a strategy: pairs at that distance or nearer are called similar.
 

@@ -18,7 +18,7 @@ _LABELS = "When training on pairs, the labels (y) should contain only values in 
 
 
 @dataclass(frozen=True, eq=False)
-class Tuples:
+class PointTuples:
     """Points, and which of them make each tuple.
 
     Attributes
@@ -35,15 +35,15 @@ class Tuples:
         """Points of a tuple."""
         return self.index.shape[1]
 
-    def distinct(self) -> Tuples:
+    def distinct(self) -> PointTuples:
         """The same tuples with every point once; sparse points stay as they are."""
         if sp.issparse(self.points):
             return self
         points, inverse = np.unique(self.points, axis=0, return_inverse=True)
-        return Tuples(points, inverse.reshape(-1)[self.index])
+        return PointTuples(points, inverse.reshape(-1)[self.index])
 
 
-def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -> Tuples:
+def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -> PointTuples:
     """Tuples of points, or of indices where there is a preprocessor.
 
     Parameters
@@ -83,9 +83,9 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -
         )
     if indices:
         names, inverse = np.unique(given, return_inverse=True)
-        return Tuples(_applied(preprocessor, names), inverse.reshape(given.shape))
+        return PointTuples(_applied(preprocessor, names), inverse.reshape(given.shape))
     m, size, d = given.shape
-    return Tuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
+    return PointTuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
 
 
 def as_plain_points(X: Any, preprocessor: Any, name: str) -> Any:
