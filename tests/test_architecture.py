@@ -31,6 +31,7 @@ applications
 labels nearby dimension
 neighbors
 nearest
+sharded
 margin
 quadratic
 solvers
@@ -178,9 +179,10 @@ def test_the_papers_stand_beside_the_library():
 
 
 def test_core_needs_neither_estimators_nor_drawing():
-    optional = {"matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
+    optional = {"dask", "distributed", "zarr", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
     core = [name for name in MODULES if unit(name) and LEVEL[unit(name)] >= LEVEL["nearest"]]
-    assert {name for name in core if optional & {other.split(".")[0] for other in imports(name)}} == set()
+    users = {name for name in core if optional & {other.split(".")[0] for other in imports(name)}}
+    assert users == {"bregmat.sharded.cluster"}  # Dask, once somebody hands in a client or a collection
 
 
 # ---------------------------------------------------------------- public names
@@ -215,8 +217,9 @@ def test_signatures():
         (bregmat.nearest_metric, "X", ["prior"]),
     ):
         parameters = inspect.signature(function).parameters
-        assert list(parameters) == [first, "constraints", *more, *words]
-        assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*more, *words])
+        sharding = ["executor", "block_size", "checkpoint"] if first == "X" else []
+        assert list(parameters) == [first, "constraints", *more, *words, *sharding]
+        assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*more, *words, *sharding])
         assert parameters["divergence"].default == "logdet"
         assert parameters["solver"].default == "auto"
         assert parameters["tol"].default == 1e-6

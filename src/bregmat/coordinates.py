@@ -211,12 +211,7 @@ class Coordinates:
         n = self.base.shape[0]
         rows = constraints.touched(n)
         touched = self.base if rows is None or len(rows) == n else self.base[rows]
-        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory-mapped data is not looked at before
-            bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
-            if len(bad):
-                row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
-                found = f"row {row} and {more} more rows" if more else f"row {row}"
-                raise ValueError(f"the data has NaN or infinite entries in {found}.")
+        self._check_finite(touched, rows)
         Z = self._map(touched)
         invariant = bool(constraints.where("is_difference").all())
         if self.identity and in_span and rows is not None:
@@ -227,18 +222,35 @@ class Coordinates:
                 if are_terms:
                     return here, bind(constraints, None, rows, vectors=inside)
                 return here, bind(constraints, inside, rows)
-        Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
-        rounding = self._rounding(touched, Z)
-        if invariant:  # distances do not see the mean, float32 products do; nothing is rounded where all are near it
-            mean = Z.mean(axis=0)
-            near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
-            Z -= np.where(near, mean, 0.0)
+        Z, rounding = self._placed(touched, Z, invariant)
         operator = bind(constraints, Z, rows, rounding)
         if self.scale:
             return self, operator
         norms = operator.norms()
         sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
         return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
+
+    def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
+        """Coordinates of all points, and their rounding; about their mean where what is asked of them does not see it."""
+        self._check_finite(self.base, None)
+        return self._placed(self.base, self._map(self.base), invariant)
+
+    def _check_finite(self, touched: Any, rows: np.ndarray | None) -> None:
+        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory-mapped data is not looked at before
+            bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
+            if len(bad):
+                row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
+                found = f"row {row} and {more} more rows" if more else f"row {row}"
+                raise ValueError(f"the data has NaN or infinite entries in {found}.")
+
+    def _placed(self, touched: Any, Z: Any, invariant: bool) -> tuple[np.ndarray, Rounding]:
+        Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
+        rounding = self._rounding(touched, Z)
+        if invariant:  # distances do not see the mean, float32 products do; nothing is rounded where all are near it
+            mean = Z.mean(axis=0)
+            near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
+            Z -= np.where(near, mean, 0.0)
+        return Z, rounding
 
     def _rounding(self, touched: Any, Z: np.ndarray) -> Rounding:
         """By how much the coordinates Z of points may be off."""
@@ -502,3 +514,13 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
             R = graded_factor(prior, values, Q)
         return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
     return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
+
+
+def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
+    """Those of :func:`metric_coordinates` for points that need not be in memory: an array, or what reads slices and picked rows."""
+    if scipy.sparse.issparse(X):
+        raise TypeError("X must be dense where rows are sharded; got a sparse matrix.")
+    if not hasattr(X, "read_rows"):
+        return metric_coordinates(X, prior, divergence)
+    stand_in = np.ones((1, X.shape[1]))
+    return replace(metric_coordinates(stand_in, prior, divergence), base=X, is_finite=False)

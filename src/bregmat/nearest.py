@@ -13,7 +13,14 @@ from bregmat._interrupt import tells_interrupts
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
 from bregmat.checks import check_limits
 from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates, Factor, eliminate, kernel_coordinates, metric_coordinates
+from bregmat.coordinates import (
+    Coordinates,
+    Factor,
+    eliminate,
+    kernel_coordinates,
+    metric_coordinates,
+    sharded_coordinates,
+)
 from bregmat.divergences import as_divergence
 from bregmat.faces import clique_weights, exposed
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
@@ -139,6 +146,9 @@ def nearest_metric(
     max_seconds: float | None = None,
     warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
+    executor: Any = None,
+    block_size: int | None = None,
+    checkpoint: Any = None,
 ) -> MatrixResult:
     """The Mahalanobis matrix nearest to a prior that meets bounds on squared distances of data.
 
@@ -155,6 +165,16 @@ def nearest_metric(
         formed for the identity when the touched points span fewer dimensions.
     divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
         As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
+    executor : None, int or dask.distributed.Client
+        Where the rows are worked on once they are sharded: block by block in this process, on so many threads, or on the workers of a
+        cluster. The result has the same bits on all of them.
+    block_size : int, optional
+        Rows of a shard, which memory is in proportion to; by default as many as have 2^25 numbers in their vectors. Given, or with
+        an executor, or with rows in files (:func:`bregmat.io.open_constraints`), rows are sharded, which must be all soft or all
+        hard. Then ``dual``, ``values`` and ``violation`` of the result stay where the rows are; ``numpy.asarray`` brings them here.
+    checkpoint : callable, optional
+        With sharded rows, called with a result so far at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`);
+        given as ``warm_start``, that result is gone on from to the same matrix.
 
     Returns
     -------
@@ -175,10 +195,35 @@ def nearest_metric(
            [0.  , 4.  ]])
     """
     D = as_divergence(divergence)
+    X, constraints = _stored(X, constraints)
+    is_sharded = executor is not None or block_size is not None or hasattr(constraints, "shards")
+    if is_sharded or hasattr(X, "read_rows"):
+        from bregmat.sharded.nearest import Options, nearest_sharded
+
+        if not hasattr(constraints, "shards"):
+            _check_options(constraints, tol, max_iter, max_seconds, None, callback)
+        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+        options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint, _plan)
+        coordinates = sharded_coordinates(X, prior, D)
+        return nearest_sharded(coordinates, constraints, D, loss, slack_weight, executor, block_size, options)
+    if checkpoint is not None:
+        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
     coordinates = metric_coordinates(X, prior, D)
     return _nearest(
         coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
     )
+
+
+def _stored(X: Any, constraints: Any) -> tuple[Any, Any]:
+    """Arrays and frames of Dask as what shards are read from."""
+    if any(type(x).__module__.startswith("dask") for x in (X, constraints)):
+        from bregmat.sharded import cluster, tables
+
+        if cluster.is_collection(X):
+            X = cluster.DaskPoints.of(X)
+        if cluster.is_collection(constraints):
+            constraints = cluster.DaskRows(constraints, tables.constraints_of_frame)
+    return X, constraints
 
 
 def _nearest(

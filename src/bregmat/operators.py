@@ -32,6 +32,9 @@ class Operator(Protocol):
     c: int
     r: int
     is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
+    is_sharded: ClassVar[bool] = (
+        False  # whether rows, values and weights are kept elsewhere, and no row can be asked for by itself
+    )
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """``<A_i, X>`` for every row."""
@@ -88,6 +91,18 @@ class Operator(Protocol):
 
     def extents(self, w: np.ndarray) -> np.ndarray:
         """s (r,) such that no entry (k, l) of what ``sum_i w_i |A_i|`` is the sum of exceeds ``sqrt(s_k s_l)``, for w >= 0."""
+
+    def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
+        """``sum_i h_i f_i f_i'`` for the rows f_i of :meth:`features`, of order r (r + 1) / 2."""
+        m = self.r * (self.r + 1) // 2
+        H = np.zeros((m, m))
+        block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
+        for first in range(0, self.c, block):
+            rows = slice(first, first + block)
+            Phi = (self if self.c <= block else self.restrict(np.arange(self.c)[rows])).features(S)
+            Phi *= np.sqrt(h[rows])[:, None]
+            H += Phi.T @ Phi
+        return H
 
     def outer(self) -> OuterRows:
         """The rows as sums of outer products and multiples of the identity."""
@@ -191,15 +206,27 @@ class RankOneRows(_OuterProducts):
         return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
+def is_identity(F: np.ndarray) -> bool:
+    """Whether a frame changes nothing."""
+    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
+
+
 class PairGraph(_OuterProducts):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
 
     def __init__(
-        self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, graph: tuple | None = None
+        self,
+        Z: np.ndarray,
+        a: np.ndarray,
+        b: np.ndarray,
+        sign: np.ndarray,
+        graph: tuple | None = None,
+        squares: np.ndarray | None = None,
     ) -> None:
         self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
         self.c, self.r = len(a), Z.shape[1]
         self._graph = graph
+        self._squares = squares  # squared lengths of the vectors, once they are known
 
     @property
     def graph(self) -> tuple:
@@ -211,8 +238,11 @@ class PairGraph(_OuterProducts):
     def values(self, X: np.ndarray) -> np.ndarray:
         """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
         out = np.empty(self.c, self.Z.dtype)
-        self._gather(kernels.bilinear_inplace, out, self.Z, self.Z @ X)
+        self._gather(kernels.bilinear_inplace, out, self.Z, self._image(X))
         return out
+
+    def _image(self, X: np.ndarray) -> np.ndarray:
+        return self.Z @ X
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
@@ -224,8 +254,15 @@ class PairGraph(_OuterProducts):
         return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        if x is not None and not (x == 1.0).all():
+            return self._sq_norms(self.Z * np.sqrt(x))
+        if self._squares is None:
+            self._squares = self._sq_norms(self.Z)
+            self._squares.setflags(write=False)
+        return self._squares
+
+    def _sq_norms(self, Z: np.ndarray) -> np.ndarray:
         out = np.empty(self.c)
-        Z = self.Z if x is None else self.Z * np.sqrt(x)
         self._gather(kernels.sq_norms_inplace, out, Z)
         return out
 
@@ -239,17 +276,20 @@ class PairGraph(_OuterProducts):
         in_parts(run, self.c, float(self.c * self.r))
 
     def congruence(self, F: np.ndarray) -> PairGraph:
-        return PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)
+        return self if is_identity(F) else PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)
 
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
         """Some of the rows; their vectors themselves once there are fewer of them than points."""
         a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
         if len(a) <= len(self.Z):
             return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
-        return PairGraph(self.Z, a, b, sign)
+        return PairGraph(self.Z, a, b, sign, squares=self._squares_of(rows))
+
+    def _squares_of(self, rows: np.ndarray) -> np.ndarray | None:
+        return None if self._squares is None else self._squares[rows]
 
     def astype(self, dtype: type) -> PairGraph:
-        return PairGraph(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph)
+        return PairGraph(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph, self._squares)
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""

@@ -246,7 +246,8 @@ class MatrixResult(Result):
         certificate had to restore hard rows to feasibility, and where an earlier matrix was better; the certificate is not about it.
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
-        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all.
+        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all. Of sharded rows these are
+        columns that stay where the rows are; ``numpy.asarray`` brings them here, and files leave them out.
     singular : ndarray of int or None
         Hard rows that, up to rounding, only singular matrices meet, where the divergence is finite for none of these (LogDet).
     weight_span : float
@@ -287,6 +288,8 @@ class MatrixResult(Result):
         )
 
     def _why_unknown(self) -> str:
+        if not isinstance(self.violation, np.ndarray):  # of sharded rows
+            return super()._why_unknown()
         missed = np.flatnonzero(self.violation == self.max_violation)
         if not self.max_violation > 0 or not len(missed):
             return super()._why_unknown()
@@ -356,6 +359,10 @@ class MatrixResult(Result):
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`. The data is not kept: ``factor`` of a metric needs it again."""
         meta, arrays = super().to_state()
+        for name in ("dual", "values", "violation"):
+            if name not in arrays:  # of sharded rows: they stay where they are
+                meta.pop(name)
+                arrays[name] = np.zeros(0)
         for name in ("iterate", "coordinates"):
             meta[name], more = meta[name].to_state()
             arrays |= more

@@ -141,6 +141,8 @@ class RunLog:
         Limit on wall time from here on.
     units : callable, optional
         Record -> Record in the caller's units, where the run has others.
+    watch : callable, optional
+        Called with the number of each step and the solver's state, which a checkpoint is made of.
     """
 
     def __init__(
@@ -148,8 +150,9 @@ class RunLog:
         callback: CallBack | None = None,
         max_seconds: float | None = None,
         units: Callable[[Record], Record] | None = None,
+        watch: Callable[[int, Any], None] | None = None,
     ) -> None:
-        self.callback, self.max_seconds, self.units = callback, max_seconds, units
+        self.callback, self.max_seconds, self.units, self.watch = callback, max_seconds, units, watch
         self.clock = time.perf_counter()
         self.history: list[Record] = []
         self.before = 0  # steps of the runs before this one
@@ -290,6 +293,8 @@ class _Run:
         must be restored), so it waits for the solver's own signal, unless somebody watches.
         """
         problem = self.problem
+        if self.log.watch is not None:
+            self.log.watch(self.log.before + iteration, state)
         due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
         if due or last or (self.log.callback is not None and problem.certifies_cheaply):
             if last:

@@ -4,16 +4,20 @@ from bregmat.io.constraints import parse_sample_ids, read_constraints, read_plac
 from bregmat.io.models import ModelFileError, load, read_manifest, save
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
+from bregmat.io.stored import ModelCheckpoint, open_constraints, open_points
 from bregmat.io.streams import Checkpoint, PairFile
 
 __all__ = [
     "Checkpoint",
+    "ModelCheckpoint",
     "ModelFileError",
     "PairFile",
     "Points",
     "atomic_write",
     "check_writable",
     "load",
+    "open_constraints",
+    "open_points",
     "parse_sample_ids",
     "read_constraints",
     "read_manifest",

@@ -75,9 +75,9 @@ class MirrorNewton(SolverWithNeeds):
         )
         check_needs(self, problem, further=further)
 
-    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> MirrorNewtonState:
-        """Start at the prior, at the best of a few shrunk priors, or at the mirror point of the given dual weights."""
-        iterate = None if start is None else _from_dual(problem, start)
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None) -> MirrorNewtonState:
+        """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at a matrix as it is."""
+        iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
         if iterate is None or len(problem.losses.outside(_framed(problem, iterate)[2])):
             iterate = _shrunk_prior(problem)
         return _measured(problem, _framed(problem, iterate), tol)

@@ -63,7 +63,8 @@ def solve_newton_system(
     """
     if op.c == 0:
         return LinearSolution(B, 0, 0.0)
-    solve = _by_factor(op, h, S) if factor_flops(op) <= direct_flops else None
+    is_small = factor_flops(op) <= direct_flops and not (op.is_sharded and op.c < op.r * (op.r + 1) // 2)
+    solve = _by_factor(op, h, S) if is_small else None
     solve = solve or _by_conjugate_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000)
     return solve(B, tol)
 
@@ -149,22 +150,16 @@ def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | N
         if not ok:
             return None
         return lambda B, tol: LinearSolution(smat(svec(B) - few.T @ cholesky_solve(C, few @ svec(B)), op.r), 0, 0.0)
-    H = np.zeros((m, m))
-    block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
-    for first in range(0, op.c, block):
-        rows = slice(first, first + block)
-        Phi = (op if op.c <= block else op.restrict(np.arange(op.c)[rows])).features(S)
-        Phi *= np.sqrt(h[rows])[:, None]
-        H += Phi.T @ Phi
-    C, ok = cholesky(add_diagonal(H, 1.0))
+    C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
     return (lambda B, tol: LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)) if ok else None
 
 
 def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int, single: bool) -> Inverse:
     """At most so many steps; products in float32 if ``single``."""
-    precondition = heavy_block(op, h, S) or fourth_moment(op, h, S)
+    precondition = heavy_block(op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
+    precondition = precondition or fourth_moment(op, h, S)
 
     def product(Q: np.ndarray) -> np.ndarray:
         X = Q if S is None else S * Q
@@ -186,10 +181,10 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[
     """Preconditioner: the block of the heaviest entries of the matrix E, exact to float32, and the diagonal of the others.
 
     Heavy slack and a metric S that falls over many decades leave a few entries with all of the condition of the system. None
-    without a metric, where rows are not of rank one, where the block is a small part of the system, and where no entry is heavy.
+    without a metric, where rows are not of rank one or sharded, where the block is a small part of the system, and where no entry is heavy.
     """
     if (
-        S is None or not op.is_rank_one or op.r > 6 * BLOCK
+        S is None or not op.is_rank_one or op.r > 6 * BLOCK or op.is_sharded
     ):  # beyond, as measured, most of the heavy entries are outside of it
         return None
     k, l = np.triu_indices(op.r)

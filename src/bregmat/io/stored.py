@@ -1,0 +1,307 @@
+"""Constraints and points that stay in their files: read a shard at a time, by whoever works on it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat.checks import check_integer
+from bregmat.columns import SYMBOLS
+from bregmat.constraints import Constraints
+from bregmat.io import tables
+from bregmat.io.models import save
+from bregmat.io.paths import check_writable
+from bregmat.sharded.tables import Words, constraints_of
+
+__all__ = ["ConstraintFiles", "ModelCheckpoint", "StoredPoints", "open_constraints", "open_points"]
+
+
+def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
+    """Constraints in files too large for memory, for the argument ``constraints`` of :func:`bregmat.nearest_metric`.
+
+    Parameters
+    ----------
+    path : path
+        A .parquet file or a folder of them, in the order of their names, with the columns of :func:`read_constraints`; a row group is
+        a shard, or several where it has more than ``block_size`` rows. Or a folder of .npy columns: i, j, ..., bound, sense (1 for
+        "<=", -1 for ">=", 0 for "=="), weight, which are mapped. Samples are row numbers of the points; without a column `relation`
+        all rows are squared distances.
+
+    Returns
+    -------
+    ConstraintFiles
+
+    Raises
+    ------
+    ValueError
+        No such files. What is in them is looked at when they are read: then it names file, row group and row.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from bregmat.io import open_constraints
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, column in dict(i=[0, 1], j=[1, 2], bound=[4.0, 9.0], sense=[1, -1]).items():
+    ...         np.save(pathlib.Path(folder) / f"{name}.npy", column)
+    ...     open_constraints(folder).n_constraints
+    2
+    """
+    path = Path(path)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * (path.suffix.lower() == ".parquet")
+    if files:
+        return ConstraintFiles(tuple(files))
+    if path.is_dir() and (path / "bound.npy").exists():
+        return ConstraintFiles((path,))
+    raise ValueError(f"{path}: neither a .parquet file, nor a folder of them, nor one of .npy columns with bound.npy")
+
+
+@dataclass(frozen=True)
+class ConstraintFiles:
+    """What :func:`open_constraints` found."""
+
+    files: tuple[Path, ...]
+
+    @property
+    def n_constraints(self) -> int:
+        """Number of rows."""
+        return sum(shard.count for shard in self.shards(2**62))
+
+    def shards(self, block_size: int) -> list[Any]:
+        """What is read at once: at most so many rows."""
+        return [
+            FileShard(path, group, start, min(block_size, c - start), _place(path, group, start))
+            for path in self.files
+            for group, c in _groups(path)
+            for start in range(0, c, block_size)
+        ]
+
+
+def _place(path: Path, group: int, start: int) -> str:
+    words = [str(path), f"row group {group}" if group >= 0 else "", f"counted from row {start}" if start else ""]
+    return ", ".join(word for word in words if word)
+
+
+def _groups(path: Path) -> Iterator[tuple[int, int]]:
+    """Row groups of a file and how many rows they have; -1 for mapped columns."""
+    if path.is_dir():
+        yield -1, len(tables.read_npy(path / "bound.npy", mmap=True))
+        return
+    with tables.open_parquet(path) as file:
+        counts = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+    yield from enumerate(counts)
+
+
+@dataclass(frozen=True)
+class FileShard:
+    """Some rows of a row group, or of mapped columns (:class:`bregmat.sharded.parts.ShardSource`)."""
+
+    path: Path
+    group: int
+    start: int
+    count: int
+    place: str
+
+    def read(self) -> Constraints:
+        """The rows."""
+        return self._mapped() if self.group < 0 else self._from_parquet()
+
+    def _mapped(self) -> Constraints:
+        part = slice(self.start, self.start + self.count)
+        names = [path.stem for path in self.path.glob("*.npy")]
+
+        def numbers(name: str) -> np.ndarray:
+            column = tables.read_npy(self.path / f"{name}.npy", mmap=True)[part]
+            if column.shape != (self.count,) or column.dtype.kind not in "iuf":
+                raise ValueError(f"column {name!r} must be a column of {self.count} numbers here; got {column.shape}")
+            return column
+
+        def words(name: str) -> Words:
+            if name == "relation":
+                raise ValueError("mapped columns are squared distances; relations need .parquet files")
+            code = numbers(name)
+            said = {"": -2} | {symbol: value for value, symbol in SYMBOLS.items()}
+            known = np.isin(code, list(SYMBOLS))
+            if not known.all():
+                row = int(np.flatnonzero(~known)[0])
+                raise ValueError(f"row {row}: the sense must be 1, -1 or 0; got {code[row]}")
+            return np.searchsorted(sorted(said.values()), code), sorted(said, key=said.__getitem__)
+
+        return constraints_of(names, numbers, words)
+
+    def _from_parquet(self) -> Constraints:
+        with tables.open_parquet(self.path) as file:
+            table = file.read_row_group(self.group).slice(self.start, self.count)
+
+        def numbers(name: str) -> np.ndarray:
+            column = table.column(name)
+            if not tables.is_numeric(column.type):
+                raise ValueError(f"column {name!r} must hold numbers; got {column.type}")
+            return np.asarray(column.to_numpy())
+
+        def words(name: str) -> Words:
+            column = table.column(name).combine_chunks().cast("string").dictionary_encode()
+            column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+            codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            return codes, column.dictionary.to_pylist()
+
+        return constraints_of(table.column_names, numbers, words)
+
+
+# ---------------------------------------------------------------------- points
+def open_points(path: str | os.PathLike) -> "StoredPoints":
+    """Points in a file too large for memory, for the argument ``X`` of :func:`bregmat.nearest_metric`.
+
+    Parameters
+    ----------
+    path : path
+        A .npy file, which is mapped; a .zarr array (needs zarr); a .parquet file or a folder of them, all columns numbers.
+
+    Returns
+    -------
+    StoredPoints
+        Has a ``shape`` and gives rows by a slice or by ascending numbers.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, or no numbers.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from bregmat.io import open_points
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "points.npy"
+    ...     np.save(path, np.eye(3))
+    ...     open_points(path)[1:2]
+    array([[0., 1., 0.]])
+    """
+    path = Path(path)
+    kind: type[StoredPoints] = StoredPoints
+    if path.suffix.lower() == ".zarr":
+        kind = _ZarrPoints
+    elif path.suffix.lower() == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+        kind = _ParquetPoints
+    elif path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: points that stay in their file are .npy, .zarr or .parquet")
+    points = kind(path)
+    if len(points.shape) != 2 or 0 in points.shape:
+        raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got shape {points.shape}")
+    return points
+
+
+@dataclass(frozen=True)
+class StoredPoints:
+    """Points (n, d) of a .npy file, mapped by every process that reads them."""
+
+    path: Path
+
+    def _open(self) -> Any:
+        return tables.read_npy(self.path, mmap=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, d)."""
+        return tuple(int(size) for size in self._open().shape)
+
+    def read_rows(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Some rows, by a slice or by ascending numbers."""
+        try:
+            return np.asarray(self._open()[rows], dtype=float)
+        except (TypeError, OSError) as error:
+            raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        return self.read_rows(rows)
+
+
+class _ZarrPoints(StoredPoints):
+    def _open(self) -> Any:
+        try:
+            import zarr
+        except ImportError as error:
+            raise ImportError(".zarr needs zarr: pip install 'bregmat[dask]'") from error
+        try:
+            return zarr.open_array(self.path, mode="r").oindex
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(f"{self.path}: not a zarr array ({error})") from error
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, d)."""
+        return tuple(int(size) for size in self._open().array.shape)
+
+
+class _ParquetPoints(StoredPoints):
+    def _pieces(self) -> Iterator[tuple[Path, int, int, int]]:
+        """File, row group, first row and rows."""
+        first = 0
+        for path in sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]:
+            for group, c in _groups(path):
+                yield path, group, first, c
+                first += c
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, d)."""
+        *_, (path, _, first, c) = self._pieces()
+        with tables.open_parquet(path) as file:
+            return first + c, len(file.schema_arrow)
+
+    def read_rows(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Some rows, by a slice or by ascending numbers, from the row groups that have them."""
+        wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.asarray(rows)
+        found = []
+        for path, group, first, c in self._pieces():
+            a, b = np.searchsorted(wanted, [first, first + c])
+            if a == b:
+                continue
+            with tables.open_parquet(path) as file:
+                table = file.read_row_group(group)
+            if bad := [
+                name for name, kind in zip(table.column_names, table.schema.types) if not tables.is_numeric(kind)
+            ]:
+                raise ValueError(f"{path}, row group {group}: column {bad[0]!r} is not one of numbers")
+            columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
+            found.append(np.column_stack(columns)[wanted[a:b] - first])
+        return np.concatenate(found) if found else np.zeros((0, self.shape[1]))
+
+
+class ModelCheckpoint:
+    """A model file that is replaced at every few steps of a run: what is left of a driver that dies.
+
+    Parameters
+    ----------
+    path : path
+        Replaced in one step. Read by ``bregmat.load`` and given as ``warm_start``, the run ends at the same matrix.
+    every : int
+        Steps in between.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np, bregmat
+    >>> from bregmat.io import ModelCheckpoint
+    >>> C = bregmat.Constraints.sq_distance([0, 1], [1, 2], [1.0, 9.0], ["<=", ">="])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keep = ModelCheckpoint(pathlib.Path(folder) / "run.breg", every=1)
+    ...     whole = bregmat.nearest_metric(np.eye(3), C, slack_weight=1.0, block_size=1, checkpoint=keep)
+    ...     again = bregmat.nearest_metric(
+    ...         np.eye(3), C, slack_weight=1.0, block_size=1, warm_start=bregmat.load(keep.path)
+    ...     )
+    >>> bool(np.allclose(whole.metric(), again.metric(), rtol=1e-12))
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike, *, every: int = 5) -> None:
+        check_integer("every", every, 1, optional=False)
+        self.path, self.every = check_writable(path), every
+
+    def __call__(self, result: Any) -> None:
+        """Replace the file."""
+        save(self.path, result)

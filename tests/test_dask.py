@@ -1,0 +1,184 @@
+"""Rows on the workers of a real cluster: the same bits as without one, workers and drivers that are killed, Dask's own collections."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import bregmat
+from bregmat import nearest_metric
+from bregmat.io import open_constraints, open_points
+from bregmat.sharded import cluster as cluster_module
+from sharded_cases import KINDS, hard_problem, soft_problem, write_parquet, write_points
+
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's own, in other threads, while workers are killed
+
+
+def local_cluster(n_workers):
+    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+def problems():
+    for divergence in KINDS:
+        yield {"divergence": divergence, "slack_weight": 1.0}, *soft_problem(n=80, d=4, c=600)
+        yield {"divergence": divergence}, *hard_problem(n=40, d=3, c=400)
+
+
+def test_the_same_bits_on_1_2_and_4_workers_on_threads_and_without_a_cluster(client, cluster):
+    alone = [nearest_metric(X, C, block_size=150, tol=1e-5, **settings) for settings, X, C in problems()]
+    for k in ("threads", 1, 2, 4):
+        executor = 2 if k == "threads" else only(client, cluster, k)
+        for first, (settings, X, C) in zip(alone, problems()):
+            other = nearest_metric(X, C, block_size=150, tol=1e-5, executor=executor, **settings)
+            assert np.array_equal(first.metric(), other.metric())
+            assert (first.objective, first.dual_bound) == (other.objective, other.dual_bound)
+        assert np.array_equal(np.asarray(first.dual), np.asarray(other.dual))
+    only(client, cluster, 2)
+
+
+def only(client, cluster, k):
+    """The client, once its cluster has k workers."""
+    cluster.scale(k)
+    deadline = time.monotonic() + 60
+    while len(client.scheduler_info(n_workers=-1)["workers"]) != k:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return client
+
+
+def test_killed_workers_change_nothing(client, cluster, tmp_path):
+    """Ten workers are killed at moments of their own; their shards are read from the files again."""
+    X, C = soft_problem(n=100, d=4, c=800)
+    rows = open_constraints(write_parquet(tmp_path / "pairs", C, rows=200))
+    points = open_points(write_points(tmp_path / "points.zarr", X))
+    settings = {"slack_weight": 1.0, "divergence": "vonneumann", "tol": 1e-9}
+    alone = nearest_metric(points, rows, **settings)
+    killed, done = [], threading.Event()
+
+    def kill():
+        rng = np.random.default_rng(0)
+        while not done.is_set() and len(killed) < 10:
+            pids = [worker.pid for worker in list(cluster.workers.values()) if getattr(worker, "pid", None)]
+            if pids:
+                os.kill(pids[rng.integers(len(pids))], signal.SIGKILL)
+                killed.append(pids)
+            done.wait(rng.uniform(0.1, 0.6))
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    runs = 0
+    try:
+        while len(killed) < 10 or not runs:
+            result = nearest_metric(points, rows, executor=client, **settings)
+            assert np.array_equal(result.metric(), alone.metric())
+            runs += 1
+    finally:
+        done.set()
+        killer.join()
+    assert len(killed) == 10
+
+
+def test_two_clients_at_once(client, cluster):
+    found = {}
+    X, C = soft_problem(n=100, d=4, c=600)
+
+    def learn(name, slack):
+        with Client(cluster.scheduler_address, set_as_default=False) as own:
+            found[name] = nearest_metric(X, C, slack_weight=slack, block_size=300, executor=own).metric()
+
+    threads = [threading.Thread(target=learn, args=(k, slack)) for k, slack in enumerate((0.1, 1.0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k, slack in enumerate((0.1, 1.0)):
+        assert np.array_equal(found[k], nearest_metric(X, C, slack_weight=slack, block_size=300).metric())
+
+
+def test_collections_of_dask(client, tmp_path):
+    import dask.array
+    import dask.dataframe
+
+    X, C = soft_problem(n=100, d=4, c=1000)
+    folder = write_parquet(tmp_path / "pairs", C)
+    array = dask.array.from_zarr(str(write_points(tmp_path / "points.zarr", X)))
+    frame = dask.dataframe.read_parquet(folder)
+    alone = nearest_metric(X, C, slack_weight=1.0, block_size=500)
+    for executor in (None, client):
+        found = nearest_metric(array, frame, slack_weight=1.0, block_size=500, executor=executor)
+        assert np.array_equal(found.metric(), alone.metric())
+
+
+def test_faults_come_from_the_workers(client, tmp_path):
+    X, C = soft_problem(c=1000)
+    rows = open_constraints(write_parquet(tmp_path / "pairs", C, bound=(700, np.nan)))
+    with pytest.raises(ValueError, match="1.parquet, row group 0: row 200: the bound is not finite"):
+        nearest_metric(X, rows, slack_weight=1.0, executor=client)
+
+
+def test_workers_that_die_again_and_again(client, monkeypatch):
+    """A worker that is short of memory is killed each time it takes up the same shard."""
+    monkeypatch.setattr(cluster_module, "LIVES", 1)
+
+    class Killed(cluster_module.ClusterRows):
+        def _reduced(self, what, combine):
+            from distributed import KilledWorker
+
+            raise KilledWorker("a task", SimpleNamespace(address="tcp://127.0.0.1:1"), 4)
+
+    monkeypatch.setattr(cluster_module, "ClusterRows", Killed)
+    X, C = soft_problem(c=1000)
+    with pytest.raises(MemoryError, match="smaller block_size"):
+        nearest_metric(X, C, slack_weight=1.0, executor=client)
+
+
+DRIVER = """
+import os, signal, sys
+import bregmat
+from bregmat.io import ModelCheckpoint, open_constraints, open_points
+
+folder, *how = sys.argv[1:]
+keep = ModelCheckpoint(os.path.join(folder, "run.breg"), every=1)
+def watch(record):
+    if how and record.iteration == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+before = None if how else bregmat.load(keep.path)
+rows, X = open_constraints(os.path.join(folder, "pairs")), open_points(os.path.join(folder, "points.npy"))
+result = bregmat.nearest_metric(X, rows, slack_weight=1.0, tol=1e-10, checkpoint=keep, warm_start=before, callback=watch)
+bregmat.save(os.path.join(folder, "model.breg"), result)
+"""
+
+
+def test_a_killed_driver_goes_on(tmp_path):
+    X, C = soft_problem()
+    write_parquet(tmp_path / "pairs", C)
+    write_points(tmp_path / "points.npy", X)
+    run = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    assert subprocess.run([*run, "until killed"], check=False).returncode == -signal.SIGKILL
+    assert not (tmp_path / "model.breg").exists()
+    subprocess.run(run, check=True)
+    rows = open_constraints(tmp_path / "pairs")
+    whole = nearest_metric(X, rows, slack_weight=1.0, tol=1e-10)
+    resumed = bregmat.load(tmp_path / "model.breg")
+    assert resumed.n_iter < whole.n_iter
+    np.testing.assert_allclose(resumed.metric(), whole.metric(), rtol=1e-12, atol=1e-12)

@@ -1,0 +1,231 @@
+"""Rows that are spread over shards: the same answers as one operator, the same bits however they are worked on, files and their faults."""
+
+import numpy as np
+import pytest
+
+import bregmat
+from bregmat import Constraints, nearest_metric
+from bregmat.binding import bind
+from bregmat.coordinates import sharded_coordinates
+from bregmat.divergences import LogDet
+from bregmat.io import ModelCheckpoint, open_constraints, open_points
+from bregmat.operators import PairGraph
+from bregmat.sharded.expressions import FAN, reduced
+from bregmat.sharded.local import LocalRows
+from bregmat.sharded.nearest import shards_of
+from bregmat.sharded.operators import ShardedOperator
+from bregmat.sharded.parts import Setting
+from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
+
+
+def mixed_rows():
+    """Distances, comparisons and a trace."""
+    X, C = soft_problem(n=90, d=9, c=700)
+    i, j = C.index[:, 0], C.index[:, 1]
+    return X, C + Constraints.comparison(i[:200], j[:200], i[200:400], j[200:400], margin=0.5) + Constraints.trace(40.0)
+
+
+# ---------------------------------------------------------------------- the seam
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_sharded_operator_is_the_operator(is_shared, rng):
+    X, C = mixed_rows()
+    coordinates = sharded_coordinates(X, None, LogDet())
+    setting = Setting.of(coordinates, LogDet(), "squared_hinge", 1.0, 400 if is_shared else 40)
+    assert setting.is_shared == is_shared
+    shards = shards_of(C, 130)
+    rows = LocalRows(setting, shards, X)
+    op, whole = ShardedOperator(rows, 9), bind(C, X)
+    assert op.c == whole.c == C.n_constraints
+    F, w = rng.normal(size=(9, 9)), rng.normal(size=op.c)
+    M = F @ F.T
+    p = op.congruence(F).values_diagonal(None)
+    np.testing.assert_allclose(np.asarray(p), whole.values(M), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(op.values(M)), np.asarray(p), rtol=1e-12, atol=1e-12)
+    on = np.flatnonzero(np.abs(p) > 9.0)
+    some = np.abs(np.asarray(p)) > 9.0
+    assert len(on) == some.sum() == op.restrict(on).c
+    np.testing.assert_allclose(
+        op.restrict(on).adjoint(p[on]), whole.adjoint(np.where(some, np.asarray(p), 0.0)), rtol=1e-12, atol=1e-9
+    )
+    assert (op.extents(np.abs(p)) >= np.abs(np.diag(op.adjoint(p)))).all()
+    with pytest.raises(TypeError):
+        _ = p + w
+    assert float(np.abs(p) @ p) == pytest.approx(float(np.abs(np.asarray(p)) @ np.asarray(p)), rel=1e-12)
+    assert w.shape == p.shape
+
+
+def test_partial_results_are_put_together_in_their_order():
+    parts = [str(k) for k in range(FAN * FAN + 3)]
+    assert reduced(parts, lambda a, b: a + b) == "".join(parts)
+    depth = reduced([0] * (FAN + 1), lambda a, b: max(a, b) + 1)
+    assert depth == FAN  # one node of FAN, and one of two: never a chain of all
+
+
+@pytest.mark.parametrize("divergence", KINDS)
+def test_soft_rows_in_blocks_are_soft_rows_in_memory(divergence):
+    X, C = soft_problem()
+    settings = {"divergence": divergence, "slack_weight": 1.0, "solver": "mirror_newton", "tol": 1e-9}
+    whole = nearest_metric(X, C, **settings)
+    assert np.array_equal(nearest_metric(X, C, block_size=3000, **settings).metric(), whole.metric())
+    blocks = nearest_metric(X, C, block_size=428, **settings)
+    np.testing.assert_allclose(blocks.metric(), whole.metric(), rtol=1e-12, atol=1e-12)
+    assert (blocks.status, blocks.n_iter) == (whole.status, whole.n_iter)
+    assert blocks.gap == pytest.approx(whole.gap, abs=1e-10)
+    for name in ("dual", "values", "violation"):
+        np.testing.assert_allclose(np.asarray(getattr(blocks, name)), getattr(whole, name), rtol=1e-10, atol=1e-10)
+    threads = nearest_metric(X, C, block_size=428, executor=3, **settings)
+    assert np.array_equal(threads.metric(), blocks.metric())
+    assert threads.dual_bound == blocks.dual_bound
+
+
+@pytest.mark.parametrize("divergence", [*KINDS, "frobenius"])
+def test_hard_rows_in_blocks(divergence):
+    X, C = hard_problem()
+    whole = nearest_metric(X, C, divergence=divergence)
+    blocks, threads = (nearest_metric(X, C, divergence=divergence, block_size=130, executor=k) for k in (None, 2))
+    assert blocks.status == "OPTIMAL"
+    assert blocks.objective == pytest.approx(whole.objective, rel=3e-6)
+    assert blocks.dual_bound <= whole.objective
+    assert blocks.violation.max() <= 1e-9
+    assert np.array_equal(threads.metric(), blocks.metric())
+    for name in ("dual", "values", "violation"):
+        setattr(blocks, name, np.asarray(getattr(blocks, name)))
+    problem = {"X": X, "constraints": C, "divergence": divergence}
+    assert bregmat.verify(problem, blocks).holds
+
+
+def test_contradicting_hard_rows_are_named_by_their_numbers():
+    X, C = hard_problem()
+    C += Constraints.sq_distance([0, 0], [1, 1], [1.0, 2.0], ["<=", ">="])
+    result = nearest_metric(X, C, block_size=130)
+    assert result.status == "INFEASIBLE"
+    assert nearest_metric(X, C.select(result.conflict)).status == "INFEASIBLE"
+
+
+def test_large_products_and_vectors_of_pairs():
+    """float32 products, the Gaussian preconditioner, points that are shared, and shards that are put away and taken out again."""
+    X, C = soft_problem(n=120, d=40, c=6000)
+    whole = nearest_metric(X, C, slack_weight=0.1)
+    blocks = nearest_metric(X, C, slack_weight=0.1, block_size=2000)
+    assert whole.n_iter == blocks.n_iter
+    assert blocks.status == "OPTIMAL"
+    np.testing.assert_allclose(blocks.metric(), whole.metric(), rtol=1e-6, atol=1e-6)
+
+
+def test_squared_lengths_are_worked_out_once(rng):
+    Z = rng.normal(size=(40, 9))
+    a, b = rng.integers(40, size=(2, 500)).astype(np.int32)
+    op = PairGraph(Z, a, b, np.full(500, -1, np.int8))
+    p = op.values_diagonal(None)
+    assert op.values_diagonal(np.ones(9)) is p
+    assert op.congruence(np.eye(9)) is op
+    rows = np.arange(0, 500, 3)
+    assert np.array_equal(op.restrict(rows).values_diagonal(None), p[rows])
+    np.testing.assert_allclose(op.values_diagonal(np.full(9, 4.0)), 4.0 * p)
+
+
+# ---------------------------------------------------------------------- files
+@pytest.mark.parametrize("kind", [".npy", ".zarr", ".parquet"])
+def test_files_are_what_is_in_them(kind, tmp_path):
+    X, C = soft_problem(c=1000)
+    points = open_points(write_points(tmp_path / f"points{kind}", X))
+    assert points.shape == X.shape
+    assert np.array_equal(points[5:8], X[5:8])
+    assert np.array_equal(points[np.array([0, 71, 299])], X[[0, 71, 299]])
+    for name, column in columns_of(C).items():
+        np.save(tmp_path / f"{name}.npy", column)
+    reference = nearest_metric(X, C, slack_weight=1.0, block_size=500)
+    for rows in (open_constraints(write_parquet(tmp_path / "pairs", C)), open_constraints(columns_only(tmp_path))):
+        assert rows.n_constraints == C.n_constraints
+        result = nearest_metric(points, rows, slack_weight=1.0, block_size=500)
+        assert np.array_equal(result.metric(), reference.metric())
+    few = nearest_metric(points, rows, slack_weight=1.0, block_size=100)  # a shard keeps the points that it touches
+    np.testing.assert_allclose(few.metric(), reference.metric(), rtol=1e-12, atol=1e-12)
+
+
+def columns_only(tmp_path):
+    folder = tmp_path / "columns"
+    folder.mkdir()
+    for name in ("i", "j", "bound", "sense"):
+        (tmp_path / f"{name}.npy").rename(folder / f"{name}.npy")
+    return folder
+
+
+FAULTS = {
+    "bound": (1700, np.nan, "1.parquet, row group 0: row 200: the bound is not finite"),
+    "i": (2100, 999, "1.parquet, row group 1: .* 999 .* row 100"),
+    "j": (3, -4, "0.parquet, row group 0: row 3: column 'j' must hold row numbers from 0 on; got -4"),
+    "sense": (2999, "<", "1.parquet, row group 2: row 499: the sense"),
+    "relation": (10, "nonsense", "0.parquet, row group 0: row 10: unknown relation 'nonsense'"),
+}
+
+
+@pytest.mark.parametrize("column", FAULTS)
+def test_faults_name_file_and_row_group(column, tmp_path):
+    X, C = soft_problem()
+    row, value, said = FAULTS[column]
+    rows = open_constraints(write_parquet(tmp_path / "pairs", C, **{column: (row, value)}))
+    checkpoint = ModelCheckpoint(tmp_path / "run.breg", every=1)
+    with pytest.raises(ValueError, match=said):
+        nearest_metric(X, rows, slack_weight=1.0, checkpoint=checkpoint)
+    assert not checkpoint.path.exists()
+
+
+def test_a_shard_that_cannot_be_read(tmp_path):
+    X, C = soft_problem()
+    folder = write_parquet(tmp_path / "pairs", C)
+    rows, path = open_constraints(folder), folder / "1.parquet"
+    raw = bytearray(path.read_bytes())
+    raw[100:4000] = bytes(3900)
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match="1.parquet, row group 0: .*damaged"):
+        nearest_metric(X, rows, slack_weight=1.0)
+    X[17, 2] = np.nan
+    with pytest.raises(ValueError, match="row 17"):
+        nearest_metric(open_points(write_points(tmp_path / "p.npy", X)), C, slack_weight=1.0)
+
+
+@pytest.mark.parametrize("problem", [soft_problem, hard_problem])
+def test_a_run_goes_on_from_its_checkpoint(problem, tmp_path):
+    X, C = problem()
+    slack = 1.0 if problem is soft_problem else np.inf
+    checkpoint = ModelCheckpoint(tmp_path / "run.breg", every=3)
+    whole = nearest_metric(X, C, slack_weight=slack, block_size=500, checkpoint=checkpoint)
+    halfway = bregmat.load(checkpoint.path)
+    assert halfway.status == "UNKNOWN"
+    assert 0 < halfway.n_iter < whole.n_iter
+    again = nearest_metric(X, C, slack_weight=slack, block_size=500, warm_start=halfway)
+    np.testing.assert_allclose(again.metric(), whole.metric(), rtol=1e-12, atol=1e-12)
+    bregmat.save(tmp_path / "model.breg", whole)
+    assert np.array_equal(bregmat.load(tmp_path / "model.breg").metric(), whole.metric())
+
+
+# ---------------------------------------------------------------------- what is refused
+def test_what_is_missing_is_named():
+    X, C = soft_problem()
+    mixed = C + Constraints.sq_distance([0], [1], [9.0], ["<="], weight=np.inf)
+    for given, error, said in (
+        ({"constraints": mixed}, TypeError, "all soft or all hard"),
+        ({"solver": "dual_newton"}, TypeError, "mirror_newton"),
+        ({"slack_weight": np.ones(C.n_constraints)}, TypeError, "slack_weight must be one number"),
+        ({"block_size": 0}, ValueError, "block_size must be at least 1; got 0"),
+        ({"executor": "threads"}, TypeError, "executor must be .*; got str"),
+        ({"executor": 0}, ValueError, "executor must be at least 1; got 0"),
+    ):
+        with pytest.raises(error, match=said):
+            nearest_metric(X, **{"constraints": C, "slack_weight": 1.0, "block_size": 500} | given)
+    with pytest.raises(ValueError, match="checkpoint is for sharded rows"):
+        nearest_metric(X, C, slack_weight=1.0, checkpoint=print)
+
+
+def test_columns_stay_where_they_are():
+    import pickle
+
+    X, C = soft_problem()
+    result = nearest_metric(X, C, slack_weight=1.0, block_size=500)
+    assert "kept with the shards" in repr(result.dual)
+    assert result.dual.shape == (C.n_constraints,)
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(result.dual)
+    assert "OPTIMAL" in repr(result)
+    assert "objective" in result._repr_html_()
