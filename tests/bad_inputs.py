@@ -1127,7 +1127,10 @@ COMMANDS = {
             "--constraints": FILES | {"points.csv": "points.csv"},
             "--labels": {"nobody": "nobody", "labels.npy": "labels.npy", "a": "labels 'a'"},
             "--id": {"nobody": "nobody"},
-            "--exclude": {"nobody": "nobody"},
+            "--drop": {"nobody": "nobody"},
+            "--columns": {"nobody": "nobody", "a,kind": "kind", "": "no column"},
+            "--missing": NAMES,
+            "--encoding": {"nonsense": "{}.*nonsense"},
             "--divergence": NAMES,
             "--slack-weight": NUMBERS | {"0": "{}"},
             "--loss": NAMES,
@@ -1171,7 +1174,13 @@ COMMANDS = {
     ),
     "transform": Command(
         ["model.bm", "--out", "out.csv", "points.csv"],
-        {"model": MODELS, "--out": {"absent/out.csv": "absent", "out.txt": "txt"}, "points": TYPOS},
+        {
+            "model": MODELS,
+            "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
+            "points": TYPOS,
+            "--missing": NAMES,
+            "--encoding": {"nonsense": "{}.*nonsense"},
+        },
     ),
     "inspect": Command(["model.bm"], {"model": MODELS}),
     "demo": Command(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from bregmat._interrupt import interruptible
 from bregmat.cli import learning, main, measure, show
 from bregmat.cli.app import app
-from bregmat.cli.inputs import class_names, find_labels
+from bregmat.cli.inputs import class_names, find_labels, looks_like_id
 from bregmat.constraints import Constraints
 from bregmat.estimators import KernelKMeans, MarginSVC
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
@@ -202,6 +202,120 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     assert done.exit_code == 0, done.output
     assert "note: not used: maker (not numeric)" in done.stderr
     assert "60 points, 5 features" in done.stdout
+
+
+@pytest.fixture
+def shop(tmp_path, data):
+    """The points with a number of a customer, a gap, decimal commas and another encoding."""
+    X, y = data
+    rows = [f"{1000 + 7 * k};{x};{'süß' if t else 'herb'}" for k, (x, t) in enumerate(zip(X.tolist(), y))]
+    rows = [row.replace("[", "").replace("]", "").replace(", ", ";").replace(".", ",") for row in rows]
+    rows[3] = rows[3].replace(rows[3].split(";")[2], "NA", 1)
+    path = tmp_path / "shop.csv"
+    path.write_bytes(("customer_id;a;b;c;d;art\n" + "\n".join(rows)).encode("cp1252"))
+    return path
+
+
+def test_what_became_features_is_said(bregmat, shop, data):
+    """A number of a customer would be a feature without a word; so would gaps and decimal commas be read."""
+    given = ("learn", shop, "--labels", "art", "--folds", "0")
+    done = bregmat(*given)
+    assert done.exit_code == 2 and "if it is in another encoding, say so: --encoding cp1252" in done.stderr
+    given += ("--encoding", "cp1252")
+    done = bregmat(*given)
+    assert done.exit_code == 2
+    assert "shop.csv, line 5, column 'b': 'NA' is not a number; --missing drop leaves out such rows" in done.stderr
+    done = bregmat(*given, "--missing", "drop")
+    assert done.exit_code == 0, done.output
+    assert "features (5): customer_id, a, b, c, d" in done.stderr and "59 points, 5 features" in done.stdout
+    assert (
+        "customer_id looks like the name of a row, not like a feature; leave out with --drop customer_id" in done.stderr
+    )
+    assert "read with decimal commas: a, b, c, d" in done.stderr
+    assert "missing cells in b (1): 59 rows are left" in done.stderr
+    done = bregmat(*given, "--missing", "median", "--drop", "customer_id", "--out", "m")
+    assert "features (4): a, b, c, d" in done.stderr and "looks like" not in done.stderr
+    kept = np.delete(data[0], 3, axis=0)
+    assert read_manifest("m")["info"]["medians"]["b"] == np.median(kept[:, 1])
+    done = bregmat("transform", "m", shop, "--encoding", "cp1252", "--missing", "median", "--out", "new.csv")
+    assert done.exit_code == 0, done.output
+    assert "missing cells in b: filled up" in done.stderr
+    filled = data[0].copy()
+    filled[3, 1] = np.median(kept[:, 1])
+    assert np.array_equal(read_points("new.csv").X[:, -4:], load("m").transform(filled))
+    done = bregmat(*given, "--columns", "d,a", "--missing", "drop")
+    assert "features (2): d, a" in done.stderr and "60 points, 2 features" in done.stdout
+
+
+def test_what_cannot_be_a_feature(bregmat, points):
+    done = bregmat("learn", points, "--labels", "kind", "--columns", "a,kind")
+    assert done.exit_code == 2 and "column 'kind' cannot be a feature (--columns) and something else" in done.stderr
+    done = bregmat("learn", points, "--labels", "kind", "--columns", "a,e")
+    assert done.exit_code == 2 and "no column 'e'" in done.stderr
+    done = bregmat("learn", points, "--labels", "kind", "--missing", "zero")
+    assert done.exit_code == 2 and "missing must be one of 'error', 'drop', 'median'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("customer_id", [4, 9, 9], True),
+        ("customerId", [4, 9, 2], True),
+        ("row", [7, 3, 1], True),
+        ("n", [3, 2, 4], True),  # one after the other
+        ("paid", [4, 9, 9], False),
+        ("weight_kg", [4, 9, 2], False),
+        ("id", [0.5, 1.5, 2.0], False),
+    ],
+)
+def test_numbers_that_name_rows(name, values, expected):
+    assert looks_like_id(name, np.array(values, dtype=float)) is expected
+
+
+def test_rows_left_out_do_not_shift_constraints(bregmat, tmp_path, data):
+    """Constraints and label files count the rows of the file, also where some of these are left out."""
+    X, y = data
+    lines = [",".join(map(repr, x)) for x in X.tolist()]
+    lines[2] = ",".join(["", *lines[2].split(",")[1:]])
+    (tmp_path / "points.csv").write_text("a,b,c,d\n" + "\n".join(lines))
+    np.save(tmp_path / "y.npy", y)
+    write_constraints(tmp_path / "pairs.csv", Constraints.sq_distance([0, 2, 40], [1, 5, 59], 1.0, "<="))
+    given = ("--constraints", "pairs.csv", "--labels", "y.npy", "--n-constraints", "0", "--folds", "0")
+    done = bregmat("learn", "points.csv", *given, "--missing", "drop", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "1 of 3 constraints of pairs.csv were left out" in done.stderr
+    assert "not in points.csv: '2' (line 3); numbers of their rows name the points" in " ".join(done.stderr.split())
+    located = load("m").constraints_
+    assert located.index[:, :2].tolist() == [[0, 1], [39, 58]]
+
+
+def test_rows_without_a_label_are_counted(bregmat, points):
+    points.write_text(points.read_text().replace("yes", "NA", 3))
+    done = bregmat("learn", points, "--labels", "kind", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert "3 of 60 rows have no label" in done.stderr
+
+
+def test_points_from_standard_input(points, tmp_path):
+    command = [sys.executable, "-m", "bregmat"]
+    given = ["learn", "-", "--labels", "kind", "--folds", "0", "--out", str(tmp_path / "m")]
+    done = subprocess.run([*command, *given], input=points.read_bytes(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"standard input: 60 points, 4 features" in done.stdout
+    given = ["transform", str(tmp_path / "m"), "-", "--out", str(tmp_path / "new.npy")]
+    done = subprocess.run([*command, *given], input=points.read_bytes(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(np.load(tmp_path / "new.npy"), load(tmp_path / "m").transform(read_points(points).X))
+
+
+def test_standard_input_once(bregmat):
+    done = bregmat("learn", "-", "--constraints", "-")
+    assert done.exit_code == 2 and "standard input holds points or constraints, not both" in done.stderr
+
+
+def test_medians_come_from_the_model(bregmat, model, points):
+    done = bregmat("transform", model, points, "--missing", "median", "--out", "new.csv")
+    assert done.exit_code == 2 and "no medians to fill up missing cells with" in done.stderr
 
 
 def test_help_describes_the_constraints_file(bregmat):

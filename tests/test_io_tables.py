@@ -1,6 +1,8 @@
 """Points and constraints from files: what is read, and errors that name file, line and column."""
 
+import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -83,13 +85,21 @@ def test_exclude_and_features(text):
         ("a,b\n", "points.csv: a header line, but no rows"),
         ("a,b\n1,2\n3\n", "points.csv, line 3: 1 cells, but line 1 has 2"),
         ("a,b\n1,2\n\n3,x\n", "points.csv, line 4, column 'b': 'x' is not a number"),
-        ("a,b\n1,2\n3,\n", "points.csv, line 3, column 'b': an empty cell is not a number"),
+        (
+            "a,b\n1,2\n3,\n",
+            "points.csv, line 3, column 'b': an empty cell is not a number; missing='drop' leaves out such rows",
+        ),
         ("a,b\n1,\n3,1\n", "points.csv, line 2, column 'b': an empty cell is not a number"),
-        ("a,b\n1,2\n3,nan\n", "points.csv, line 3, column 'b': nan is not finite"),
+        ("a,b\n1,2\n3,nan\n", "points.csv, line 3, column 'b': 'nan' is not a number; missing='drop'"),
         ("a,b\n1,2\n3,-inf\n", "points.csv, line 3, column 'b': -inf is not finite"),
         # a typo in the first row is no column of words, and no header line
         ("a,b\n1x,2\n3,4\n5,6\n", "points.csv, line 2, column 'a': '1x' is not a number"),
-        ("a,b\nNA,2\n,4\n5,6\n7,8\n", "points.csv, line 2, column 'a': 'NA' is not a number"),
+        ("a,b\nNA,2\n,4\n5,6\n7,8\n", "points.csv, line 2, column 'a': 'NA' is not a number; missing="),
+        ("a,b\n1,2,3\n4,5,6\n", "points.csv, line 2: 3 cells, but line 1 has 2"),  # pandas would drop the third
+        ("a,b\n1,2\n4,5,6\n", "points.csv, line 3: 3 cells, but line 1 has 2"),
+        ("a,b\n1,x\n\n2\n3,y\n", "points.csv, line 4: 1 cells, but line 1 has 2"),  # pandas would fill it up
+        ('a,b\n"1,2\n3,4\n', "points.csv, line 3: 1 cells, but line 1 has 2"),
+        ("a;b\n1,5;2\n2,5;1.234,5\n3;4\n", "points.csv, line 3, column 'b': '1.234,5' is not a number"),
         ("1.5,x2.5\n2,3\n4,5\n", "points.csv, line 1, column 'x1': 'x2.5' is not a number"),
         ("7,x2,3\n2,3,1\n4,5,1\n", "points.csv, line 1, column 'x1': 'x2' is not a number"),
         ("a,a\n1,2\n", "points.csv: column 'a' occurs twice"),
@@ -108,7 +118,10 @@ def test_unknown_columns_and_endings(text):
         read_points(path, exclude=["label"])
     with pytest.raises(ValueError, match="no column 'c'"):
         read_points(path, features=["a", "c"])
-    with pytest.raises(ValueError, match=r"cannot read points from \.xlsx; use \.csv, \.parquet, \.npy"):
+    with pytest.raises(
+        ValueError,
+        match=r"cannot read points from \.xlsx; use \.csv, \.tsv, .*, \.npy \(\.csv\.gz, \.tsv\.gz\)",
+    ):
         read_points(text("", "points.xlsx"))
     with pytest.raises(FileNotFoundError):
         read_points("absent.csv")
@@ -141,7 +154,10 @@ def test_npy_of_objects_is_not_unpickled(tmp_path):
         read_points(tmp_path / "points.npy")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather"]
+
+
+@pytest.mark.parametrize("suffix", [*ENDINGS, ".npy"])
 def test_points_round_trip(tmp_path, rng, suffix):
     X = rng.standard_normal((6, 2)) * 10.0 ** rng.integers(-300, 300, (6, 2))
     path = tmp_path / f"points{suffix}"
@@ -172,16 +188,136 @@ def test_bad_parquet(tmp_path):
     import pandas as pd
 
     pd.DataFrame({"a": [1.0, None]}).to_parquet(tmp_path / "gap.parquet")
-    with pytest.raises(ValueError, match=r"gap\.parquet, row 1, column 'a': nan is not finite"):
+    with pytest.raises(ValueError, match=r"gap\.parquet, row 1, column 'a': 'nan' is not a number; missing='drop'"):
         read_points(tmp_path / "gap.parquet")
     (tmp_path / "not.parquet").write_text("a,b")
     with pytest.raises(ValueError, match=r"not\.parquet: not a parquet file"):
         read_points(tmp_path / "not.parquet")
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    import sys
+def test_damaged_files_are_named(tmp_path):
+    for name in ("points.csv.gz", "points.feather"):
+        write_points(tmp_path / name, np.arange(400.0).reshape(200, 2), names=["a", "b"])
+        data = (tmp_path / name).read_bytes()
+        for part in (b"", data[:60], data[:-20]):
+            (tmp_path / name).write_bytes(part)
+            with pytest.raises(ValueError, match=re.escape(name)):
+                read_points(tmp_path / name)
 
+
+# ---------------------------------------------------------------- missing cells, encodings, decimal commas, standard input
+
+
+GAPS = "id,a,b,kind\np0,1,NA,x\np1,,4,NA\np2,3,6,\np3,5,?,y\np4,9,8,z\n"
+
+
+def test_missing_cells_are_left_out_or_filled_up(text):
+    path = text(GAPS)
+    with pytest.raises(ValueError, match="line 3, column 'a': an empty cell is not a number; missing='drop'"):
+        read_points(path)
+    kept = read_points(path, missing="drop")
+    assert kept.X.tolist() == [[3, 6], [9, 8]] and kept.rows.tolist() == [2, 4]
+    assert kept.columns["id"].tolist() == ["p2", "p4"] and kept.where(1) == "line 6"
+    assert kept.n_missing == {"a": 1, "b": 2} and kept.medians == {}
+    full = read_points(path, missing="median")
+    assert full.X.tolist() == [[1, 6], [4, 4], [3, 6], [5, 6], [9, 8]]
+    assert full.medians == {"a": 4.0, "b": 6.0} and full.rows is None
+    given = read_points(path, missing="median", medians={"a": -1.0, "b": -2.0})
+    assert given.X[1, 0] == -1.0 and given.X[0, 1] == -2.0
+    with pytest.raises(ValueError, match="missing must be one of 'error', 'drop', 'median'; got 'mean'"):
+        read_points(path, missing="mean")
+    assert read_points(path, features=["a"], missing="drop").X.ravel().tolist() == [1, 3, 5, 9]
+
+
+def test_missing_everywhere(text, tmp_path):
+    path = text("a,b\n1,\n2,NA\n3,nan\n")
+    with pytest.raises(ValueError, match=r"points.csv: every row has a missing cell; columns with many: 'b' \(3\)"):
+        read_points(path, missing="drop")
+    with pytest.raises(ValueError, match="points.csv, column 'b': no cell holds a number, so there is no median"):
+        read_points(path, missing="median")
+    np.save(tmp_path / "gaps.npy", np.array([[1.0, np.nan], [2.0, 3.0], [4.0, 5.0]]))
+    assert read_points(tmp_path / "gaps.npy", missing="median").X[0].tolist() == [1.0, 4.0]
+    assert len(read_points(tmp_path / "gaps.npy", missing="drop").X) == 2
+
+
+def test_missing_truths(text):
+    path = text("flag,a\nTrue,1\n,2\nfalse,3\nTRUE,4\n")
+    assert read_points(path, missing="median").X[:, 0].tolist() == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_encodings_with_a_mark(text, encoding):
+    points = read_points(text("größe;art\n1,5;süß\n2,5;herb\n".encode(encoding)))
+    assert points.names == ("größe",) and points.X.ravel().tolist() == [1.5, 2.5]
+    assert points.columns["art"].tolist() == ["süß", "herb"]
+
+
+def test_encodings_by_name(text):
+    path = text("größe;art\n1;süß\n2;herb\n".encode("cp1252"))
+    with pytest.raises(
+        ValueError, match=r"points\.csv: not a text file in UTF-8 .*; if it is in another encoding, say so"
+    ):
+        read_points(path)
+    assert read_points(path, encoding="cp1252").names == ("größe",)
+    with pytest.raises(ValueError, match="encoding 'klingon' is not known"):
+        read_points(path, encoding="klingon")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas(text, delimiter):
+    rows = [["a", "b", "c"], ["1,5", "2", "-3,25e2"], ["NA", "4", "0,1"], ["7,0", "6", "1"]]
+    points = read_points(text("\n".join(map(delimiter.join, rows))), missing="median")
+    assert points.X.tolist() == [[1.5, 2, -325], [4.25, 4, 0.1], [7, 6, 1]]
+    assert points.decimal_commas == ("a", "c")
+    bare = read_points(text("\n".join(map(delimiter.join, rows[1:2] + rows[3:]))))
+    assert bare.names == ("x0", "x1", "x2") and bare.X[0].tolist() == [1.5, 2, -325]
+
+
+def test_words_stay_as_they_are(text):
+    """Labels and names of rows are no numbers, and NA may be Namibia."""
+    path = text("id,a,country\n007,1,NA\n010,2, DE\n")
+    points = read_points(path, exclude=["country"])
+    assert points.columns["id"].tolist() == ["007", "010"] and points.columns["country"].tolist() == ["NA", "DE"]
+
+
+def test_numbers_are_read_to_the_last_bit(text, rng):
+    x = rng.standard_normal(3000) * 10.0 ** rng.integers(-300, 300, 3000)
+    assert np.array_equal(read_points(text("a,b\n" + "".join(f"{v!r},1\n" for v in x.tolist()))).X[:, 0], x)
+    words = "a;b\n" + "".join(f"{v!r};1\n".replace(".", ",") for v in x.tolist())
+    assert np.array_equal(read_points(text(words)).X[:, 0], x)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".feather", ".npy"])
+def test_standard_input(tmp_path, monkeypatch, suffix):
+    X = np.arange(6.0).reshape(3, 2)
+    write_points(tmp_path / f"points{suffix}", X, names=["a", "b"])
+
+    class Terminal:
+        buffer = io.BytesIO((tmp_path / f"points{suffix}").read_bytes())
+
+    monkeypatch.setattr("sys.stdin", Terminal)
+    assert np.array_equal(read_points("-").X, X)
+
+
+def test_errors_of_standard_input(monkeypatch):
+    for content, message in (
+        (b"", "standard input: the file is empty"),
+        (b"a,b\n1,2\n3,x\n", "standard input, line 3, column 'b': 'x' is not a number"),
+        (b"\x1f\x8bxx", "standard input: damaged"),
+    ):
+        monkeypatch.setattr("sys.stdin", type("Terminal", (), {"buffer": io.BytesIO(content)}))
+        with pytest.raises(ValueError, match=message):
+            read_points("-")
+
+
+def test_tables_without_pandas(text, monkeypatch):
+    path = text("a,b\n1,2\n")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r'tables are read with pandas: pip install "bregmat\[cli\]"'):
+        read_points(path)
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ImportError, match=r'pip install "bregmat\[frames\]"'):
@@ -222,7 +358,7 @@ def assert_equal(a, b):
         assert np.array_equal(a.ids[a.index[used]], b.ids[b.index[used]])
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", ENDINGS)
 @pytest.mark.parametrize("make", [every_kind, named])
 def test_constraints_round_trip(tmp_path, suffix, make):
     path = tmp_path / f"pairs{suffix}"

@@ -631,7 +631,7 @@ def test_csv_in_other_clothes(tmp_path, text):
         ("0,1\n1,2\n", "pairs.csv: 2 cells in the first line; without a header they must be a, b, y"),
         ("a,b,y\n0,1,0.5\n\n1,oops,0.5\n", "pairs.csv, line 4, column 'b': 'oops' is not a number"),
         ("a,b,y\n0,1,0.5\n1,2,\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but the first line has 3"),
+        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but line 1 has 3"),
         ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
         ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
         (
@@ -668,7 +668,7 @@ def test_bad_rows_of_a_parquet_file(data, tmp_path):
 
 def test_files_of_another_kind(tmp_path, monkeypatch):
     for name, content, message in (
-        ("pairs.txt", b"", "cannot read pairs from .txt; use .csv or .parquet"),
+        ("pairs.txt", b"", "cannot read pairs from .txt; use .csv, .tsv, .parquet"),
         ("pairs.parquet", b"PAR1 not", "not a parquet file"),
         ("pairs.csv", b"a,b,y\n0,1,\xff\n", "not a text file in UTF-8"),
     ):

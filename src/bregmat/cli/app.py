@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bregmat import __version__
+from bregmat._html import listed
 from bregmat.cli import show
 from bregmat.cli.inputs import import_terms
 from bregmat.cli.show import bad_input, fail, note
@@ -22,7 +23,17 @@ app = typer.Typer(
     epilog="Exit codes: 0 solved, 2 bad input, 3 infeasible, 4 not converged, 130 interrupted (best iterate written).",
 )
 
-PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row.")]
+_POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
+PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help=_POINTS)]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="Rows with missing cells (empty, NA): error; drop leaves them out; median fills up with their column's."
+    ),
+]
+Encoding = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of files of text, such as cp1252.", show_default="UTF-8")
+]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream`.")
 ]
@@ -86,7 +97,7 @@ def learn(
     points: PointsFile,
     constraints: Annotated[
         Path | None,
-        typer.Option(help="Constraints: .csv or .parquet, see below."),
+        typer.Option(help="Constraints, see below: a table in a file like those of points, or -."),
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
@@ -97,9 +108,22 @@ def learn(
             "--id", metavar="COLUMN", help="Column that names the rows. Default: id or sample_id, else row numbers."
         ),
     ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Numeric column that is no feature; may be repeated.")
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop", "--exclude", metavar="COLUMN", help="Numeric column that is no feature; may be repeated."
+        ),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="The columns that are features, separated by commas; may be repeated.",
+            show_default="all of numbers",
+        ),
+    ] = None,
+    missing: Missing = "error",
+    encoding: Encoding = None,
     unlabeled: Annotated[
         str | None, typer.Option(metavar="VALUE", help="Label that means 'not known', beside empty cells.")
     ] = None,
@@ -169,9 +193,13 @@ def learn(
             constraints=constraints,
             labels=labels,
             id_column=id_column,
-            exclude=exclude or [],
+            drop=drop or [],
+            columns=[name.strip() for names in columns or () for name in names.split(",")],
             unlabeled=unlabeled,
+            missing=missing,
+            encoding=encoding,
         )
+    note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
     parameters: dict[str, Any] = {
         "divergence": divergence,
         "loss": loss,
@@ -282,23 +310,29 @@ def stream(
 @app.command()
 def transform(
     model: ModelFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the new points go: .csv, .parquet or .npy.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy."
+        ),
+    ],
     points: Annotated[
         Path | None,
         typer.Argument(
             metavar="[POINTS]",
-            help="Points: .csv, .parquet or .npy, one per row. For a model of `stream` one column of point numbers; "
-            "left out: all its points.",
+            help=f"{_POINTS} For a model of `stream` one column of point numbers; left out: all its points.",
             show_default=False,
         ),
     ] = None,
+    missing: Missing = "error",
+    encoding: Encoding = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
     from bregmat.cli.models import transform_points
 
     with bad_input():
         _check_outputs({"--out": out}, [model, points])
-        n, dims = transform_points(model, points, out)
+        n, dims = transform_points(model, points, out, missing=missing, encoding=encoding)
     note(f"{n:,} points in {dims} dimensions written to {out}")
 
 

@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import re
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,14 @@ from bregmat.cli.messages import for_labels
 from bregmat.constraints import Constraints
 from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points, tables
 from bregmat.io.points import is_id
+from bregmat.io.sources import STANDARD_INPUT
+from bregmat.io.texts import NOT_AVAILABLE
 from bregmat.labels import label_codes
 
 __all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "import_terms", "read_task"]
+
+
+_ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|index|idx|uuid|row|nr)$)|(?<=[a-z])(?:Id|ID|Key)$")
 
 
 def import_terms(name: str) -> None:
@@ -49,11 +56,17 @@ class Task:
     warnings: list[str] = field(default_factory=list)
     title: str = ""
     class_names: tuple[Any, ...] = ()
-    places: tuple[str, ...] = ()
+    places: Sequence[str] = ()
     label_column: str = "y"
+    has_medians: bool = False
 
     def __post_init__(self) -> None:
         self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"
+
+    @property
+    def medians(self) -> dict[str, float] | None:
+        """Of the features, where missing cells were filled up: for points to come."""
+        return dict(zip(self.feature_names, np.median(self.X, axis=0).tolist())) if self.has_medians else None
 
     @property
     def y(self) -> np.ndarray:
@@ -85,8 +98,11 @@ def read_task(
     constraints: Path | None,
     labels: str | None,
     id_column: str | None,
-    exclude: list[str],
-    unlabeled: str | None,
+    drop: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    unlabeled: str | None = None,
+    missing: str = "error",
+    encoding: str | None = None,
 ) -> Task:
     """Read all inputs; `ValueError` names the file, line and column of what is wrong.
 
@@ -98,37 +114,94 @@ def read_task(
         Column of class labels, or a .npy file of them.
     id_column : str, optional
         Column that names the rows; by default one called "id" or "sample_id", else row numbers.
-    exclude : list of str
+    drop : sequence of str
         Columns of numbers that are no features.
+    columns : sequence of str
+        The only columns that are features, in this order; by default all of numbers.
     unlabeled : str, optional
         Label that means "not known", beside empty cells.
+    missing, encoding : str
+        As in :func:`bregmat.io.read_points`.
     """
+    if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
+        raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
     is_label_file = labels is not None and Path(labels).suffix.lower() == ".npy"
-    wanted = [name for name in (None if is_label_file else labels, id_column, *exclude) if name is not None]
-    points = read_points(path, exclude=dict.fromkeys(wanted))
-    task = Task(path.name, points.X, points.names)
+    wanted = [name for name in (None if is_label_file else labels, id_column, *drop) if name is not None]
+    if both := [name for name in columns if name in wanted]:
+        raise ValueError(
+            f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --id, --drop)"
+        )
+    points = read_points(
+        path, exclude=dict.fromkeys(wanted), features=columns or None, missing=missing, encoding=encoding
+    )
+    name = "standard input" if str(path) == STANDARD_INPUT else path.name
+    task = Task(name, points.X, points.names, warnings=_remarks(points, chosen=bool(columns)))
+    task.has_medians = missing == "median"
     id_name, task.sample_id = find_sample_ids(points, id_column)
+    if task.sample_id is None and points.rows is not None:
+        task.sample_id = points.rows  # constraints count the rows of the file
     if labels is not None:
         values = tables.read_npy(labels) if is_label_file else points.columns[labels]
+        if is_label_file and points.rows is not None and len(values) > points.rows[-1]:
+            values = values[points.rows]
         task.labels = find_labels(values, len(points.X), labels, unlabeled)
         task.class_names, task.label_column = class_names(values, task.labels), labels
+        if n_unlabeled := int((task.labels < 0).sum()):
+            task.warnings.append(f"{n_unlabeled:,} of {len(task.labels):,} rows have no label")
     unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not is_id(name)]
-    if unused:
+    if unused and not columns:
         task.warnings.append(f"not used: {listed(unused)} (not numeric)")
     if constraints is not None:
         if task.sample_id is not None:
-            _require_unique(path, id_name, task.sample_id, points.lines)
-        _locate(task, constraints, id_name)
+            _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
+        _locate(task, constraints, id_name, encoding)
     return task
 
 
-def _require_unique(path: Path, id_name: str | None, sample_id: np.ndarray, lines: list[int] | None) -> None:
+def _remarks(points: Points, *, chosen: bool) -> list[str]:
+    """What somebody should know of what became features, and of missing cells."""
+    remarks = []
+    strangers = (
+        []
+        if chosen or points.table is None
+        else [name for name, x in zip(points.names, points.X.T) if looks_like_id(name, x)]
+    )
+    if strangers:
+        what = (
+            "looks like the name of a row, not like a feature"
+            if len(strangers) == 1
+            else ("look like names of rows, not like features")
+        )
+        options = " ".join(f"--drop {name}" for name in strangers[:3])
+        remarks.append(f"{listed(strangers)} {what}; leave out with {options}")
+    if points.decimal_commas:
+        remarks.append(f"read with decimal commas: {listed(points.decimal_commas)}")
+    if points.n_missing:
+        counts = listed([f"{name} ({count:,})" for name, count in points.n_missing.items()])
+        done = (
+            f"{len(points.X):,} rows are left"
+            if points.rows is not None
+            else "filled up with the medians of their columns"
+        )
+        remarks.append(f"missing cells in {counts}: {done}")
+    return remarks
+
+
+def looks_like_id(name: str, values: np.ndarray) -> bool:
+    """Whether a column of numbers names rows: whole numbers under a name that says so, or one after the other."""
+    if not (values == np.rint(values)).all():
+        return False
+    return bool(_ID_NAME.search(name)) or (len(values) > 2 and bool((np.diff(np.sort(values)) == 1).all()))
+
+
+def _require_unique(path: str, id_name: str | None, points: Points, sample_id: np.ndarray) -> None:
     """Raise for a sample id that names two rows."""
     first: dict[Any, int] = {}
     for row, name in enumerate(sample_id.tolist()):
         if (other := first.setdefault(name, row)) != row:
-            where = f"lines {lines[other]} and {lines[row]}" if lines is not None else f"rows {other} and {row}"
-            raise ValueError(f"{path}, {where}: {id_name} {name!r} occurs twice")
+            kind, here = points.where(row).split(" ", 1)
+            there = points.where(other).split(" ", 1)[1]
+            raise ValueError(f"{path}, {kind}s {there} and {here}: {id_name} {name!r} occurs twice")
 
 
 def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, np.ndarray | None]:
@@ -158,7 +231,7 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
         raise ValueError(f"labels {name!r} have shape {values.shape}, but there are {n} points")
     if values.dtype.kind in "US":
         words = values.astype(str)
-        missing = (words == "") | (words == (unlabeled if unlabeled is not None else ""))
+        missing = np.isin(words, [*NOT_AVAILABLE, *([] if unlabeled is None else [unlabeled])])
         try:
             y: np.ndarray = np.full(n, np.nan)
             y[~missing] = words[~missing].astype(float)
@@ -196,8 +269,9 @@ def _kind(sample_id: np.ndarray | None) -> type:
     return int if sample_id is None or sample_id.dtype.kind == "i" else str
 
 
-def _locate(task: Task, path: Path, id_name: str | None) -> None:
-    rows, places, samples = read_placed_constraints(path, id_type=_kind(task.sample_id))
+def _locate(task: Task, path: Path, id_name: str | None, encoding: str | None) -> None:
+    rows, place, samples = read_placed_constraints(path, id_type=_kind(task.sample_id), encoding=encoding)
+    file = "standard input" if str(path) == STANDARD_INPUT else path.name
     located, kept = rows.locate(task.sample_id, len(task.X))
     dropped = np.flatnonzero(~kept).tolist()
     if dropped:
@@ -206,13 +280,29 @@ def _locate(task: Task, path: Path, id_name: str | None) -> None:
         for row in dropped:
             for name in samples[row]:
                 if name not in known:
-                    strangers.setdefault(name, f"{name!r} ({places[row]})")
-        named = f"{listed(strangers.values(), 3)}; column {id_name!r} names the points"
+                    strangers.setdefault(name, f"{name!r} ({place(row)})")
+        by = "numbers of their rows name the points" if id_name is None else f"column {id_name!r} names the points"
+        named = f"{listed(strangers.values(), 3)}; {by}"
         if located is None:
-            raise ValueError(f"{path}: no constraint has all its points in {task.name}; not there: {named}")
+            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {named}")
         task.warnings.append(
-            f"{len(dropped):,} of {rows.n_constraints:,} constraints of {path.name} were left out, because they name "
+            f"{len(dropped):,} of {rows.n_constraints:,} constraints of {file} were left out, because they name "
             f"points that are not in {task.name}: {named}"
         )
     task.given = located
-    task.places = tuple(f"{path.name}, {places[row]}" for row in np.flatnonzero(kept).tolist())
+    task.places = _Places(file, place, np.flatnonzero(kept))
+
+
+@dataclass(frozen=True, eq=False)
+class _Places(Sequence[str]):
+    """File and line of each constraint, looked up when a message asks."""
+
+    file: str
+    place: Callable[[int], str]
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, k: Any) -> Any:
+        return f"{self.file}, {self.place(int(self.rows[k]))}"

@@ -74,7 +74,8 @@ def learn_task(task: Task, settings: Settings) -> int:
     code = ExitCode.INTERRUPTED if is_interrupted else exit_code(learner.result_)
     if out is not None:
         with bad_input():
-            save(out, learner, info={"source": task.name, "feature_names": list(task.feature_names)})
+            info = {"source": task.name, "feature_names": list(task.feature_names)}
+            save(out, learner, info=info if task.medians is None else info | {"medians": task.medians})
     maps = (task.X, scaled(task.X), learner.transform(task.X))
     has_hard = is_any_hard(learner, rows)
     is_scaled = learner.prior_ == "variance"  # the units of what was drawn

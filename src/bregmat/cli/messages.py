@@ -21,8 +21,10 @@ _OPTIONS = {
 _FIRST_WORDS = (
     "dim",
     "divergence",
+    "encoding",
     "eta",
     "loss",
+    "missing",
     "mode",
     "passes",
     "prior",
@@ -35,6 +37,9 @@ _FIRST_WORDS = (
 # what advice says of Python objects, which a command does not have
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",
+    "missing='drop'": "--missing drop",
+    "missing='median'": "--missing median",
+    "encoding='cp1252'": "--encoding cp1252",
     ", (d) try another solver": "",
     " Continue with warm_start=result.": "",
     ", or continue with warm_start=result": "",

@@ -11,6 +11,9 @@ from bregmat.cli import show
 from bregmat.cli.learning import is_any_hard
 from bregmat.cli.stream import bound_rows
 from bregmat.io import Points, load, read_manifest, read_points, write_points
+from bregmat.io.points import points_source
+from bregmat.io.sources import Source
+from bregmat.io.tables import column_names
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.result import Result
 from bregmat.verification.saved import verify_saved
@@ -18,8 +21,18 @@ from bregmat.verification.saved import verify_saved
 __all__ = ["tables_about", "transform_points"]
 
 
-def transform_points(model: Path, points: Path | None, out: Path) -> tuple[int, int]:
-    """Write the points of a file as the model maps them; how many, and in how many dimensions."""
+def transform_points(
+    model: Path, points: Path | None, out: Path, *, missing: str = "error", encoding: str | None = None
+) -> tuple[int, int]:
+    """Write the points of a file as the model maps them; how many, and in how many dimensions.
+
+    Parameters
+    ----------
+    model, points, out : path
+        Without points those of an online model, all of them.
+    missing, encoding : str
+        As in :func:`bregmat.io.read_points`; the medians are those that the model was learned with.
+    """
     learner = load(model)
     if isinstance(learner, MatrixExponentiatedGradient):
         after, columns = _coordinates(learner, points)
@@ -28,17 +41,27 @@ def transform_points(model: Path, points: Path | None, out: Path) -> tuple[int, 
     elif not hasattr(learner, "n_features_in_"):
         raise ValueError(f"{model}: a {type(learner).__name__}, which maps no points; it is for use in Python")
     else:
-        data = _points_for(points, read_manifest(model)["info"].get("feature_names"), learner.n_features_in_)
+        info = read_manifest(model)["info"]
+        if missing == "median" and "medians" not in info:
+            raise ValueError(
+                f"{model}: no medians to fill up missing cells with; `bregmat learn --missing median` keeps those it learned with"
+            )
+        given = {"missing": missing, "medians": info.get("medians"), "encoding": encoding}
+        data = _points_for(points_source(points), info.get("feature_names"), learner.n_features_in_, given)
+        if data.n_missing:
+            what = "rows left out" if data.rows is not None else "filled up"
+            show.warn(f"missing cells in {listed(data.n_missing)}: {what}")
         after, columns = learner.transform(data.X), data.columns
     write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=columns)
     return after.shape
 
 
-def _points_for(path: Path, names: list[str] | None, d: int) -> Points:
+def _points_for(source: Source, names: list[str] | None, d: int, given: dict[str, Any]) -> Points:
     """The columns a model was learned on, by name where the file has them, else all d columns of numbers."""
-    points = read_points(path)
-    if names and set(names) <= {*points.names, *points.columns}:
-        return read_points(path, features=names)
+    path = source.path
+    if names and set(names) <= set(column_names(source, given["encoding"])):
+        return read_points(source, features=names, **given)
+    points = read_points(source, **given)
     if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
         return points
     missing = [name for name in names or () if name not in points.names]

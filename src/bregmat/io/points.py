@@ -1,19 +1,21 @@
-"""Points from .csv, .parquet and .npy, and back."""
+"""Points from tables and .npy, and back; which columns are features, and what becomes of missing cells."""
 
+import io
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bregmat.checks import as_choice
 from bregmat.io import tables
 from bregmat.io.paths import atomic_write
+from bregmat.io.sources import COLUMNAR, TEXT, Source, file_kind, source_of
 
 __all__ = ["Points", "read_points", "write_points"]
 
-KINDS = (".csv", ".parquet", ".npy")
+KINDS = (*TEXT, *COLUMNAR, ".npy")
+MISSING = ("error", "drop", "median")
 _INDEX_NAMES = ("", "__index_level_0__")  # what pandas writes for an unnamed index
 
 
@@ -34,32 +36,61 @@ class Points:
         Feature names; "x0", "x1", ... where the file has none.
     columns : dict of str -> ndarray of shape (n,)
         Columns that are no features: words, sample ids, and those asked for by `exclude`. Words are strings.
-    lines : list of int of length n, optional
-        Line of each row in a .csv file.
+    rows : ndarray of int of shape (n,), optional
+        Which rows of the file these are, where some were left out.
+    n_missing : dict of str -> int
+        Missing cells of the features that had any, by name.
+    medians : dict of str -> float
+        What stands in their place, where that was asked for.
+    decimal_commas : tuple of str
+        Features whose numbers were read with decimal commas.
     """
 
     X: np.ndarray
     names: tuple[str, ...]
     columns: dict[str, np.ndarray] = field(default_factory=dict)
-    lines: list[int] | None = None
+    rows: np.ndarray | None = None
+    n_missing: dict[str, int] = field(default_factory=dict)
+    medians: dict[str, float] = field(default_factory=dict)
+    decimal_commas: tuple[str, ...] = ()
+    table: tables.Table | None = field(default=None, repr=False)
+
+    def where(self, row: int) -> str:
+        """Where a row is in the file: its line in one of text, else its number there."""
+        row = row if self.rows is None else int(self.rows[row])
+        return f"row {row}" if self.table is None else self.table.where(row)
 
 
 def read_points(
-    path: str | os.PathLike[str], *, exclude: Iterable[str] = (), features: Sequence[str] | None = None
+    path: str | os.PathLike[str] | Source,
+    *,
+    exclude: Iterable[str] = (),
+    features: Sequence[str] | None = None,
+    missing: str = "error",
+    medians: Mapping[str, float] | None = None,
+    encoding: str | None = None,
 ) -> Points:
     """Read points from a file.
 
     Parameters
     ----------
     path : path
-        .csv (comma, semicolon or tab; with or without a header line), .parquet, or .npy (2-D, memory-mapped).
-        A column of true and false becomes 1 and 0. A column is one of words where more of its cells are words than numbers;
-        else the first word in it is an error.
+        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, .feather, or .npy
+        (2-D, memory-mapped); "-" is standard input. A column of true and false becomes 1 and 0. A column is one of words where
+        more of its cells are words than numbers; else the first word in it is an error. Where cells are not told apart by commas,
+        "1,5" is a number.
     exclude : iterable of str
         Numeric columns that are no features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
     features : sequence of str, optional
         Take exactly these columns, in this order (the ones a model was learned on).
+    missing : {"error", "drop", "median"}
+        What becomes of rows with a missing feature (an empty cell, NA, NaN, null, None, "?"): an error that names the first, left out
+        with all that belongs to them, or filled up with the column's median. A number that is infinite is an error in any case.
+    medians : mapping of str -> float, optional
+        For "median": values to take instead of the file's own medians.
+    encoding : str, optional
+        Of a file of text; by default UTF-8, or UTF-16 and UTF-32 with a mark at the beginning.
 
     Returns
     -------
@@ -71,7 +102,7 @@ def read_points(
         Unknown ending, ragged rows, a cell that is not a finite number in a column of numbers, no rows, no features, an
         unknown column; with file, line (or row) and column.
     ImportError
-        .parquet without pyarrow.
+        Without pandas; .parquet and .feather without pyarrow.
 
     Examples
     --------
@@ -83,11 +114,21 @@ def read_points(
     ...     read_points(path).X.shape
     (2, 2)
     """
-    path, kind = tables.file_kind(path, "read points from", KINDS)
+    as_choice("missing", missing, MISSING)
+    source = points_source(path)
     exclude = tuple(exclude)
-    if kind == ".npy":
-        return _from_npy(path, exclude, features)
-    return _split(tables.read(path), exclude, features)
+    if source.kind == ".npy":
+        points = _from_npy(source, exclude, features)
+        return points if missing == "error" else _complete(points, missing, medians)
+    asked = set(features or ())
+    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
+    points = _split(table, exclude, features)
+    return _complete(points, missing, medians)
+
+
+def points_source(path: str | os.PathLike[str] | Source) -> Source:
+    """Where points are, so that standard input, which is read once, can be looked at twice."""
+    return path if isinstance(path, Source) else source_of(path, "read points from", KINDS)
 
 
 def write_points(
@@ -98,14 +139,14 @@ def write_points(
     Parameters
     ----------
     path : path
-        .csv, .parquet or .npy.
+        .csv or .tsv (also .gz), .parquet, .feather or .npy.
     X : array of shape (n, d)
     names : sequence of d str
         Names of the columns of X; not in .npy.
     columns : dict of str -> array of shape (n,), optional
         Columns of words or ids, which come first; not in .npy.
     """
-    path, kind = tables.file_kind(path, "write points to", KINDS)
+    path, kind = file_kind(path, "write points to", KINDS)
     X = np.asarray(X)
     if X.ndim != 2 or X.shape[1] != len(names):
         raise ValueError(f"X must have shape (n, {len(names)}) to match names; got {X.shape}")
@@ -116,56 +157,103 @@ def write_points(
         tables.write(path, {**(columns or {}), **{name: X[:, k] for k, name in enumerate(names)}})
 
 
+def _is_other(name: str, exclude: Iterable[str]) -> bool:
+    """Whether a column is none of features by its name."""
+    return name in exclude or name in _INDEX_NAMES or is_id(name)
+
+
 def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
     tables.require_columns(table.path, (*exclude, *(features or ())), table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}
+    commas = []
     for name, values in table.columns.items():
-        is_index = name in _INDEX_NAMES
-        if features is not None:
-            numbers = _numbers(table, name, required=True) if name in features else None
-        else:
-            numbers = None if name in exclude or is_index or is_id(name) else _numbers(table, name, required=False)
+        numbers = None
+        if name in features if features is not None else not _is_other(name, exclude):
+            numbers, has_commas = _numbers(table, name, required=features is not None)
+            commas += [name] * has_commas
         if numbers is not None:
             X[name] = numbers
         else:
-            others["index" if is_index else name] = np.asarray(values)
+            others["index" if name in _INDEX_NAMES else name] = np.asarray(values)
     if not X:
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = tuple(features) if features is not None else tuple(X)
-    return Points(np.column_stack([X[name] for name in order]), order, others, table.lines)
+    matrix = np.empty((len(X[order[0]]), len(order)))
+    for k, name in enumerate(order):
+        matrix[:, k] = X[name]
+    return Points(matrix, order, others, decimal_commas=tuple(commas), table=table)
 
 
-def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
-    """The column as finite float64; None for a column of words, of which more cells are words than numbers."""
-    values = table.columns[name]
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        if (truth := _truth(values)) is not None:
-            return truth
-        words = [row for row, value in enumerate(values) if not tables.is_number(value)]
-        written = sum(bool(str(values[row]).strip()) for row in words)
-        if not required and written > len(values) - len(words):
-            return None
-        row = next((row for row in words if str(values[row]).strip()), words[0])
-        raise tables.not_a_number(table.place(row), name, values[row]) from error
-    if not np.isfinite(numbers).all():
-        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise ValueError(f"{table.place(row)}, column {name!r}: {values[row]} is not finite")
-    return numbers
+def _numbers(table: tables.Table, name: str, *, required: bool) -> tuple[np.ndarray | None, bool]:
+    """The column as float64, NaN where a cell is missing, and whether it has decimal commas.
+
+    None for a column of words, of which more cells are words than numbers.
+    """
+    numbers, is_word, has_commas = table.numbers(name)
+    if is_word.any():
+        if (truth := _truth(table.columns[name])) is not None:
+            return truth, False
+        if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
+            return None, False
+        raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
+    if np.isinf(numbers).any():
+        row = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise ValueError(f"{table.place(row)}, column {name!r}: {table.cell(row, name)} is not finite")
+    return numbers, has_commas
 
 
-def _truth(values: Any) -> np.ndarray | None:
-    """1.0 and 0.0 for a column of "true" and "false"; None for any other."""
-    words = np.char.lower(np.asarray(values).astype(str))
+def _truth(values: np.ndarray) -> np.ndarray | None:
+    """1.0 and 0.0 for a column of "true" and "false", NaN where it is empty; None for any other."""
+    words = np.char.lower(values.astype(str))
     is_true = words == "true"
-    return is_true.astype(np.float64) if (is_true | (words == "false")).all() else None
+    truth = np.where(words == "", np.nan, is_true.astype(np.float64))
+    return truth if (is_true | (words == "false") | (words == "")).all() else None
 
 
-def _from_npy(path: Path, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
-    X = tables.read_npy(path, mmap=True)
+def _complete(points: Points, missing: str, medians: Mapping[str, float] | None) -> Points:
+    """Points without missing cells."""
+    absent = np.isnan(points.X)
+    counts = {name: int(n) for name, n in zip(points.names, absent.sum(axis=0)) if n}
+    if not counts:
+        return points
+    if missing == "error":
+        assert points.table is not None
+        name = next(iter(counts))
+        row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
+        hint = "; missing='drop' leaves out such rows, missing='median' fills them up"
+        raise points.table.not_a_number(row, name, hint)
+    path = "the points" if points.table is None else points.table.path
+    if missing == "drop":
+        rows = np.flatnonzero(~absent.any(axis=1))
+        if not len(rows):
+            raise ValueError(f"{path}: every row has a missing cell; columns with many: {_most(counts)}")
+        columns = {name: values[rows] for name, values in points.columns.items()}
+        return replace(points, X=points.X[rows], columns=columns, rows=rows, n_missing=counts)
+    X, filled = np.array(points.X, dtype=np.float64), {}
+    for name in counts:
+        k = points.names.index(name)
+        if medians is not None and name in medians:
+            filled[name] = float(medians[name])
+        elif absent[:, k].all():
+            raise ValueError(
+                f"{path}, column {name!r}: no cell holds a number, so there is no median; leave the column out"
+            )
+        else:
+            filled[name] = float(np.median(X[~absent[:, k], k]))
+        X[absent[:, k], k] = filled[name]
+    return replace(points, X=X, n_missing=counts, medians=filled)
+
+
+def _most(counts: dict[str, int]) -> str:
+    """The columns with most missing cells."""
+    return ", ".join(f"{name!r} ({n})" for name, n in sorted(counts.items(), key=lambda item: -item[1])[:3])
+
+
+def _from_npy(source: Source, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
+    path = source.path
+    X = tables.read_npy(path, mmap=True) if source.content is None else tables.read_npy(io.BytesIO(source.content))
     if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
         got = f"shape {X.shape}, dtype {X.dtype}"
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got {got}")

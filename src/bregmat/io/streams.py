@@ -3,8 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,13 @@ import numpy as np
 from bregmat.io import tables
 from bregmat.io.models import load, read_manifest, save
 from bregmat.io.paths import check_writable
+from bregmat.io.sources import TEXT, Source, file_kind
+from bregmat.io.texts import Text, is_number_word
 
 __all__ = ["Checkpoint", "PairFile"]
 
 COLUMNS = ("a", "b", "y")
+KINDS = (*TEXT, ".parquet")
 CHUNK = 32768  # rows in memory at a time
 
 
@@ -25,7 +27,7 @@ class PairFile:
     Parameters
     ----------
     path : path
-        .csv (comma, semicolon or tab) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; others are
+        .csv or .tsv (also .gz) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; others are
         passed over. A .csv without a header line has just these three.
     squared : bool
         `y` holds squared distances; they are halved. By default it holds *half* squared distances, as in Tsuda 2004,
@@ -60,9 +62,10 @@ class PairFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, squared: bool = False) -> None:
-        self.path, kind = tables.file_kind(path, "read pairs from", (".csv", ".parquet"))
+        self.path, kind = file_kind(path, "read pairs from", KINDS)
         self.squared, self.name = bool(squared), self.path.name
-        self._rows: _CsvRows | _ParquetRows = _CsvRows(self.path) if kind == ".csv" else _ParquetRows(self.path)
+        source = Source(self.path, kind)
+        self._rows: _TextRows | _ParquetRows = _ParquetRows(source) if kind == ".parquet" else _TextRows(source)
         first = next(self._rows.chunks(1), None)
         if first is None:
             raise ValueError(f"{self.path}: no rows")
@@ -98,78 +101,54 @@ class PairFile:
         return pairs.astype(np.int64), 0.5 * table[:, 2] if self.squared else table[:, 2].copy()
 
 
-class _CsvRows:
-    """Rows of a .csv file as chunks of floats, columns in the order a, b, y."""
+class _TextRows:
+    """Rows of a file of text as chunks of floats, columns in the order a, b, y."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with tables.open_csv(path) as handle:
-            first = next((line for line in handle if line.strip()), "")
-        if not first:
-            raise ValueError(f"{path}: the file is empty")
-        self.delimiter = tables.delimiter_of(first)
-        cells = self._cells(first)
-        self.n_cells = len(cells)
-        self.has_header = not all(map(tables.is_number, cells))
-        if not self.has_header and len(cells) != 3:
-            raise ValueError(f"{path}: {len(cells)} cells in the first line; without a header they must be a, b, y")
-        names = cells if self.has_header else list(COLUMNS)
-        tables.require_columns(path, COLUMNS, names)
-        self.columns = [names.index(name) for name in COLUMNS]
+    def __init__(self, source: Source) -> None:
+        self.path = source.path
+        self.text = Text.of(source)
+        if not self.text.has_header:
+            if len(self.text.names) != 3:
+                n = len(self.text.names)
+                raise ValueError(f"{self.path}: {n} cells in the first line; without a header they must be a, b, y")
+            self.text = replace(self.text, names=list(COLUMNS))
+        tables.require_columns(self.path, COLUMNS, self.text.names)
 
     def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
         at = 0
-        with tables.open_csv(self.path) as handle:
-            lines = (line for line in handle if line.strip())
-            if self.has_header:
-                next(lines)
-            while block := list(islice(lines, size)):
-                yield at, self._numbers(at, block)
-                at += len(block)
+        for frame in filter(len, self.text.chunks(size, COLUMNS)):
+            yield at, np.column_stack([self._floats(at, name, frame[name]) for name in COLUMNS])
+            at += len(frame)
 
     def place(self, row: int) -> str:
-        """Counted again from the start, for blank lines are no rows."""
-        with tables.open_csv(self.path) as handle:
-            filled = (number for number, line in enumerate(handle, 1) if line.strip())
-            number = next(islice(filled, row + self.has_header, None), None)
-        return f"{self.path}, line {number}"
+        """The line, counted from the start when it is asked for."""
+        return f"{self.path}, line {self.text.lines[row]}"
 
-    def _cells(self, line: str) -> list[str]:
-        return [cell.strip().strip('"') for cell in line.split(self.delimiter)]
-
-    def _numbers(self, at: int, block: list[str]) -> np.ndarray:
-        try:
-            return np.loadtxt(
-                block, delimiter=self.delimiter, usecols=self.columns, comments=None, quotechar='"', ndmin=2
-            )
-        except ValueError as error:
-            raise self._first_wrong(at, block) from error
-
-    def _first_wrong(self, at: int, block: list[str]) -> ValueError:
-        for row, line in enumerate(block, at):
-            cells = self._cells(line)
-            if len(cells) != self.n_cells:
-                return ValueError(f"{self.place(row)}: {len(cells)} cells, but the first line has {self.n_cells}")
-            for name, k in zip(COLUMNS, self.columns):
-                if not tables.is_number(cells[k]):
-                    return tables.not_a_number(self.place(row), name, cells[k])
-        return ValueError(f"{self.place(at)} and the {len(block) - 1} rows after it cannot be read as numbers")
+    def _floats(self, at: int, name: str, cells: Any) -> np.ndarray:
+        if cells.dtype.kind in "iuf" and not cells.hasnans:
+            return cells.to_numpy(dtype=np.float64)
+        self.text.check_rows()  # pandas fills up rows that are too short
+        words = [str(cell).strip() for cell in cells.astype(object)]
+        for row, word in enumerate(words):
+            if not is_number_word(word):
+                raise tables.not_a_number(self.place(at + row), name, self.text.cell(at + row, name))
+        return np.array(words, dtype=str).astype(np.float64)
 
 
 class _ParquetRows:
     """Rows of a .parquet file as chunks of floats, columns in the order a, b, y."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with tables.open_parquet(path) as file:
+    def __init__(self, source: Source) -> None:
+        self.source, self.path = source, source.path
+        with tables.open_parquet(source) as file:
             schema = file.schema_arrow
-        tables.require_columns(path, COLUMNS, schema.names)
+        tables.require_columns(self.path, COLUMNS, schema.names)
         for name in COLUMNS:
             if not tables.is_numeric(kind := schema.field(name).type):
-                raise ValueError(f"{path}: column {name!r} must hold numbers; it holds {kind}")
+                raise ValueError(f"{self.path}: column {name!r} must hold numbers; it holds {kind}")
 
     def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
-        with tables.open_parquet(self.path) as file:
+        with tables.open_parquet(self.source) as file:
             at = 0
             for batch in file.iter_batches(batch_size=size, columns=list(COLUMNS)):
                 columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]

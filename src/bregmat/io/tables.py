@@ -1,50 +1,73 @@
-"""Tables as files: named columns from .csv, .parquet and .npy, and back; what is wrong is said with file, line and column."""
+"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, read by pandas and pyarrow.
+
+What is wrong is said with file, line and column.
+"""
 
 import csv
+import gzip
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
 
 from bregmat.io.paths import atomic_write
+from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
+from bregmat.io.texts import Text, is_number_word, pandas_package
 
-LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a .parquet file may unpack to, whichever is more
+LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a columnar file may unpack to, whichever is more
 # what NumPy says of damaged headers and shapes, and zipfile of what it takes for an archive
 NOT_NPY = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, TokenError, BadZipFile)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file, as words (.csv) or as arrays (.parquet), and the line of each row of a .csv file."""
+    """The columns of a file: arrays of numbers, NaN where a cell is missing, and arrays of words, "" where one is."""
 
     path: Path
     columns: Mapping[str, Any]
-    lines: list[int] | None = None
+    text: Text | None = None  # as it was read, to find lines in
 
     def where(self, row: int) -> str:
-        """Where a row is: its line in a .csv file, else its number."""
-        return f"line {self.lines[row]}" if self.lines is not None else f"row {row}"
+        """Where a row is: its line in a file of text, else its number."""
+        return f"row {row}" if self.text is None else f"line {self.text.lines[row]}"
 
     def place(self, row: int) -> str:
         """The file, and where the row is in it."""
         return f"{self.path}, {self.where(row)}"
 
+    def cell(self, row: int, name: str) -> str:
+        """What stands in a cell."""
+        return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
-def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
-    """Path and ending of a file that is among the `known` kinds; `to_do` is what cannot be done otherwise, "read points from"."""
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in known:
-        listed = (", " if len(known) > 2 else " or ").join(known)
-        raise ValueError(f"{path}: cannot {to_do} {kind or 'a file without ending'}; use {listed}")
-    return path, kind
+    def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
+        """The error of a cell in a column of numbers that is none."""
+        return ValueError(f"{not_a_number(self.place(row), name, self.cell(row, name))}{hint}")
+
+    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
+        """A column as float64, NaN where a cell is missing or no number; which cells are words; whether decimal commas were read."""
+        values = self.columns[name]
+        if values.dtype.kind in "biuf":
+            return values.astype(np.float64), np.zeros(len(values), bool), False
+        words = pandas_package().Series(values, dtype=object)
+        has_comma = np.zeros(len(values), bool)
+        if self.text is not None and self.text.delimiter != ",":
+            has_comma = (words.str.count(",") == 1).to_numpy() & ~words.str.contains(".", regex=False).to_numpy(bool)
+            words = words.where(~has_comma, words.str.replace(",", ".", regex=False))
+        numbers = np.full(len(values), np.nan)
+        is_number = pandas_package().to_numeric(words, errors="coerce").notna().to_numpy(bool)
+        try:
+            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
+        except ValueError:  # what only pandas takes for one
+            is_number = np.array([is_number_word(word) for word in words])
+            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
+        return numbers, ~is_number & (values != ""), bool((has_comma & is_number).any())
 
 
 def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -> None:
@@ -55,133 +78,112 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
             raise ValueError(f"{path}: no column {name!r}; the columns are {', '.join(map(repr, present))}")
 
 
-def is_number(value: Any) -> bool:
-    """Whether `value` reads as a float."""
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def not_a_number(place: str, column: str, value: Any) -> ValueError:
     """The error of a cell in a column of numbers that is none."""
     shown = repr(value) if str(value).strip() else "an empty cell"
     return ValueError(f"{place}, column {column!r}: {shown} is not a number")
 
 
-def read(path: Path, *, has_header: bool | None = None) -> Table:
-    """All columns of a .csv (cells as stripped words) or .parquet file (numbers; words, where "" is a missing one).
+def read(
+    source: Source,
+    *,
+    has_header: bool | None = None,
+    is_word: Callable[[str], bool] = lambda name: False,
+    encoding: str | None = None,
+) -> Table:
+    """All columns of a table.
 
-    Without a header line, of which a .csv file is asked where `has_header` is None, columns are called "x0", "x1", ...
+    Parameters
+    ----------
+    source : Source
+    has_header : bool, optional
+        Of text: by default it is told by the first two lines. Without one columns are called "x0", "x1", ...
+    is_word : callable
+        Of a name: whether the cells of that column of a text are to be read as they stand, "NA" and "007" too.
+    encoding : str, optional
+        Of text: by default UTF-8, or what a mark at its beginning says.
     """
-    return _read_csv(path, has_header) if path.suffix.lower() == ".csv" else Table(path, _read_parquet(path))
+    if source.kind not in TEXT:
+        return Table(source.path, _read_columnar(source))
+    text = Text.of(source, has_header, encoding)
+    return Table(source.path, text.columns(is_word), text)
+
+
+def column_names(source: Source, encoding: str | None = None) -> list[str]:
+    """What the columns of a table are called; none in a .npy file."""
+    if source.kind in TEXT:
+        return Text.of(source, None, encoding).names
+    if source.kind == ".parquet":
+        with open_parquet(source) as file:
+            return list(file.schema_arrow.names)
+    return list(_read_columnar(source)) if source.kind in COLUMNAR else []
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> None:
-    """Named columns of equal length to .csv (floats so that they read back to the same bits) or .parquet."""
+    """Named columns of equal length to .csv or .tsv (floats so that they read back to the same bits), .parquet or .feather."""
+    _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
     with atomic_write(path) as handle:
-        if path.suffix.lower() == ".csv":
-            text = io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True)
-            writer = csv.writer(text, lineterminator="\n")
+        if kind in TEXT:
+            is_packed = Path(path).suffix.lower() == PACKED
+            packed = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if is_packed else None
+            text = io.TextIOWrapper(packed or handle, encoding="utf-8", newline="", write_through=True)  # type: ignore[type-var]
+            writer = csv.writer(text, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(zip(*(np.asarray(values).tolist() for values in columns.values())))
             text.detach()
+            if packed is not None:
+                packed.close()
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-            pyarrow.parquet.write_table(table, handle)
+            if kind == ".parquet":
+                pyarrow.parquet.write_table(table, handle)
+            else:
+                pyarrow.feather.write_feather(table, handle)
 
 
 # ---------------------------------------------------------------- .npy
-def read_npy(path: str | os.PathLike[str], *, mmap: bool = False) -> np.ndarray:
+def read_npy(path: str | os.PathLike[str] | BinaryIO, *, mmap: bool = False) -> np.ndarray:
     """The array of a .npy file, read or mapped; nothing is unpickled."""
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except NOT_NPY as error:
-        raise ValueError(f"{path}: not a .npy file of numbers ({error})") from error
+        name = path if isinstance(path, str | os.PathLike[str]) else "standard input"
+        raise ValueError(f"{name}: not a .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError(f"{path}: not a .npy file of numbers (an archive of several arrays)")
     return array
 
 
-# ---------------------------------------------------------------- .csv
-@contextmanager
-def open_csv(path: Path) -> Iterator[TextIO]:
-    """A file of text in UTF-8, with or without a mark at its beginning."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as handle:
-            yield handle
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text file in UTF-8 ({error})") from error
-
-
-def delimiter_of(line: str) -> str:
-    """Comma, semicolon or tab, whichever a line has most."""
-    return max(",;\t", key=line.count)
-
-
-def _read_csv(path: Path, has_header: bool | None) -> Table:
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    with open_csv(path) as handle:
-        first = handle.readline()
-        handle.seek(0)
-        reader = csv.reader(handle, delimiter=delimiter_of(first), skipinitialspace=True)
-        try:
-            for row in reader:
-                if row and (len(row) > 1 or row[0].strip()):
-                    rows.append([cell.strip() for cell in row])
-                    lines.append(reader.line_num)
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    if not rows:
-        raise ValueError(f"{path}: the file is empty")
-    for row, line in zip(rows, lines):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"{path}, line {line}: {len(row)} cells, but line {lines[0]} has {len(rows[0])}")
-    header = [f"x{k}" for k in range(len(rows[0]))]
-    if has_header or (has_header is None and _looks_like_header(rows)):
-        header, rows, lines = rows[0], rows[1:], lines[1:]
-        if repeated := [name for k, name in enumerate(header) if name in header[:k]]:
-            raise ValueError(f"{path}: column {repeated[0]!r} occurs twice")
-        if not rows:
-            raise ValueError(f"{path}: a header line, but no rows")
-    return Table(path, {name: list(cells) for name, cells in zip(header, zip(*rows))}, lines)
-
-
-def _looks_like_header(rows: list[list[str]]) -> bool:
-    """A first line without any number, or with a word above a number and no number that could not be the name of a column."""
-    numeric = [is_number(cell) for cell in rows[0]]
-    if not any(numeric) or len(rows) == 1:
-        return not any(numeric)
-    names = [cell for cell, known in zip(rows[0], numeric) if known]
-    if not all(name.isdigit() for name in names) or any(int(a) >= int(b) for a, b in zip(names, names[1:])):
-        return False  # a row of data, the word in it a typo
-    return any(is_number(below) and cell and not top for cell, top, below in zip(rows[0], numeric, rows[1]))
-
-
-# ---------------------------------------------------------------- .parquet
+# ---------------------------------------------------------------- .parquet and .feather
 def _pyarrow() -> Any:
     try:
+        import pyarrow.feather
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError('.parquet needs pyarrow: pip install "bregmat[frames]"') from error
+        raise ImportError('.parquet and .feather need pyarrow: pip install "bregmat[frames]"') from error
     return pyarrow
 
 
 @contextmanager
-def open_parquet(path: Path) -> Iterator[Any]:
-    """A ``pyarrow.parquet.ParquetFile``; ValueError where the file is none."""
+def damage_of(source: Source) -> Iterator[None]:
+    """ValueError where a columnar file is none."""
     pyarrow = _pyarrow()
-    path.open("rb").close()  # OSError that names a file which is not there
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            yield file
+        yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         # pyarrow says OSError of damaged pages, MemoryError of sizes that cannot be
-        raise ValueError(f"{path}: not a parquet file, or damaged ({error})") from error
+        raise ValueError(f"{source.path}: not a {source.kind[1:]} file, or damaged ({error})") from error
+
+
+@contextmanager
+def open_parquet(source: Source) -> Iterator[Any]:
+    """A ``pyarrow.parquet.ParquetFile``."""
+    pyarrow = _pyarrow()
+    # OSError that names a file which is not there is none of damage
+    with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
+        yield file
 
 
 def is_numeric(kind: Any) -> bool:
@@ -191,20 +193,27 @@ def is_numeric(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind)
 
 
-def _read_parquet(path: Path) -> dict[str, np.ndarray]:
-    with open_parquet(path) as file:
-        size = 8 * file.metadata.num_rows * file.metadata.num_columns
-        if size > max(LARGE, EXPANDS * path.stat().st_size):
-            raise ValueError(
-                f"{path}: a file of {path.stat().st_size} bytes that unpacks to {size}: damaged, or a trap"
-            )
-        table = file.read()
+def _read_columnar(source: Source) -> dict[str, np.ndarray]:
+    if source.kind == ".parquet":
+        with open_parquet(source) as file:
+            _check_size(source, 8 * file.metadata.num_rows * file.metadata.num_columns)
+            table = file.read()
+    else:
+        with source.open() as handle, damage_of(source):
+            table = _pyarrow().feather.read_table(handle)
+            table.validate(full=True)  # its lengths and places are taken as they are, else
     if table.num_rows == 0:
-        raise ValueError(f"{path}: no rows")
+        raise ValueError(f"{source.path}: no rows")
     columns = {}
-    for name, column in zip(table.column_names, table.columns):
-        if is_numeric(column.type) or str(column.type) == "bool":
-            columns[name] = column.to_numpy()
-        else:
-            columns[name] = np.array(["" if value is None else str(value) for value in column.to_pylist()])
+    with damage_of(source):
+        for name, column in zip(table.column_names, table.columns):
+            if is_numeric(column.type) or str(column.type) == "bool":
+                columns[name] = column.to_numpy()
+            else:
+                columns[name] = np.array(["" if value is None else str(value) for value in column.to_pylist()])
     return columns
+
+
+def _check_size(source: Source, size: int) -> None:
+    if size > max(LARGE, EXPANDS * source.size):
+        raise ValueError(f"{source.path}: a file of {source.size} bytes that unpacks to {size}: damaged, or a trap")

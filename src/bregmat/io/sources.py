@@ -1,0 +1,75 @@
+"""Where tables come from: files, packed or not, and standard input."""
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+TEXT = (".csv", ".tsv")
+COLUMNAR = (".parquet", ".feather")
+PACKED = ".gz"
+STANDARD_INPUT = "-"
+MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy"}
+PACKED_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A file and its kind, or standard input, which is read once."""
+
+    path: Path
+    kind: str
+    content: bytes | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes, unpacked."""
+        with self.path.open("rb") if self.content is None else io.BytesIO(self.content) as raw:
+            if self.content is not None or self.path.suffix.lower() != PACKED:
+                yield raw
+                return
+            try:
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    yield unpacked  # type: ignore[misc]
+            except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+                raise ValueError(f"{self.path}: not a {PACKED} file, or damaged ({error})") from error
+
+    @property
+    def size(self) -> int:
+        """Bytes, as they are stored."""
+        return self.path.stat().st_size if self.content is None else len(self.content)
+
+
+def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
+    """Path and ending of a file that is among the `known` kinds; `to_do` is what cannot be done otherwise, "read points from"."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind == PACKED and path.with_suffix("").suffix.lower() in TEXT:
+        kind = path.with_suffix("").suffix.lower()
+    if kind not in known:
+        listed = (", " if len(known) > 2 else " or ").join(known)
+        packed = f" ({', '.join(name + PACKED for name in known if name in TEXT)})" if set(known) & set(TEXT) else ""
+        raise ValueError(f"{path}: cannot {to_do} {kind or 'a file without ending'}; use {listed}{packed}")
+    return path, kind
+
+
+def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
+    """A file of one of the `known` kinds, or "-" for standard input, whose kind its first bytes tell."""
+    if os.fspath(path) != STANDARD_INPUT:
+        return Source(*file_kind(path, to_do, known))
+    content = sys.stdin.buffer.read()
+    if content.startswith(PACKED_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise ValueError(f"standard input: damaged ({error})") from error
+    kind = next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
+    if kind not in known:
+        raise ValueError(f"standard input: cannot {to_do} {kind}; use {', '.join(known)}")
+    return Source(Path("standard input"), kind, content)
