@@ -19,7 +19,7 @@ _TEMPORARY = ".bregmat-tmp"  # how the names of temporary files end
 
 def as_path(path: str | os.PathLike[str]) -> Path:
     """The path of a file; TypeError for anything else."""
-    if not isinstance(path, str | os.PathLike[str]):
+    if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the name of a file; got {path!r}.")
     return Path(path)
 

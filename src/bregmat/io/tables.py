@@ -148,7 +148,7 @@ def read_npy(path: str | os.PathLike[str] | BinaryIO, *, mmap: bool = False) -> 
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except NOT_NPY as error:
-        name = path if isinstance(path, str | os.PathLike[str]) else "standard input"
+        name = path if isinstance(path, str | os.PathLike) else "standard input"
         raise ValueError(f"{name}: not a .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
