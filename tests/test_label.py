@@ -265,6 +265,28 @@ def test_journal_survives_and_is_only_of_its_points(tmp_path):
         Session(moved, Settings(), path, resume=True)
 
 
+def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
+    """A full disk: the person is told, and journal and session are as before."""
+    path = tmp_path / "j.jsonl"
+    session = Session(wine_points(), Settings(), path)
+    session.say(same(0, 1))
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+
+        def full(_):
+            raise OSError(28, "No space left on device")
+
+        patch.setattr("bregmat.label.journal.os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            session.say(different(2, 3))
+    assert path.read_bytes() == before and len(session.answers.active()) == 1
+    session.say(different(4, 5))
+    session.close()
+    again = Session(wine_points(), Settings(), path, resume=True)
+    assert [a.points for a in again.state.answers] == [(0, 1), (4, 5)]
+    again.close()
+
+
 @pytest.mark.parametrize("text", ["", "{}\n", "not json\n", '{"format": "other"}\n', "[" * 100_000 + "\n"])
 def test_what_is_no_journal(text, tmp_path):
     path = tmp_path / "j.jsonl"

@@ -41,6 +41,8 @@ class LabelOptions:
 
 def label_points(path: Path | None, options: LabelOptions) -> None:
     """Serve the page for a file of points, or for the demo."""
+    if options.host in ("0.0.0.0", "::"):
+        raise fail(f"--host {options.host} is no address that a browser can ask for; give the one that others use")
     with bad_input():
         try:
             from bregmat.label.safety import Doorkeeper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -13,7 +14,6 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "bregmat label journal 1"
-LONGEST = 1_000_000  # bytes of a line; none that we write is longer
 
 
 class Journal:
@@ -40,7 +40,8 @@ class Journal:
             raise ValueError(f"{path}: there is no journal to resume")
         if not resume and path.exists():
             raise ValueError(f"{path}: this journal exists; go on with --resume, or name another with --journal")
-        self._file = open(path, "r+b" if resume else "x+b")  # noqa: SIM115 - held as long as the session lives
+        # held as long as the session lives; without a buffer, so that what could not be written is not written later
+        self._file = open(path, "r+b" if resume else "x+b", buffering=0)  # noqa: SIM115
         self.events: list[dict[str, Any]] = []
         try:
             self._lock()
@@ -54,7 +55,7 @@ class Journal:
             raise
 
     def append(self, event: dict[str, Any]) -> None:
-        """Write one event and wait until it is on the disk."""
+        """Write one event and wait until it is on the disk; OSError if that fails, and then nothing of it is in the file."""
         self._write(event)
         self.events.append(event)
 
@@ -63,9 +64,15 @@ class Journal:
         self._file.close()
 
     def _write(self, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line, start = json.dumps(event, separators=(",", ":")).encode() + b"\n", self._file.tell()
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(start)  # all of it or nothing
+            self._file.seek(start)
+            raise
 
     def _lock(self) -> None:
         if fcntl is None:
@@ -85,11 +92,9 @@ class Journal:
 
     def _read(self, head: dict[str, Any]) -> None:
         whole = 0
-        for number, line in enumerate(iter(lambda: self._file.readline(LONGEST), b""), 1):
-            if not line.endswith(b"\n"):
-                if len(line) == LONGEST:
-                    raise ValueError(f"{self.path}, line {number}: longer than any answer")
-                break
+        for number, line in enumerate(
+            self._file.readall().split(b"\n")[:-1], 1
+        ):  # behind the last line break is nothing, or a torn line
             try:
                 event = json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -98,7 +103,7 @@ class Journal:
                 self._check_head(event, head)
             else:
                 self.events.append(event)
-            whole += len(line)
+            whole += len(line) + 1
         if not whole:
             raise ValueError(f"{self.path}: this is no journal of bregmat label")
         self._file.truncate(whole)

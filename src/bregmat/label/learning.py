@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ PERCENTILES = (25.0, 75.0)  # of squared distances: what is the same shall be ne
 PAIRS = 20_000  # looked at for these
 MET = 1e-3  # relative violation up to which an answer counts as met
 PROOF_SECONDS = 2.0  # for one search for a contradiction
+MOST_FOUND = 5  # contradictions that are looked for
 MOST_TRIALS = 40  # rows left out in turn to make a contradiction smaller
 
 
@@ -106,19 +108,28 @@ class Learning:
         )
         return Learned(result.B, result, rows)
 
-    def contradictions(self, learned: Learned, softened: set[int]) -> list[list[int]]:
+    def contradictions(
+        self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
+    ) -> list[list[int]]:
         """Answers that no metric of these features meets together, by proof; lists of numbers, disjoint.
 
-        Softened answers may be broken and take no part. One contradiction after another is proven, made smaller by leaving out
-        rows while the proof holds, and taken out.
+        One contradiction after another is proven, made smaller by leaving out rows while the proof holds, and taken out.
+
+        Parameters
+        ----------
+        learned : Learned
+        softened : set of int
+            Answers that may be broken and take no part.
+        is_wanted : callable
+            Asked before each proof; the search ends when it says no.
         """
         rows, result = learned.rows, learned.result
         if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
             return []  # the metric at hand meets all of them
         kept = np.array([not (numbers & softened) for numbers in rows.answers])
         found: list[list[int]] = []
-        while kept.any() and len(found) < 5:
-            conflict = self._conflict(rows, np.flatnonzero(kept))
+        while kept.any() and len(found) < MOST_FOUND and is_wanted():
+            conflict = self._conflict(rows, np.flatnonzero(kept), is_wanted)
             if conflict is None:
                 break
             numbers = frozenset().union(*(rows.answers[row] for row in conflict))
@@ -126,7 +137,7 @@ class Learning:
             kept &= np.array([not (numbers & theirs) for theirs in rows.answers])
         return found
 
-    def _conflict(self, rows: Rows, chosen: np.ndarray) -> np.ndarray | None:
+    def _conflict(self, rows: Rows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
         """Rows among those chosen that contradict each other; None if that is not proven."""
         conflict = self._proof(rows, chosen)
         if conflict is None:
@@ -134,6 +145,8 @@ class Learning:
         conflict = chosen[conflict]
         for row in conflict[:MOST_TRIALS] if len(conflict) > 2 else ():
             rest = conflict[conflict != row]
+            if not is_wanted():
+                break
             if len(rest) < len(conflict) and (smaller := self._proof(rows, rest)) is not None:
                 conflict = rest[smaller]
         return conflict

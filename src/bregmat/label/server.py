@@ -88,8 +88,7 @@ class Hub:
                     self.session.skip(said.get("points"))
                     self._restart(self.session.state)
                 case "neighbours":
-                    ask = self.session.neighbours
-                    found = await loop.run_in_executor(self._searcher, ask, self.session.state, said.get("point"))
+                    found = await asyncio.to_thread(self.session.neighbours, self.session.state, said.get("point"))
                     return {"type": "neighbours", **found}
                 case other:
                     raise ValueError(f"unknown message {str(other)[:40]!r}")

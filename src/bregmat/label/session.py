@@ -175,8 +175,9 @@ class Session:
         return None if found is None else asdict(found)
 
     def contradictions(self, state: State) -> list[list[int]]:
-        """Numbers of answers that contradict each other, by proof."""
-        return self.learning.contradictions(state.learned, {a.number for a in state.answers if a.weight < 1})
+        """Numbers of answers that contradict each other, by proof; given up when another answer comes."""
+        softened = {answer.number for answer in state.answers if answer.weight < 1}
+        return self.learning.contradictions(state.learned, softened, lambda: state.version == self.state.version)
 
     def clusters(self, state: State) -> np.ndarray:
         """Cluster of each point, shape (n,)."""

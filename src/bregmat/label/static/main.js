@@ -241,7 +241,7 @@ const KEYS = {
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  if (event.target.matches("input, select")) return;
+  if (event.target.matches("input")) return;
   const key = event.key.toLowerCase();
   if (Object.hasOwn(KEYS, key) && !event.repeat) { KEYS[key](); event.preventDefault(); }
 });

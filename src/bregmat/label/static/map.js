@@ -160,7 +160,7 @@ export class PointMap extends EventTarget {
       let path = byColour.get(code);
       if (!path) byColour.set(code, (path = []));
       path.push(px, py);
-      if (inView.length <= PICTURES_FROM) inView.push(i, px, py);
+      if (inView.length <= 3 * PICTURES_FROM) inView.push(i, px, py); // one more than are drawn: then none is
     }
     g.globalAlpha = n > 6000 ? 0.75 : 0.85;
     for (const [code, path] of byColour) {
