@@ -16,6 +16,7 @@ from bregmat.label.answers import Rows
 from bregmat.nearest import nearest_metric
 from bregmat.result import MatrixResult, Status
 from bregmat.sampling import sq_distances
+from bregmat.typing import LossName
 
 PERCENTILES = (25.0, 75.0)  # of squared distances: what is the same shall be nearer, what is different farther
 PAIRS = 20_000  # looked at for these
@@ -31,7 +32,7 @@ class Settings:
 
     prior: str = "variance"
     slack_weight: float = 10.0
-    loss: str = "squared_hinge"
+    loss: LossName = "squared_hinge"
     tol: float = 1e-4
 
 
