@@ -178,8 +178,9 @@ def damage_of(source: Source) -> Iterator[None]:
 
 
 @contextmanager
-def open_parquet(source: Source) -> Iterator[Any]:
+def open_parquet(path: Path | Source) -> Iterator[Any]:
     """A ``pyarrow.parquet.ParquetFile``."""
+    source = path if isinstance(path, Source) else Source(path, ".parquet")
     pyarrow = _pyarrow()
     # OSError that names a file which is not there is none of damage
     with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
