@@ -874,6 +874,7 @@ ENTRIES = {
 }
 PAIRS, TARGETS = [[0, 1], [1, 2]], [0.1, 0.2]
 STREAM = {k: v for k, v in POINTS.items() if k != "no rows"}  # of which there may be none
+NEW_PARAMS = {"list": ["eta"], "number": 3, "word": "eta", "unknown": {"new_params": 1}, "thing": Thing()}
 BAD_PAIRS = {
     "far": [[0, 9]],
     "negative": [[0, -1]],
@@ -910,6 +911,13 @@ ENTRIES |= {
             "batch_size": count(1, none=False),
             "keep_examples": FLAG,
         },
+    ),
+    **{
+        f"{name}.clone": Entry(of_class(name, "clone"), {}, {"new_params": NEW_PARAMS, "include_attributes": FLAG})
+        for name in ("MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA")
+    },
+    "MatrixExponentiatedGradient.fit": Entry(
+        bregmat.MatrixExponentiatedGradient(4, eta=0.1).fit, {"X": PAIRS, "y": TARGETS}, {"X": BAD_PAIRS, "y": ROUNDS}
     ),
     "MatrixExponentiatedGradient.partial_fit": Entry(
         of_class("MatrixExponentiatedGradient", "partial_fit"),

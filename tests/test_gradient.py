@@ -157,9 +157,9 @@ def test_room_for_krylov_vectors_grows(rng, kind):
     )
     plenty.partial_fit(X, y)
     for part in range(0, 200, 50):
-        tight._state._room(2)
+        tight._started()._room(2)
         tight.partial_fit(X[part : part + 50], y[part : part + 50])
-    tight._state._room(2)
+    tight._started()._room(2)
     assert tight.predict_one(X[0]) == plenty.predict_one(X[0])
     assert (tight.matrix() == plenty.matrix()).all()
     assert tight.cumulative_loss_ == plenty.cumulative_loss_
@@ -224,7 +224,7 @@ def test_sparse_matrices(rng):
     assert (runs[0].matrix() == runs[1].matrix()).all()
     assert np.abs(runs[0].matrix() - runs[2].matrix()).max() < EXACT
     few = MatrixExponentiatedGradient(instances="vectors").partial_fit(scipy.sparse.csr_array(np.eye(4)), np.zeros(4))
-    assert few.dim == 4
+    assert few.dim_ == 4
 
 
 def test_narrow_and_wide_matrices_in_one_stream(rng):

@@ -143,9 +143,15 @@ WRONG = {
     "infinite label": ("pairs", [(0, 1)], [np.inf], ValueError, "y must be finite"),
     "negative label": ("pairs", [(0, 1), (1, 2)], [0.1, -0.2], ValueError, "at least 0: .*; got -0.2 in row 1. Clip"),
     "huge label": ("pairs", [(0, 1)], [1e200], ValueError, "too large"),
-    "complex label": ("pairs", [(0, 1)], [1j], TypeError, "y must be real; got complex"),
+    "complex label": ("pairs", [(0, 1)], [1j], (TypeError, ValueError), "y must be real; got complex"),
     "too few labels": ("pairs", [(0, 1), (1, 2)], [0.1], ValueError, "one entry per example .2."),
-    "short vector": ("vectors", [[1.0, 2.0]], [0.1], ValueError, "one vector of 4 numbers per row"),
+    "short vector": (
+        "vectors",
+        [[1.0, 2.0]],
+        [0.1],
+        ValueError,
+        "one vector of 4 numbers per row|is expecting 4 features",
+    ),
     "NaN vector": (
         "vectors",
         [[1.0, np.nan, 0, 0]],
@@ -193,14 +199,18 @@ def test_parameters_as_scikit_learn_wants_them(rng):
     assert learner.get_params()["prior"] is prior and learner.get_params()["dim"] is None
     twin = clone(learner)
     assert twin.n_seen_ == 0 and repr(twin.get_params()) == repr(learner.get_params())
-    assert twin.set_params(eta=0.3) is twin and twin.eta_ == 0.3 and twin.dim == 4
-    with pytest.raises(ValueError, match="no argument 'rate'"):
+    assert twin.set_params(eta=0.3) is twin and twin.eta_ == 0.3 and twin.dim_ == 4
+    with pytest.raises(ValueError, match="Invalid parameter 'rate'"):
         twin.set_params(rate=1.0)
-    with pytest.raises(ValueError, match="eta must be"):
-        twin.set_params(eta=-1.0)
     assert twin.eta_ == 0.3
+    for use in (
+        lambda: clone(twin).set_params(eta=-1.0).eta_,
+        lambda: clone(twin).set_params(eta=-1.0).learn_one((0, 1), 1.0),
+    ):
+        with pytest.raises(ValueError, match="eta must be"):
+            use()
     again = MatrixExponentiatedGradient.from_state(*learner.to_state())
-    assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim == 4
+    assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim_ == 4
 
 
 def test_labels_must_suit_the_loss():
@@ -249,7 +259,7 @@ def test_an_unnormalised_learner_that_overflows(rng):
 
 def test_rank_one_mode_is_real(rng):
     with pytest.raises(TypeError, match="mode='rank_one' takes real"):
-        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True))
+        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True)).matrix()
     learner = MatrixExponentiatedGradient(3, mode="rank_one", instances="vectors")
     with pytest.raises(TypeError, match="mode='rank_one' takes real instances"):
         learner.learn_one([1j, 0, 0], 0.5)
@@ -285,8 +295,11 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("arguments", "error", "message"), ARGUMENTS)
 def test_arguments(arguments, error, message):
-    with pytest.raises(error, match=message):
-        MatrixExponentiatedGradient(**{"dim": 4, **arguments})
+    learner = MatrixExponentiatedGradient(**{"dim": 4, **arguments})  # as in scikit-learn, asked when it is used
+    for use in (lambda: learner.settings, lambda: learner.learn_one((0, 1), 0.5), lambda: learner.predict([[0, 1]])):
+        with pytest.raises(error, match=message):
+            use()
+    assert not [name for name in vars(learner) if name.startswith("_")]
 
 
 def test_signature():

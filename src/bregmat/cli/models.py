@@ -84,12 +84,12 @@ def _coordinates(learner: MatrixExponentiatedGradient, points: Path | None) -> t
         data = read_points(points)
         chosen, columns = data.X, data.columns
         if has_pairs:
-            chosen = _point_numbers(points, chosen, learner.dim)
+            chosen = _point_numbers(points, chosen, learner.dim_)
     after = learner.transform(chosen)
     if np.iscomplexobj(after):
         raise ValueError("the coordinates are complex; use transform() in Python")
     if has_pairs:
-        columns = {**columns, "point": np.arange(learner.dim) if chosen is None else chosen}
+        columns = {**columns, "point": np.arange(learner.dim_) if chosen is None else chosen}
     return after, columns
 
 

@@ -65,7 +65,7 @@ def learn_stream(pairs: Path, settings: StreamSettings) -> int:
             continue
         warn(text)
     code = _say_end(run, pairs, settings)
-    title = f"{pairs.name}: {run.position:,} pairs of {run.learner.dim} points"
+    title = f"{pairs.name}: {run.position:,} pairs of {run.learner.dim_} points"
     show.stdout().print(show.name_value_table(_rows(run, "" if U is None else "target"), title))
     if out is not None:
         show.wrote("model", out)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from bregmat.online.assumptions import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
-from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
@@ -16,7 +15,16 @@ if TYPE_CHECKING:
     from bregmat.online.logdet import OnlineLogDet
     from bregmat.online.pca import OnlinePCA
 
-_LAZY = {"OnlineLogDet": "bregmat.online.logdet", "OnlinePCA": "bregmat.online.pca"}
+if TYPE_CHECKING:
+    from bregmat.online.gradient import MatrixExponentiatedGradient
+    from bregmat.online.logdet import OnlineLogDet
+    from bregmat.online.pca import OnlinePCA
+
+_LAZY = {
+    "MatrixExponentiatedGradient": "bregmat.online.gradient",
+    "OnlineLogDet": "bregmat.online.logdet",
+    "OnlinePCA": "bregmat.online.pca",
+}
 
 __all__ = [
     "AbsoluteLoss",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,29 @@ from bregmat.typing import Table
 class LossAndBound(OnlineLearner):
     """What :class:`bregmat.online.MatrixExponentiatedGradient` has lost, what it can have lost, and what others would have."""
 
-    settings: Settings
-    dim: Any
-    eta_: float
-    _kind: Any
-    _state: Any
-    _record: PairTally | KeptExamples | None
     _hint = " (pairs with the squared loss need neither)"
-    _log_prior: np.ndarray | None
-    _void: str | None
-    _no_fit: str | None
-    _farthest: float
+
+    # before the first use; parameters count from then on
+    _settings: Any = None
+    _kind: Any = None
+    _dim: Any = None
+    _eta: float = math.nan
+    _state: Any = None
+    _record: PairTally | KeptExamples | None = None
+    _log_prior: np.ndarray | None = None
+    _void: str | None = None
+    _no_fit: str | None = None  # why no matrix is within the loss budget
+    _misfit: float = 0.0  # what any matrix loses
+    _farthest: float = math.nan
+
+    @property
+    @abstractmethod
+    def settings(self) -> Settings:
+        """The parameters, checked."""
+
+    @abstractmethod
+    def _started(self) -> Any:
+        """The state; ``NotFittedError`` where the order of the matrix is not known."""
 
     @property
     def n_seen_(self) -> int:
@@ -48,18 +61,19 @@ class LossAndBound(OnlineLearner):
     def log_prior(self) -> np.ndarray:
         """``log W_1``, shape (d, d)."""
         self._started()
-        return self.settings.log_prior(self.dim) if self._log_prior is None else self._log_prior
+        return self.settings.log_prior(self._dim) if self._log_prior is None else self._log_prior
 
     @property
     def void_(self) -> str | None:
         """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        settings = self.settings
         if self._void is not None or self._no_fit is not None or not self.n_seen_:
             return self._void or self._no_fit
-        bound = self._bound(None, self.settings.loss_budget)
+        bound = self._bound(None, settings.loss_budget)
         if self.cumulative_loss_ <= bound * (1.0 + 1e-9):
             return None
         return (
-            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
+            f"{settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
             "scale of the labels, or loss_budget"
         )
 
@@ -133,16 +147,11 @@ class LossAndBound(OnlineLearner):
         return best_in_hindsight(self.settings, self._record, self.log_prior, weight=float(weight), tol=tol)
 
     # ------------------------------------------------------------------ inside
-    def _started(self) -> Any:
-        if self._state is None:
-            raise ValueError("dim is not known yet: give dim, or learn from an example first.")
-        return self._state
-
     def _is_recorded(self) -> bool:
         return self.settings.needs_no_stream or self.settings.keep_examples
 
     def _read_comparison(self, U: Table) -> np.ndarray:
-        return self.settings.read_comparison(U, self.dim)
+        return self.settings.read_comparison(U, self._dim)
 
     def _total_loss(self, U: np.ndarray, record: PairTally | KeptExamples) -> float:
         return total_loss(U, self.settings, record)
@@ -161,4 +170,4 @@ class LossAndBound(OnlineLearner):
                 self._farthest = bounds.largest_divergence(self.log_prior, trace=self.settings.trace)
             divergence = self._farthest
         slopes = float(self._state.totals[lanczos.SLOPES])
-        return self.settings.bound(self.eta_, divergence, loss_of_U, slopes)
+        return self.settings.bound(self._eta, divergence, loss_of_U, slopes)

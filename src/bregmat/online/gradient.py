@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import RegressorMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import validate_data
 
 from bregmat._kernels import lanczos
-from bregmat.checks import as_column, check_integer, check_positive
+from bregmat.checks import as_column, check_integer, check_numeric, check_positive
 from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
 from bregmat.online.instances import point_numbers, vectors
-from bregmat.online.learner import Undo
+from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
@@ -22,7 +24,7 @@ from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, Onli
 
 
 @on_one_blas_thread
-class MatrixExponentiatedGradient(LossAndBound):
+class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
     At every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, is told the label ``y_t`` and moves
@@ -73,9 +75,12 @@ class MatrixExponentiatedGradient(LossAndBound):
 
     Attributes
     ----------
-    dim : int or None
+    dim_ : int
+        Order of the matrix.
     settings : Settings
-        The arguments, checked.
+        The parameters, checked.
+    n_features_in_ : int
+        With vectors, the order of the matrix.
     eta_ : float
         The learning rate in use.
     n_seen_ : int
@@ -93,7 +98,9 @@ class MatrixExponentiatedGradient(LossAndBound):
 
     Notes
     -----
-    scikit-learn's ``clone`` works; a step of a pipeline it is not.
+    An estimator of scikit-learn (for vectors also a step of a pipeline: ``transform`` maps them to where their squared lengths are the
+    learned ones) and, by ``river.compat.convert_sklearn_to_river``, a regressor of river. Parameters count from the first use on;
+    ``set_params`` and ``fit`` begin anew.
 
     Differs from the paper: Lanczos runs in place of eigendecompositions; trace tau; other losses by their derivative
     (footnotes 1 and 3). Memory: d x d numbers and about 50 d, whatever the length of the stream. Cost of a trial by Lanczos:
@@ -127,36 +134,55 @@ class MatrixExponentiatedGradient(LossAndBound):
         batch_size: int = 64,
         keep_examples: bool = False,
     ) -> None:
-        self._params = {name: value for name, value in locals().items() if name != "self"}
-        self.settings = Settings(**{name: self._params[name] for name in self._params.keys() - {"dim", "prior"}})
-        check_integer("dim", dim, 1)
-        self.dim: Any = None if dim is None else int(dim)
-        self._void = self.settings.why_void()
-        self._misfit = 0.0  # what any matrix loses
-        self._no_fit: str | None = None  # why none is within the budget
-        self._farthest = math.nan
-        self._kind = self.settings.kind
-        self._log_prior: np.ndarray | None = None
-        self._state: Any = None
-        self._record: PairTally | KeptExamples | None = None
-        if prior is not None:
-            self._log_prior = self.settings.read_prior(prior, self.dim)
-            self.dim = len(self._log_prior)
-        if self.dim is not None:
-            self._begin(self.dim)
-        elif instances == "pairs":
-            raise ValueError("dim must be given for instances='pairs': it is the number of points.")
+        self.dim = dim
+        self.eta = eta
+        self.loss = loss
+        self.prior = prior
+        self.trace = trace
+        self.normalized = normalized
+        self.spectral_spread = spectral_spread
+        self.loss_budget = loss_budget
+        self.instances = instances
+        self.mode = mode
+        self.batch_size = batch_size
+        self.keep_examples = keep_examples
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = tags.input_tags.sparse = (
+            self.instances == "vectors"
+        )  # others are no table of features
+        tags.input_tags.three_d_array = self.instances == "matrices"
+        tags.target_tags.required = True
+        tags.regressor_tags.poor_score = True  # of any labels: they are quadratic forms of the instances at best
+        return tags
 
     # ------------------------------------------------------------------ a stream
     def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
+        self._prepare()
         block = self._read(self._kind.one(x))
-        with single_thread_blas(self.dim or 0):
+        with single_thread_blas(self._dim or 0):
             return float(self._state.predict(block)[0])
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """One trial: predict, then move towards the label; returns self."""
+        self._prepare()
         self._learn(self._kind.one(x), y)
+        return self
+
+    def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
+        """Forget everything, then :meth:`partial_fit`, with the parameters as they are now; returns self.
+
+        Parameters
+        ----------
+        X, y
+            As in :meth:`partial_fit`; at least one example.
+        """
+        with Undo(self, []):
+            self._forget()
+            self._prepare()
+            self._learn(self._at_the_door(X, fewest=1), whole_labels(self, y))
         return self
 
     def partial_fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
@@ -173,16 +199,19 @@ class MatrixExponentiatedGradient(LossAndBound):
         ValueError, TypeError
             Naming what is wrong and where; nothing of the block is learned then.
         """
-        self._learn(X, y)
+        self.predict_then_learn(X, y)
         return self
 
     def predict_then_learn(self, X: Stream, y: Values) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
-        return self._learn(X, y)
+        with Undo(self, []):
+            self._prepare()
+            return self._learn(self._at_the_door(X), whole_labels(self, y))
 
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
-        block = self._read(X)
+        self._started()
+        block = self._read(self._at_the_door(X, is_known=True))
         values, U = self._state.spectrum()
         return self._kind.values(block, U * np.sqrt(values))
 
@@ -217,8 +246,10 @@ class MatrixExponentiatedGradient(LossAndBound):
         if points is None:
             return G
         if self.settings.instances == "pairs":
-            return G[point_numbers("points", points, self.dim)]
-        return vectors("points", points, self.dim).conj() @ G
+            return G[point_numbers("points", points, self._dim)]
+        if self.settings.instances == "vectors":
+            points = self._at_the_door(points, is_known=True)
+        return vectors("points", points, self._dim).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
         """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
@@ -228,31 +259,48 @@ class MatrixExponentiatedGradient(LossAndBound):
         prior, P = eigh(self.log_prior)
         mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
         values, U = eigh(mixed)
-        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self.eta_)
+        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self._eta)
         keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
         fresh.totals[keep] = self._state.totals[keep]
         void = self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
-        vars(self).update(_state=fresh, _void=void)  # both or none, should Ctrl-C come
+        self.__dict__.update(_state=fresh, _void=void)  # both or none, should Ctrl-C come
         return self
 
-    # ------------------------------------------------------------------ parameters, as scikit-learn wants them
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments as they were given."""
-        return dict(self._params)
+    # ------------------------------------------------------------------ parameters
+    @property
+    def settings(self) -> Settings:
+        """The parameters, checked: those in use once an example or ``dim`` has told the order of the matrix."""
+        return self._prepare()
+
+    @property
+    def dim_(self) -> int:
+        """Order d of the matrix."""
+        self._started()
+        return int(self._dim or 0)
+
+    @property
+    def eta_(self) -> float:
+        """The learning rate in use, in units of one over (loss derivative times instance)."""
+        self._started()
+        return self._eta
 
     def set_params(self, **params: Any) -> MatrixExponentiatedGradient:
-        """Other arguments; forgets what was learned, for the steps so far were made with the old ones. Returns self."""
-        unknown = sorted(set(params) - set(self._params))
-        if unknown:
-            raise ValueError(f"no argument {unknown[0]!r}; there are {', '.join(self._params)}.")
+        """Other parameters; forgets what was learned, for the steps so far were made with the old ones. Returns self."""
+        super().set_params(**params)
         if params:
-            fresh = type(self)(**(self._params | params))
-            self.__dict__ = vars(fresh)
+            self._forget()
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.n_seen_ > 0
+
+    def __dir__(self) -> list[str]:
+        return list(object.__dir__(self))  # scikit-learn's asks every property, and parameters may not be valid yet
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
+        settings = self._prepare()
         arrays = {} if self._log_prior is None else {"log_prior": self._log_prior}
         if self._state is not None:
             arrays |= {f"state.{name}": array for name, array in self._state.arrays().items()}
@@ -260,57 +308,113 @@ class MatrixExponentiatedGradient(LossAndBound):
             arrays |= self._record.arrays()
         arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
         void = {"void": self._void, "misfit": self._misfit, "no_fit": self._no_fit}
-        return {"dim": self.dim, "settings": self.settings.to_meta(), **void}, arrays
+        return {"dim": self._dim, "settings": settings.to_meta(), **void}, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
         """Inverse of :meth:`to_state`."""
         self = cls(meta["dim"], **Settings.from_meta(meta["settings"]))
+        log_prior = arrays.get("log_prior")
+        if log_prior is not None:
+            values, P = eigh(log_prior)
+            self.prior = (P * np.exp(values)) @ P.conj().T
+        self._prepare(log_prior)
         self._void, self._misfit, self._no_fit = meta["void"], meta["misfit"], meta["no_fit"]
-        self._log_prior = arrays.get("log_prior")
-        if self._log_prior is not None:
-            values, P = eigh(self._log_prior)
-            self._params["prior"] = (P * np.exp(values)) @ P.conj().T
-        if self.dim is not None:
-            self._begin(self.dim)
+        if self._dim is not None:
             mine = {n[6:]: np.array(a, order="C") for n, a in arrays.items() if n.startswith("state.")}
             self._state.restore(mine)
             if self._record is not None:
-                self._record.restore(arrays, self.dim)
+                self._record.restore(arrays, self._dim)
         return self
 
     def __repr__(self) -> str:
-        s = self.settings
+        dim = self.dim if self._dim is None else self._dim
         return (
-            f"MatrixExponentiatedGradient(dim={self.dim}, eta={s.eta!r}, loss={s.loss!r}, instances={s.instances!r}, "
-            f"mode={s.mode!r}): {self.n_seen_} examples, total loss {self.cumulative_loss_:.6g}"
+            f"MatrixExponentiatedGradient(dim={dim}, eta={self.eta!r}, loss={self.loss!r}, instances={self.instances!r}, "
+            f"mode={self.mode!r}): {self.n_seen_} examples, total loss {self.cumulative_loss_:.6g}"
         )
 
     # ------------------------------------------------------------------ inside
+    def _prepare(self, log_prior: np.ndarray | None = None) -> Settings:
+        """Check the parameters, once, and begin where they tell the order of the matrix; a logarithm of the prior spares taking it."""
+        if self._settings is not None:
+            return self._settings
+        params = self.get_params(deep=False)
+        dim, prior = params.pop("dim"), params.pop("prior")
+        settings = Settings(**params)
+        check_integer("dim", dim, 1)
+        if prior is not None:
+            log_prior = settings.read_prior(prior, dim) if log_prior is None else log_prior
+            dim = len(log_prior)
+        if dim is None and settings.instances == "pairs":
+            raise ValueError("dim must be given for instances='pairs': it is the number of points.")
+        void = settings.why_void()
+        with Undo(self, []):
+            self.__dict__.update(_settings=settings, _kind=settings.kind, _log_prior=log_prior, _void=void)
+            if dim is not None:
+                self._begin(int(dim))
+        return settings
+
+    def _forget(self) -> None:
+        for name in [
+            *(name for name in vars(LossAndBound) if name in vars(self)),
+            "n_features_in_",
+            "feature_names_in_",
+        ]:
+            self.__dict__.pop(name, None)
+
+    def _started(self) -> Any:
+        self._prepare()
+        if self._state is None:
+            raise NotFittedError("dim is not known yet: give dim, or learn from an example first.")
+        return self._state
+
     def _begin(self, dim: int) -> None:
         """Everything that needs the dimension; all of it or nothing."""
-        log_prior = self.settings.log_prior(dim) if self._log_prior is None else self._log_prior
-        eta = self.settings.rate(log_prior)
+        settings = self.settings
+        log_prior = settings.log_prior(dim) if self._log_prior is None else self._log_prior
+        eta = settings.rate(log_prior)
         record: PairTally | KeptExamples | None = None
-        if self.settings.needs_no_stream:
+        if settings.needs_no_stream:
             record = PairTally(dim)
-        elif self.settings.keep_examples:
+        elif settings.keep_examples:
             record = KeptExamples("X", "y")
         state = self._new_state(log_prior.copy(), eta)
-        vars(self).update(dim=dim, eta_=eta, _state=state, _record=record)
+        self.__dict__.update(_dim=dim, _eta=eta, _state=state, _record=record)
+        if settings.instances == "vectors":
+            self.n_features_in_ = dim
+
+    def _at_the_door(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
+        """Vectors as scikit-learn checks points, names of columns included; complex ones, and what is no table, as they are."""
+        if self._kind.name != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
+            return X
+        if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
+            return X
+        check_numeric("X", X)
+        reset = not is_known and not self.n_seen_
+        return validate_data(
+            self,
+            X,
+            dtype=np.float64,
+            accept_sparse="csr",
+            order="C",
+            reset=reset,
+            ensure_min_samples=fewest,
+            ensure_all_finite=False,  # asked later, with the rows
+        )
 
     def _new_state(self, log_W: np.ndarray, eta: float) -> LogState | EigenState:
-        cls = EigenState if self.settings.mode == "rank_one" else LogState
-        return cls(log_W, self.settings, eta)
+        settings = self.settings
+        return (EigenState if settings.mode == "rank_one" else LogState)(log_W, settings, eta)
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
-        block = self._kind.read(X, self.dim)
+        block = self._kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
-        check_labels(self.settings, y)
+        check_labels(self._settings, y)
         if not len(y):
             return np.zeros(0)
         with (
-            single_thread_blas(self.dim or self._kind.size(block)),
+            single_thread_blas(self._dim or self._kind.size(block)),
             Undo(self, [(part, part.mark(block)) for part in (self._state, self._record) if part is not None]),
         ):
             if self._state is None:
@@ -322,19 +426,19 @@ class MatrixExponentiatedGradient(LossAndBound):
         return predictions
 
     def _read(self, X: Stream) -> Any:
-        block = self._kind.read(X, self.dim)
+        block = self._kind.read(X, self._dim)
         if self._state is None and len(block):
             self._begin(self._kind.size(block))
         return block
 
     def _check_assumptions(self, block: Any, y: np.ndarray) -> None:
         """Errors for steps that would overflow; what voids the bound is noted, with one warning."""
-        check_steps(self.settings, block, y, self.eta_)
+        check_steps(self._settings, block, y, self._eta)
         if self._void is None:
-            self._void = why_spread(self.settings, block, self.dim, self.n_seen_)
+            self._void = why_spread(self._settings, block, self._dim, self.n_seen_)
         if self._void is not None or self._no_fit is not None:
             return
-        losses = unavoidable(self.settings, block, y, self.dim)
+        losses = unavoidable(self._settings, block, y, self._dim)
         if losses is not None:
-            self._no_fit = why_no_fit(self.settings, losses, y, before=self._misfit, seen=self.n_seen_)
+            self._no_fit = why_no_fit(self._settings, losses, y, before=self._misfit, seen=self.n_seen_)
             self._misfit += float(losses.sum())

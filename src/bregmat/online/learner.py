@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import column_or_1d
 
-from bregmat.checks import check_positive
+from bregmat.checks import check_flag, check_positive
 from bregmat.typing import Table
 
 
@@ -34,7 +38,46 @@ class Undo:
                 part.go_back(mark)
 
 
-class OnlineLearner(ABC):
+class StreamLearner(BaseEstimator):
+    """An estimator of scikit-learn that can be cloned as river's are."""
+
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
+        """A copy, as river's models make one of themselves.
+
+        Parameters
+        ----------
+        new_params : dict, optional
+            Parameters that the copy has in place of these.
+        include_attributes : bool
+            Whether it has learned what this one has; not with new parameters. By default it has seen nothing.
+        """
+        check_flag("include_attributes", include_attributes)
+        if new_params is not None and not isinstance(new_params, Mapping):
+            raise TypeError(f"new_params must be a dict of parameters; got {new_params!r}.")
+        if include_attributes:
+            if new_params:
+                raise ValueError(
+                    f"include_attributes: what was learned belongs to the old parameters; got {new_params!r}."
+                )
+            return copy.deepcopy(self)
+        fresh: Self = clone(self)
+        return fresh.set_params(**(new_params or {}))
+
+
+def whole_labels(learner: Any, y: Any) -> Any:
+    """Labels of many examples, those refused that scikit-learn has words for: none, complex ones; a column becomes flat, with a warning."""
+    if y is None:
+        raise ValueError(f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None.")
+    try:
+        array = y if isinstance(y, np.ndarray) else np.asarray(y)
+    except ValueError:
+        return y  # refused by name later
+    if array.dtype.kind == "c":
+        raise ValueError("y must be real; got complex numbers. Complex data not supported.")
+    return column_or_1d(array, warn=True) if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+class OnlineLearner(StreamLearner, ABC):
     """The loss so far beside that of fixed matrices.
 
     Subclasses keep a ``_record`` of the stream (None where nothing is recorded yet), and say whether there is one, how a

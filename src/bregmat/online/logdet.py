@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
 from bregmat.checks import (
@@ -27,14 +27,14 @@ from bregmat.divergences import LogDet
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
-from bregmat.online.learner import OnlineLearner, Undo
+from bregmat.online.learner import OnlineLearner, Undo, whole_labels
 from bregmat.online.records import KeptExamples
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
 
 @on_one_blas_thread
-class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
+class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLearner):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 
     At every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, is told y and moves to
@@ -127,10 +127,18 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         self.keep_examples = keep_examples
         self.differences = differences
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = bool(self.differences), not self.differences
+        tags.target_tags.required = tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True  # of any labels: they are squared lengths at best
+        return tags
+
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
         """Forget everything, then :meth:`partial_fit`; returns self."""
-        self._learn(X, y, sense, fresh=True)
+        with Undo(self, []):
+            self._learn(self._at_the_door(X, reset=True, fewest=1), whole_labels(self, y), sense, fresh=True)
         return self
 
     def partial_fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
@@ -151,7 +159,7 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
         FloatingPointError
             A step that cannot be computed: scale X and y, or lower a fixed eta. Nothing of the block is learned then.
         """
-        self._learn(X, y, sense)
+        self.predict_then_learn(X, y, sense=sense)
         return self
 
     def learn_one(self, x: Values, y: float, *, sense: Sense = "==") -> OnlineLogDet:
@@ -162,15 +170,20 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
 
     def predict_then_learn(self, X: Points, y: Values, *, sense: Senses = "==") -> np.ndarray:
         """As :meth:`partial_fit`; returns the squared distances predicted, each before its own label was used; shape (n,)."""
-        return self._learn(X, y, sense)
+        with Undo(self, []):
+            return self._learn(self._at_the_door(X, reset=not hasattr(self, "_Bt")), whole_labels(self, y), sense)
 
     def predict_one(self, x: Values) -> float:
         """Squared distance ``z' A z`` of a pair or a difference; of the prior where nothing was learned yet."""
         check_numeric("x", x)
-        return float(self.predict([x])[0])
+        return float(self._predict([x])[0])
 
     def predict(self, X: Points) -> np.ndarray:
-        """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where nothing was learned yet."""
+        """*Squared* distances of pairs (n, 2, d), or of differences (n, d); of the prior where only ``dim`` is known yet."""
+        self._known_dim()
+        return self._predict(self._at_the_door(X))
+
+    def _predict(self, X: Points) -> np.ndarray:
         Z = self._differences(X, self._dim())
         H = Z @ self._factor(Z.shape[1]).T
         return np.einsum("ij,ij->i", H, H)
@@ -178,15 +191,13 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
     # ------------------------------------------------------------------ the metric
     def transform(self, X: Points) -> np.ndarray:
         """Map points (n, d) so that Euclidean distances are the learned distances; shape (n, d)."""
-        return _rows(X, self._dim(), "(n, d) points", ndim=2) @ self.components_.T
+        components = self.components_
+        return _rows(self._as_table(X), len(components), "(n, d) points", ndim=2) @ components.T
 
     @property
     def components_(self) -> np.ndarray:
         """The learned map, shape (d, d); that of the prior where nothing was learned yet."""
-        d = self._dim()
-        if d is None:
-            raise NotFittedError("the number of features is not known yet: give dim, or learn from an example first.")
-        return self._factor(d).copy()
+        return self._factor(self._known_dim()).copy()
 
     # ------------------------------------------------------------------ losses and bounds
     @property
@@ -303,6 +314,23 @@ class OnlineLogDet(OnlineLearner, MahalanobisMetric, BaseEstimator):
             return self.n_features_in_
         check_integer("dim", self.dim, 1)
         return self.dim if self.dim is not None or self.prior is None else len(self._prior(None))
+
+    def _known_dim(self) -> int:
+        d = self._dim()
+        if d is None:
+            raise NotFittedError("the number of features is not known yet: give dim, or learn from an example first.")
+        return d
+
+    def _at_the_door(self, X: Any, *, reset: bool = False, fewest: int = 0) -> Any:
+        """Differences as scikit-learn checks points, names of columns included; pairs, which are no table, as they are."""
+        check_flag("differences", self.differences)
+        return self._as_table(X, reset=reset, ensure_min_samples=fewest) if self.differences else X
+
+    def _as_table(self, X: Any, **settings: Any) -> np.ndarray:
+        check_numeric("X", X)
+        settings = {"reset": False, "ensure_min_samples": 0} | settings
+        # what is not finite, and pairs in the place of differences, are asked for later, with the rows
+        return validate_data(self, X, dtype=np.float64, order="C", ensure_all_finite=False, allow_nd=True, **settings)
 
     def _prior(self, d: int | None) -> np.ndarray:
         return as_matrix("prior", self.prior, order=d, symmetric=True, sparse="dense", copy=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat._kernels import online as kernels
@@ -16,7 +16,7 @@ from bregmat.checks import as_matrix, check_flag, check_integer, check_numeric, 
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
-from bregmat.online.learner import Undo
+from bregmat.online.learner import StreamLearner, Undo
 from bregmat.sampling import check_random_state, generator
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Points, RandomState, Values
@@ -27,7 +27,7 @@ _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
 
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner):
     """Principal components from a stream, with expected loss close to that of the best subspace in hindsight.
 
     Before every row x the learner has a density matrix W over the ``m = d - k`` directions to discard, with no eigenvalue

@@ -19,7 +19,6 @@ from bregmat.online.blocks import Block, Checksum, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
-NOT_IN_FILES = ("random_state", "_params")  # what a learner goes on with as it was given
 
 
 @dataclass(frozen=True)
@@ -372,7 +371,8 @@ class _LiveRun:
                     "use the same, or resume=False to start anew."
                 )
         self.given = dict(vars(self.learner))
-        kept = {name: value for name, value in self.given.items() if name in NOT_IN_FILES}
+        params = self.learner.get_params(deep=False) if hasattr(self.learner, "get_params") else ("random_state",)
+        kept = {name: value for name, value in self.given.items() if name in params}  # as they were given
         vars(self.learner).clear()
         vars(self.learner).update(vars(learner) | kept)
         self.position, self.before, self.expected = int(state["position"]), float(state["seconds"]), state["checksum"]
