@@ -1,4 +1,4 @@
-"""Online learners in other libraries' hands: scikit-learn's checks, searches and pipelines, and river's manner (its checks: test_river.py)."""
+"""Online learners in other libraries' hands: scikit-learn's checks, searches and pipelines, and river's manner."""
 
 import inspect
 import pickle
