@@ -327,6 +327,43 @@ def test_mouse_picks_and_lasso(version, browser):
     assert quiet(browser) == []
 
 
+def test_points_move_to_the_new_map_and_rest(version, browser):
+    """With motion allowed; everywhere else it is reduced, so that the first picture is the last."""
+    motion = lambda value: browser.execute_cdp_cmd(  # noqa: E731
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-reduced-motion", "value": value}]}
+    )
+    film = (
+        "window.film = []; const shot = () => { const now = document.getElementById('map').toDataURL();"
+        "if (now !== window.film.at(-1)) window.film.push(now); requestAnimationFrame(shot); }; shot();"
+    )
+    size = {
+        "width": 400,
+        "height": 400,
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }  # small: pictures are taken at every frame
+    motion("no-preference")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.execute_script(film)
+        press(browser, "s")  # of two points farther apart than that: the metric changes
+        wait_for(browser, "version", version + 1)
+        wait_for(browser, "details", version + 1)
+        seen = [0]
+
+        def rests():
+            time.sleep(0.5)
+            seen.append(browser.execute_script("return window.film.length"))
+            return seen[-1] == seen[-2]
+
+        wait(browser, rests, "rest")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        motion("reduce")
+    assert seen[-1] >= 5  # before, on the way, there
+    assert quiet(browser) == []
+
+
 def test_two_tabs_stay_consistent(demo, version, browser):
     first = browser.current_window_handle
     browser.switch_to.new_window("tab")
