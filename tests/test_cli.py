@@ -1,5 +1,6 @@
 """The command: exit codes, what is written and when, messages that name what is wrong."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -185,6 +186,23 @@ def test_slack_weight_chosen_by_cross_validation(bregmat, points, pairs, monkeyp
     assert done.exit_code == 0, done.output
     assert load("m").slack_weight in (0.5, 5.0)
     assert "chosen among 0.5, 5 by cross-validated 4-NN" in done.stdout
+
+
+def test_a_search_tells_how_far_it_is(bregmat, points, monkeypatch):
+    """Weight, fit and step, while it chooses and again on every fold of the measurement."""
+    told = []
+    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
+    monkeypatch.setattr(show.Progress, "__call__", lambda self, step: told.append(f"{self._what}: {self._state(step)}"))
+    done = bregmat("learn", points, "--labels", "kind", "--slack-weight", "auto", "--folds", "2")
+    assert done.exit_code == 0, done.output
+    for pattern in (
+        r"choosing the slack weight for points.csv: 0.5, fit 1 of 6, iteration \d+, gap",
+        r"choosing the slack weight for points.csv: 5, fit 6 of 6, iteration \d+, gap",
+        r"learning from points.csv: iteration \d+, gap",
+        r"measuring on held-out points: fold 2 of 2, slack weight 5, fit 4 of 6, iteration \d+, gap",
+        r"measuring on held-out points: fold 2 of 2, iteration \d+, gap",
+    ):
+        assert any(re.match(pattern, text) for text in told), pattern
 
 
 def test_ids_that_occur_twice_are_named_with_their_lines(bregmat, points, pairs):

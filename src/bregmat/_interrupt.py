@@ -12,11 +12,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,6 +75,14 @@ def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return telling
+
+
+def raise_interrupt(text: str, *, is_told: bool) -> NoReturn:
+    """Raise `KeyboardInterrupt`, after a warning where nobody above will tell."""
+    if not is_told:
+        with suppress(InterruptWarning):  # where warnings are errors, it is still an interrupt
+            warn_of_interrupt(text)
+    raise KeyboardInterrupt(text)
 
 
 class InterruptWarning(RuntimeWarning):

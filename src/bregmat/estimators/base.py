@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bregmat._interrupt import InterruptWarning, call_under_way, warn_of_interrupt
+from bregmat._interrupt import call_under_way, raise_interrupt
 from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
 from bregmat.sampling import check_random_state
@@ -54,10 +54,7 @@ class AllOrNothing:
                 return
             call.is_interrupted = is_outermost  # else it goes on up from here
         text = f"{type(self).__name__} was interrupted {self._progress()}"
-        if is_outermost:
-            with suppress(InterruptWarning):  # where warnings are errors, it is still an interrupt
-                warn_of_interrupt(text)
-        raise KeyboardInterrupt(text)
+        raise_interrupt(text, is_told=not is_outermost)
 
     def _keeps_something(self) -> bool:
         """Whether an interrupted fit has left what can be used."""

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
 from bregmat._kernels import online as kernels
 from bregmat._kernels.secular import eigen_work
 from bregmat.checks import as_matrix, check_flag, check_integer, check_numeric, check_positive, rows_text
@@ -21,6 +22,7 @@ from bregmat.sampling import check_random_state, generator
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Points, RandomState, Values
 
+BLOCK = 50_000_000  # operations, over two, that Ctrl-C waits for at most
 LARGEST = 1e100  # squared norms above it would overflow
 _ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # what to_state keeps
 
@@ -106,7 +108,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Points, y: object = None) -> OnlinePCA:
-        """Forget everything, then :meth:`partial_fit`; returns self."""
+        """Forget everything, then :meth:`partial_fit`; returns self.
+
+        Ctrl-C raises `KeyboardInterrupt` and keeps what was learned from the first rows, with a RuntimeWarning that says from how
+        many; within :meth:`partial_fit` nothing of its block is kept.
+        """
         return self._learn(X, fresh=True)
 
     def partial_fit(self, X: Points, y: object = None) -> OnlinePCA:
@@ -328,7 +334,14 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             if fresh:
                 self._begin(X.shape[1])
             with single_thread_blas(X.shape[1]):
-                self._trials(X)
+                n_learned = self._trials(X, keeps_part=fresh)
+        if n_learned < len(X):
+            text = (
+                f"OnlinePCA was interrupted after {n_learned} of {len(X)} rows: what was learned from these is kept, and partial_fit "
+                "with the others goes on from there."
+            )
+            with call_under_way() as (_, is_outermost):
+                raise_interrupt(text, is_told=not is_outermost)
         return self
 
     def _begin(self, d: int) -> None:
@@ -367,7 +380,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             raise ValueError(f"n_components must be below {d}, the number of features; got {self.n_components}.")
         return d - 1 if self.n_components is None else int(self.n_components)
 
-    def _trials(self, X: np.ndarray) -> None:
+    def _trials(self, X: np.ndarray, *, keeps_part: bool) -> int:
+        """Learn the rows; how many, which may be fewer after Ctrl-C."""
         total = self._sum
         if self.center:  # one row after the other, so that calls of any length give the same bits
             sums = np.cumsum(np.vstack([self._sum, X]), axis=0)
@@ -385,8 +399,24 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
-        lam, Vt, totals = self._lam.copy(), self._Vt.copy(), self._totals.copy()
-        kernels.pca_trials_inplace(lam, Vt, totals, X, self._m, self._fixed, self._farthest(), eigen_work(len(lam)))
+        learned: tuple[Any, int] = (self._lam, self._Vt, self._totals), 0
+        given, work = len(X), eigen_work(len(self._lam))
+        block = max(1, BLOCK // X.shape[1] ** 3)
+        try:
+            while (start := learned[1]) < given:
+                stop = min(start + block, given)
+                state = tuple(array.copy() for array in learned[0])
+                kernels.pca_trials_inplace(*state, X[start:stop], self._m, self._fixed, self._farthest(), work)
+                learned = state, stop
+        except KeyboardInterrupt:
+            if not (keeps_part and learned[1]):
+                raise
+            take_interrupt()
+            X = X[: learned[1]]
+            if self.center:
+                total = sums[learned[1]].copy()
+        (lam, Vt, totals), n = learned
         moment = self._moment + X.T @ X
         self._lam, self._Vt, self._totals, self._moment, self._sum = lam, Vt, totals, moment, total
-        self.n_samples_seen_ += len(X)
+        self.n_samples_seen_ += n
+        return n
