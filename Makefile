@@ -3,11 +3,12 @@
 PYTHON ?= python3
 CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
 PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
+MINIMUM = kernels oracles estimators fast_paths nnqp cut_input io io_tables cli plots packaging# each dependency at work
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn dist test-minimum reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -20,6 +21,8 @@ help:
 	@echo "make lint   ruff and mypy, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
+	@echo "make dist   wheel and sdist in dist/, checked"
+	@echo "make test-minimum  what concerns the dependencies, with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
@@ -66,6 +69,20 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
+$(VENV)-minimum/installed: pyproject.toml tests/lowest_versions.py
+	test -x $(VENV)-minimum/bin/python || $(PYTHON) -m venv $(VENV)-minimum
+	$(PYTHON) tests/lowest_versions.py > $(VENV)-minimum/lowest.txt
+	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging
+	touch $@
+
+test-minimum: $(VENV)-minimum/installed
+	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(MINIMUM:%=tests/test_%.py) $(PYTEST_ARGS)
+
 $(VENV)/installed-bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	touch $@
@@ -90,5 +107,5 @@ reproduce: $(STAMP)
 
 clean:
 	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst
-	rm -rf $(VENV) build dist bregmat-demo bregmat-reproduction test-results.xml .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV)-minimum build dist bregmat-demo bregmat-reproduction test-results.xml .pytest_cache .ruff_cache .mypy_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

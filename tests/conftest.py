@@ -21,6 +21,7 @@ NOT_NUMERICAL = {
         "test_io_tables",
         "test_constraint_tables",
         "test_interrupts",
+        "test_packaging",
         "test_cli",
         "test_report",
         "test_report_browser",

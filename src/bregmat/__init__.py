@@ -4,10 +4,22 @@ The public names are listed in ``__init__.pyi``. Those that need scikit-learn or
 ``import bregmat`` stays quick.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__version__ = "0.1.0"
+_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+def __getattr__(name: str) -> Any:
+    if name != "__version__":
+        return _public(name)
+    from importlib.metadata import PackageNotFoundError, version  # which takes its time
+
+    try:
+        return version("bregmat")  # from the tag, when it was built
+    except PackageNotFoundError:
+        return "0+unknown"  # run from a folder, not installed
+
 
 from bregmat import nearest as _nearest  # noqa: E402, F401  all divergences, losses, relations and solvers have their names now

@@ -1,0 +1,95 @@
+"""What is published: metadata, extras, links, the version, the lowest versions."""
+
+import re
+import sys
+import tomllib
+from importlib.metadata import metadata, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import bregmat
+from lowest_versions import lowest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HOME = "https://github.com/bregmat/bregmat"
+IMPORTED_AS = {"scikit-learn": "sklearn", "lazy-loader": "lazy_loader"}
+
+
+def installed_with(*extras):
+    """Names of the packages that come with the library and extras of it, as they are imported."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    found = set()
+    for line in lines:
+        needed = Requirement(line)
+        found |= installed_with(*needed.extras) if needed.name == "bregmat" else {needed.name}
+    return {IMPORTED_AS.get(name, name) for name in found}
+
+
+def test_metadata_are_those_of_the_project():
+    about = metadata("bregmat")
+    assert about["Name"] == "bregmat"
+    assert about["License-Expression"] == "BSD-3-Clause"
+    assert about["Requires-Python"] == PROJECT["requires-python"]
+    assert set(about.get_all("Provides-Extra")) == set(EXTRAS)
+    assert dict(line.split(", ") for line in about.get_all("Project-URL")) == PROJECT["urls"]
+    needed = {str(Requirement(line)) for line in PROJECT["dependencies"]}
+    assert needed <= {str(Requirement(line)) for line in about.get_all("Requires-Dist")}
+
+
+def test_version_is_that_of_the_build():
+    """Of a tag, or a development version; no file has a number of its own."""
+    assert bregmat.__version__ == version("bregmat")
+    assert Version(bregmat.__version__) >= Version("0.1.dev0")
+    assert "version" in PROJECT["dynamic"]
+    assert not re.search(r"__version__\s*=", (ROOT / "src" / "bregmat" / "__init__.py").read_text(encoding="utf-8"))
+
+
+def test_urls_are_one_place():
+    assert {"Homepage", "Source", "Documentation", "Changelog", "Issues"} == set(PROJECT["urls"])
+    assert all(url == HOME or url.startswith(f"{HOME}/") for url in PROJECT["urls"].values())
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'url: "{HOME}"' in citation
+    assert f"license: {PROJECT['license']}" in citation
+
+
+def test_links_of_the_readme_are_absolute_and_lead_somewhere():
+    """On a package index a relative link leads nowhere."""
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+    ours = [re.sub(r"#.*", "", link) for link in links if link.startswith(HOME)]
+    inside = [re.sub(rf"{HOME}/(blob|tree)/main/", "", link) for link in ours]
+    assert [path for path in inside if not (ROOT / path).exists()] == []
+
+
+def test_snippets_of_the_readme_need_no_more_than_the_extras():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", README, re.S))
+    imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", code, re.M)}
+    assert "networkx" in imported
+    assert imported - {"bregmat"} - set(sys.stdlib_module_names) <= installed_with("all")
+    assert set(re.findall(r"pip install '\.\[(\w+)\]'", README)) <= set(EXTRAS)
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"all", "test", "docs", "dev", "bench", "oracle"}))
+def test_all_has_every_extra_of_users(extra):
+    assert installed_with(extra) <= installed_with("all")
+
+
+def test_every_dependency_has_a_lowest_version():
+    pins = dict(line.split("==") for line in lowest(PROJECT))
+    assert {IMPORTED_AS.get(name, name) for name in pins} == installed_with("all")
+    with pytest.raises(ValueError, match="has no lowest version"):
+        lowest({**PROJECT, "dependencies": ["numpy"]})
+
+
+def test_sdist_has_what_the_readme_speaks_of():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    included = set(tool["sdist"]["include"])
+    assert included >= {"src", "tests", "docs", "examples", "benchmarks", "Makefile", "CITATION.cff", "CHANGELOG.md"}
+    assert [name for name in included if not (ROOT / name).exists()] == []
