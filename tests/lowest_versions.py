@@ -5,7 +5,16 @@ import sys
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("cli", "plot", "data", "graph", "frames", "label", "dask", "reproduce")  # of users; tools for tests may be newer
+EXTRAS = (
+    "cli",
+    "plot",
+    "data",
+    "graph",
+    "frames",
+    "label",
+    "dask",
+    "reproduce",
+)  # of users; tools for tests may be newer
 
 
 def lowest(project: dict) -> list[str]:

@@ -18,6 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = PROJECT["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HOME = "https://github.com/bregmat/bregmat"
+RAW = "https://raw.githubusercontent.com/bregmat/bregmat"
 IMPORTED_AS = {"scikit-learn": "sklearn", "lazy-loader": "lazy_loader"}
 
 
@@ -63,8 +64,9 @@ def test_links_of_the_readme_are_absolute_and_lead_somewhere():
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert links
     assert [link for link in links if not link.startswith("https://")] == []
-    ours = [re.sub(r"#.*", "", link) for link in links if link.startswith(HOME)]
-    inside = [re.sub(rf"{HOME}/(blob|tree)/main/", "", link) for link in ours]
+    places = rf"({HOME}/(blob|tree)|{RAW})/main/"
+    inside = [re.sub(places, "", re.sub(r"#.*", "", link)) for link in links if re.match(places, link)]
+    assert inside
     assert [path for path in inside if not (ROOT / path).exists()] == []
 
 
