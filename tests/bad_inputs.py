@@ -1157,8 +1157,11 @@ COMMANDS = {
             "--folds": COUNTS | {"1": "{}"},
             "--out": OUTPUTS,
             "--report": {"absent/out.html": "absent", ".": "folder"},
+            "--points": {"absent.npy": "--labels"},
+            "--block-size": COUNTS | {"0": "{}", "5": "{}"},
+            "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--quiet"),
+        free=("--unlabeled", "--resume", "--quiet"),
     ),
     "stream": Command(
         ["pairs.csv", "--dim", "4", "--out", "out.bm"],

@@ -1,6 +1,7 @@
 """Rows on the workers of a real cluster: the same bits as without one, workers and drivers that are killed, Dask's own collections."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,8 +15,13 @@ from distributed import Client, LocalCluster
 
 import bregmat
 from bregmat import nearest_metric
+from bregmat.coordinates import sharded_coordinates
+from bregmat.divergences import LogDet
 from bregmat.io import open_constraints, open_points
 from bregmat.sharded import cluster as cluster_module
+from bregmat.sharded.expressions import Expression
+from bregmat.sharded.nearest import shards_of
+from bregmat.sharded.parts import Setting
 from sharded_cases import KINDS, hard_problem, soft_problem, write_parquet, write_points
 
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own, in other threads, while workers are killed
@@ -96,6 +102,23 @@ def test_killed_workers_change_nothing(client, cluster, tmp_path):
         done.set()
         killer.join()
     assert len(killed) == 10
+
+
+def test_what_travels_is_read_again_or_copied():
+    """Arrays from a message need not be aligned, and compiled loops then add in another order."""
+    X, C = soft_problem(n=50, d=4, c=100)
+    setting = Setting.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 100)
+    place = cluster_module.WorkerPlace(setting, *shards_of(C, 100), X, 0, 0)
+    place.remember("key", 1)
+    moved = pickle.loads(pickle.dumps(place))
+    assert moved.remembered("key") is None
+    assert np.array_equal(moved.part.unit, place.part.unit)
+    shifted = np.frombuffer(b"x" + X.tobytes(), dtype=np.uint8)[1:].view(float).reshape(X.shape)
+    assert not shifted.flags.aligned
+    expression = Expression(np.add, 1.0, 2.0)
+    expression.__setstate__(vars(expression) | {"args": (shifted, 1.0)})
+    assert expression.args[0].flags.aligned
+    assert np.array_equal(expression.args[0], X)
 
 
 def test_two_clients_at_once(client, cluster):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from bregmat.solvers.newton_system import factor_flops
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
+
+if TYPE_CHECKING:
+    from bregmat.sharded.parts import RowFiles
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -134,7 +137,7 @@ def nearest_kernel(
 @on_one_blas_thread
 def nearest_metric(
     X: Points,
-    constraints: Constraints,
+    constraints: Constraints | RowFiles,
     *,
     prior: Table | Factor | None = None,
     divergence: DivergenceName | SpectralDivergence = "logdet",
@@ -228,7 +231,7 @@ def _stored(X: Any, constraints: Any) -> tuple[Any, Any]:
 
 def _nearest(
     coordinates: Coordinates,
-    constraints: Constraints,
+    constraints: Any,
     divergence: Any,
     loss: Any,
     slack_weight: Any,

@@ -178,9 +178,52 @@ def learn(
     folds: Annotated[int, typer.Option(min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")] = 5,
     out: ModelOut = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report here.")] = None,
+    points_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--points",
+            metavar="FILE",
+            help="Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints (.parquet, or .npy columns).",
+        ),
+    ] = None,
+    block_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --points: constraints in memory at a time.", show_default="2^25 numbers"),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --points: write the matrix here every five steps.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="With --points: go on from the checkpoint.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
+    if points_file is not None:
+        unused = {"--constraints": constraints, "--labels": labels, "--report": report, "--n-components": n_components}
+        if given := [name for name, value in unused.items() if value is not None]:
+            raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
+        if prior not in ("auto", "identity"):
+            raise fail("--prior must be identity with --points")
+        from bregmat.cli.sharded import learn_sharded
+
+        code = learn_sharded(
+            points,
+            points_file,
+            checkpoint=checkpoint,
+            resume=resume,
+            out=out,
+            quiet=quiet,
+            divergence=divergence,
+            loss=loss,
+            solver=solver,
+            slack_weight=1.0 if slack_weight is None else _number("--slack-weight", slack_weight, "a number or inf"),
+            tol=tol,
+            max_iter=max_iter,
+            block_size=block_size,
+        )
+        raise typer.Exit(code)
+    if block_size is not None or checkpoint is not None or resume:
+        option = "--block-size" if block_size is not None else "--checkpoint" if checkpoint is not None else "--resume"
+        raise fail(f"{option} needs --points FILE: constraints and points that stay in their files")
     if constraints is None and labels is None:
         raise fail("give --constraints FILE or --labels COLUMN (or both)")
     from bregmat.cli.inputs import read_task

@@ -36,12 +36,17 @@ def is_client(executor: Any) -> bool:
 
 
 class WorkerPlace:
-    """A shard on a worker (:class:`bregmat.sharded.expressions.Place`); what it remembers does not travel."""
+    """A shard on a worker (:class:`bregmat.sharded.expressions.Place`).
 
-    def __init__(self, part: Part, key: str) -> None:
-        self.part, self.key = part, key
+    Where it is moved, it is read again: arrays that have travelled need not be aligned, and then other compiled loops work on them,
+    which round differently.
+    """
+
+    def __init__(self, setting: Setting, *given: Any) -> None:
+        self._given = setting, *given
+        self.part: Part = setting.load(*given)
         self._kept: dict[str, Any] = {}
-        POINTS.hold(self, key)
+        POINTS.hold(self, setting.key)
 
     def remembered(self, key: str) -> Any:
         """What was worked out before."""
@@ -54,12 +59,12 @@ class WorkerPlace:
         self._kept[key] = value
 
     def __reduce__(self) -> Any:
-        return WorkerPlace, (self.part, self.key)
+        return _load, self._given
 
 
 def _load(setting: Setting, source: ShardSource, points: Any, number: int, first: int) -> WorkerPlace:
     with single_thread_blas():
-        return WorkerPlace(setting.load(source, points, number, first), setting.key)
+        return WorkerPlace(setting, source, points, number, first)
 
 
 def _one(place: WorkerPlace, what: Expression) -> Any:

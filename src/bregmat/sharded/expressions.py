@@ -36,6 +36,11 @@ class Expression:
         self.key = f"{_ours}-{next(_numbers)}"
         self.function, self.args, self.keep = function, tuple(_plain(x) for x in args), keep
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrays that have travelled need not be aligned: they are copied to where compiled loops expect them."""
+        vars(self).update(state)
+        self.args = tuple(np.array(x) if isinstance(x, np.ndarray) else x for x in self.args)
+
 
 class Place(Protocol):
     """A shard where it lives: the rows themselves, and what it remembers."""

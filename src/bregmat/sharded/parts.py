@@ -42,6 +42,12 @@ class ShardSource(Protocol):
     def read(self) -> Constraints: ...
 
 
+class RowFiles(Protocol):
+    """Constraints that are read a shard at a time (:func:`bregmat.io.open_constraints`)."""
+
+    def shards(self, block_size: int) -> list[Any]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """The rows of one shard.
