@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from bregmat import result as results
 from bregmat._html import number
 from bregmat.cli import show
 from bregmat.cli.messages import for_command
 from bregmat.cli.show import ExitCode, Progress, bad_input, exit_code, fail, warn
 from bregmat.io import ModelCheckpoint, load, open_constraints, open_points, save
 from bregmat.nearest import nearest_metric
+from bregmat.result import MatrixResult
 
 __all__ = ["learn_sharded"]
 
@@ -39,7 +39,7 @@ def learn_sharded(
         before = None
         if resume and checkpoint is not None and checkpoint.exists():
             before = load(checkpoint)
-            if not isinstance(before, results.MatrixResult):
+            if not isinstance(before, MatrixResult):
                 raise ValueError(f"{checkpoint}: a model, but no checkpoint of constraints in blocks")
         try:
             with Progress(f"learning from {pairs.name}", quiet=quiet) as progress:
