@@ -1163,6 +1163,24 @@ COMMANDS = {
         },
         free=("--unlabeled", "--resume", "--quiet"),
     ),
+    "label": Command(
+        ["points.csv", "--no-browser"],
+        {
+            "points": TYPOS,
+            "--images": {"absent": "{}"},
+            "--text": {"nobody": "nobody"},
+            "--labels": {"nobody": "nobody"},
+            "--id": {"nobody": "nobody"},
+            "--exclude": {"nobody": "nobody"},
+            "--prior": NAMES,
+            "--slack-weight": NUMBERS | {"0": "{}"},
+            "--clusters": COUNTS | {"1": "{}"},
+            "--journal": {"absent/j.jsonl": "absent", "points.csv": "points.csv"},
+            "--host": {"nonsense": "nonsense"},
+            "--port": COUNTS | {"65536": "{}"},
+        },
+        free=("--demo", "--resume", "--no-browser"),
+    ),
     "stream": Command(
         ["pairs.csv", "--dim", "4", "--out", "out.bm"],
         {

@@ -1,6 +1,11 @@
 # The public names, once: type checkers read them here, and ``lazy_loader`` loads each from where it is said to be when it is first
 # asked for. Relative imports are what lazy_loader reads.
 
+from . import io as io
+from . import online as online
+from . import pairs as pairs
+from . import plots as plots
+from . import report as report
 from .applications import (
     BoostResult as BoostResult,
 )

@@ -228,6 +228,7 @@ class _LiveRun:
     given: dict[str, Any] = field(default_factory=dict)  # the learner's attributes before it took the checkpoint's
 
     def __post_init__(self) -> None:
+        getattr(self.learner, "settings", None)  # parameters are checked before the first example is read
         self.form = Form.of(self.learner)
         self.stride = self.every
         self.began = self.written_at = time.monotonic()
