@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from numba.core.dispatcher import Dispatcher
 
 from bregmat._kernels import descent, exchange, free_factor, vectors
+from bregmat._kernels.compiling import Kernel
 from bregmat._kernels.free_factor import FreeSet, Quadratic
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
@@ -22,7 +22,7 @@ def test_every_kernel_is_tested_here(module):
     own = {
         name
         for name, value in vars(module).items()
-        if isinstance(value, Dispatcher) and value.__module__ == module.__name__
+        if isinstance(value, Kernel) and value.__module__ == module.__name__
     }
     assert own == set(HERE[module].split())
 

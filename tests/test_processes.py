@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core.dispatcher import Dispatcher
 from numba.extending import overload
 
 from bregmat import _kernels, threads
-from bregmat._kernels.compiling import njit
+from bregmat._kernels.compiling import Kernel, njit
 from bregmat.threads import in_parts, single_thread_blas
 
 SOURCES = Path(__file__).parents[1] / "src"
@@ -182,7 +181,7 @@ def test_no_kernel_uses_the_threads_of_numba():
     modules = [
         importlib.import_module(f"bregmat._kernels.{item.name}") for item in pkgutil.iter_modules(_kernels.__path__)
     ]
-    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Kernel)]
     assert kernels and not any(kernel.targetoptions.get("parallel") for kernel in kernels)
 
 
@@ -373,5 +372,5 @@ def test_interrupts_wait_until_a_kernel_is_compiled():
 
     with pytest.raises(KeyboardInterrupt):
         outer(1.0)
-    assert len(outer.signatures) == len(inner.signatures) == 1
+    assert len(outer.signatures) == len(inner.part_signatures) == 1
     assert outer(1.0) == 4.0

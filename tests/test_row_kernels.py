@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core.dispatcher import Dispatcher
 
 from bregmat._kernels import boost, logdet, rows, von_neumann
+from bregmat._kernels.compiling import Kernel
 from bregmat._kernels.rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
 from bregmat._kernels.vectors import dot
 from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, sweep_case, vectors
@@ -20,9 +20,7 @@ SIZES = (1, 2, 3, 7, 8, 9, 16, 21)  # around the multiples of 8 to which columns
 
 def by_module(module):
     return {
-        name
-        for name, f in vars(module).items()
-        if isinstance(f, Dispatcher) and f.py_func.__module__ == module.__name__
+        name for name, f in vars(module).items() if isinstance(f, Kernel) and f.py_func.__module__ == module.__name__
     }
 
 
@@ -278,7 +276,7 @@ def test_logdet_sweep(corrected, rng):
     for _ in range(3):
         before = counts.copy()
         totals[3:] = 0.0
-        logdet.sweep_inplace(Bt, dual, limit, totals, counts, R, bounds, 0, c, corrected, 1e-13)
+        logdet.sweep_inplace(Bt, dual, limit, totals, counts, np.empty((9, len(Bt))), R, bounds, 0, c, corrected, 1e-13)
         moved, worst = 0.0, 0.0
         for i in range(c):
             p = np.sum(A[i] * M)
@@ -306,7 +304,9 @@ def test_logdet_sweep_in_parts_is_the_same_sweep(rng):
         Bt, dual, limit = packed(np.eye(9)), np.zeros(8), np.where(sense > 0, -np.inf, np.inf)
         totals, counts = np.zeros(5), np.zeros(4, np.int64)
         for start, stop in zip(cuts, cuts[1:]):
-            logdet.sweep_inplace(Bt, dual, limit, totals, counts, R, bounds, start, stop, True, 1e-13)
+            logdet.sweep_inplace(
+                Bt, dual, limit, totals, counts, np.empty((9, len(Bt))), R, bounds, start, stop, True, 1e-13
+            )
         out.append((Bt, dual, totals, counts))
     for x, y in zip(*out):
         assert np.allclose(x, y, rtol=1e-12, atol=1e-13)

@@ -163,7 +163,9 @@ def test_vonneumann_sweep(corrected, rng):
     for _ in range(3):
         before = counts.copy()
         totals[:] = 0.0
-        von_neumann.sweep_inplace(lam, Vt, dual, totals, counts, eigen_work(5), R, bounds, 0, 8, corrected, 1e-13)
+        von_neumann.sweep_inplace(
+            lam, Vt, dual, totals, counts, eigen_work(5), np.empty((5, 5)), R, bounds, 0, 8, corrected, 1e-13
+        )
         moved, worst = 0.0, 0.0
         for i in range(8):
             p = np.sum(A[i] * expm(H))
@@ -279,7 +281,21 @@ def test_boost(exact, corrected, greedy, rng):
     C = A - met[:, None, None] / total * np.eye(n)
     for _ in range(2):
         done, worst = boost.boost_inplace(
-            lam, Vt, dual, level, series, eigen_work(n), R, bounds, cone, exact, greedy, corrected, 1e-9, 1e-13
+            lam,
+            Vt,
+            dual,
+            level,
+            series,
+            eigen_work(n),
+            np.empty((n, n)),
+            R,
+            bounds,
+            cone,
+            exact,
+            greedy,
+            corrected,
+            1e-9,
+            1e-13,
         )
         queue, steps = iter(range(7)), 0
         while steps < done:
@@ -324,3 +340,10 @@ def test_boost(exact, corrected, greedy, rng):
         assert np.allclose(E / np.trace(E), expm(H) / np.trace(expm(H)), atol=1e-9)
     assert taken > 2
     assert worst >= 0
+
+
+def test_rotate_rows(rng):
+    Vt, Q = rng.normal(size=(2, 5, 5))
+    expected = Q.T @ Vt
+    von_neumann.rotate_rows_inplace(Vt, np.asfortranarray(Q))
+    assert np.allclose(Vt, expected, rtol=1e-14, atol=1e-14)

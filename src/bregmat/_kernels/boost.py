@@ -12,7 +12,15 @@ import numpy as np
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace
-from bregmat._kernels.von_neumann import DENSE, OUTER, dense_along, project_inplace, row_in_basis_inplace
+from bregmat._kernels.vectors import copy_inplace, sum_of_exp
+from bregmat._kernels.von_neumann import (
+    DENSE,
+    OUTER,
+    dense_along,
+    project_inplace,
+    rotate_rows_inplace,
+    row_in_basis_inplace,
+)
 
 
 class Boosted(NamedTuple):
@@ -64,9 +72,10 @@ def log_step_bound(r, low, high, alpha):
 @njit(cache=True, fastmath=False, error_model="numpy")
 def values_inplace(p, V, Vt, lam, rows):
     """``tr(W A_j)`` of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,)."""
-    e = np.exp(lam)
-    e /= e.sum()
-    Y = np.dot(V, Vt.T)
+    e, Y, size = np.empty(len(lam)), np.empty(V.shape), sum_of_exp(lam)
+    for k in range(len(lam)):
+        e[k] = math.exp(lam[k]) / size
+    np.dot(V, Vt.T, Y)
     for i in range(len(p)):
         total = rows.shift[i]
         for t in range(rows.ptr[i], rows.ptr[i + 1]):
@@ -110,18 +119,19 @@ def choose(p, bounds, dual, usable, low, high, total, corrected):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact, greedy, corrected, stop_at, tol):
+def boost_inplace(lam, Vt, dual, level, series, work, X, rows, bounds, cone, exact, greedy, corrected, stop_at, tol):
     """Up to ``len(series)`` steps; returns how many, and the largest relative violation met last.
 
-    ``level``: [taken off lam, log dual objective, log bound]. ``series``: per step row, step length, log dual objective, log
-    bound, evaluations. A cyclic order passes every row once. ``stop_at``: violation at which a run without corrections ends.
+    X (n, n) is a work array; None where all rows are single ones. ``level``: [taken off lam, log dual objective, log bound].
+    ``series``: per step row, step length, log dual objective, log bound, evaluations. A cyclic order passes every row once.
+    ``stop_at``: violation at which a run without corrections ends.
     """
     n, c = len(lam), len(dual)
     V, usable, low, high, total = cone.V, cone.usable, cone.low, cone.high, cone.total
-    p, v, w, X = np.empty(c), np.empty(n), np.empty(n), np.empty((n, n))
+    p, v, w = np.empty(c), np.empty(n), np.empty(n)
     steps, worst = 0, 0.0
     # log dual = log tr exp H + rest, rest = sum mu b / total + constant
-    rest = level[1] - math.log(np.exp(lam).sum()) - level[0]
+    rest = level[1] - math.log(sum_of_exp(lam)) - level[0]
     tried = 0
     while steps < len(series):
         if greedy:
@@ -139,7 +149,7 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
             if not usable[i]:
                 continue
             form, value = row_in_basis_inplace(w, X, v, Vt, lam, rows, i)
-            value /= np.exp(lam).sum()
+            value /= sum_of_exp(lam)
         sense, mu = bounds.sense[i], dual[i]
         b = bounds.bound[i] / total
         s, r, bottom, top = _signed(sense, value - b, low[i] - b, high[i] - b)
@@ -158,10 +168,10 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
             delta = model
             if form == OUTER:
                 rank_one_update_inplace(lam, Vt, w, -delta, work)
-            elif form == DENSE:
+            elif X is not None and form == DENSE:
                 theta, Q, _, _, _ = dense_along(lam, X, delta)
-                lam[:] = theta
-                Vt[:] = np.ascontiguousarray(Q.T) @ Vt
+                copy_inplace(lam, theta)
+                rotate_rows_inplace(Vt, Q)
         if delta == 0.0:
             if greedy:  # nothing left to gain beyond the accuracy of a projection
                 break
@@ -169,9 +179,10 @@ def boost_inplace(lam, Vt, dual, level, series, work, rows, bounds, cone, exact,
         dual[i] = 0.0 if delta == -mu else mu + delta
         rest += delta * b
         shift = lam[n - 1]
-        lam -= shift
+        for k in range(n):
+            lam[k] -= shift
         level[0] += shift
-        level[1] = math.log(np.exp(lam).sum()) + level[0] + rest
+        level[1] = math.log(sum_of_exp(lam)) + level[0] + rest
         level[2] += log_step_bound(r, bottom, top, s * model)
         record = series[steps]
         record[0], record[1], record[2], record[3], record[4] = i, delta, level[1], level[2], evaluations

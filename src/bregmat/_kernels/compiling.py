@@ -1,74 +1,87 @@
-"""Numba's ``njit`` and ``intrinsic`` for all kernels: Ctrl-C waits until a kernel is compiled; everything runs without compilation, too,
-and where neither the package nor a home can be written to.
+"""``njit`` and ``intrinsic`` for all kernels; numba itself is loaded when the first kernel runs (:mod:`bregmat._kernels.dispatchers`).
+
+A kernel that Python calls is compiled for itself and kept on disk. One that a kernel calls becomes a part of that kernel: it is not
+optimised and assembled for its own sake, which is most of the work. Everything runs without compilation, too (``NUMBA_DISABLE_JIT=1``).
 """
 
-import logging
-import os
-import stat
-import tempfile
-from collections.abc import Callable
-from functools import cache, wraps
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-import numba
-import numba.extending
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
 
 from bregmat._interrupt import held_interrupts
 
+COMPILED: list[str] = []  # names of what Python called and this process had to compile, for lack of it on disk
+
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``numba.njit``, whose compiler Ctrl-C does not reach: half a compilation leaves types behind that no later one understands."""
-    if function is None:
-        return lambda given: njit(given, **options)
-    kernel = _kernel(function, options)
-    if not hasattr(kernel, "_compile_for_args"):  # NUMBA_DISABLE_JIT=1
-        return kernel
-    compile_for_args = kernel._compile_for_args
-
-    @wraps(compile_for_args)
-    def uninterrupted(*arguments: Any, **named: Any) -> Any:
-        with held_interrupts(patience=None):
-            return compile_for_args(*arguments, **named)
-
-    kernel._compile_for_args = uninterrupted
-    return kernel
+    """``numba.njit``, as a :class:`Kernel`."""
+    return Kernel(function, options) if function is not None else lambda given: Kernel(given, options)
 
 
-def _kernel(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """What numba makes of it; where it finds no place for its cache, with one in a private temporary folder, or without."""
-    try:
-        return numba.njit(**options)(function)
-    except RuntimeError as error:
-        if "no locator available" not in str(error):
-            raise
-    folder, usual = _private_folder(), numba.config.CACHE_DIR  # type: ignore[attr-defined]  # as below
-    if folder is None:
-        return numba.njit(**options | {"cache": False})(function)
-    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-    try:
-        return numba.njit(**options)(function)
-    finally:
-        numba.config.CACHE_DIR = usual  # type: ignore[attr-defined]
-
-
-@cache
-def _private_folder() -> Path | None:
-    """A folder for compiled code that nobody else can write to; None where there is none. Says so once, at DEBUG level."""
-    try:
-        folder = Path(tempfile.gettempdir()) / f"bregmat-{getattr(os, 'getuid', lambda: 'cache')()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        is_mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
-        is_safe = stat.S_ISDIR(found.st_mode) and is_mine  # else code of others would be run
-    except OSError:
-        is_safe = False
-    where = f"kept in {folder}" if is_safe else "not kept: each process compiles anew"
-    logging.getLogger("bregmat").debug("neither the package nor a home can be written to: compiled code is %s", where)
-    return folder if is_safe else None
-
-
-def intrinsic(in_python: Callable[..., Any]) -> Any:
+def intrinsic(in_python: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """``numba.extending.intrinsic``; where nothing is compiled (``NUMBA_DISABLE_JIT=1``), ``in_python`` in its place."""
-    is_compiled = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]  # set by numba as it reads its variables
-    return lambda code: numba.extending.intrinsic(code) if is_compiled else in_python
+    return lambda code: Intrinsic(code, in_python)
+
+
+class Kernel:
+    """A function that numba compiles, for each combination of types that it is called with."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.targetoptions = function, options  # the names under which numba looks for what to inline
+        self._run: Callable[..., Any] = self._first
+        self._part: Any = None
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Compiled for Python."""
+        return self._run(*arguments, **named)
+
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__
+
+    def _first(self, *arguments: Any, **named: Any) -> Any:
+        """The first call of a process: what the next ones go to is made here, as it takes numba."""
+        with held_interrupts(patience=None):
+            from bregmat._kernels.dispatchers import whole
+
+            self._run = whole(self.py_func, self.targetoptions)
+        return self._run(*arguments, **named)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """By which numba knows what it is, when a kernel calls it."""
+        if self._part is None:
+            from bregmat._kernels.dispatchers import part
+
+            self._part = part(self.py_func, self.targetoptions)
+        return self._part._numba_type_
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types that it is compiled for, or loaded, as what Python calls."""
+        return list(getattr(self._run, "signatures", ()))
+
+    @property
+    def part_signatures(self) -> list[Any]:
+        """The types that it is compiled for as a part of others."""
+        return list(getattr(self._part, "signatures", ()))
+
+
+class Intrinsic:
+    """Code for LLVM, registered where a kernel asks for it."""
+
+    def __init__(self, code: Callable[..., Any], in_python: Callable[..., Any]) -> None:
+        self._code, self._in_python, self._type = code, in_python, None
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._in_python(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        if self._type is None:
+            from bregmat._kernels.dispatchers import intrinsic_type
+
+            self._type = intrinsic_type(self._code)
+        return self._type

@@ -11,6 +11,7 @@ import numpy as np
 
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.secular import DEFLATION, solve_secular_inplace
+from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # one sum of squares only
 
@@ -113,7 +114,7 @@ def _vectors_inplace(work, K):
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def _sort_inplace(lam, Vt, work):
-    """Ascending lam (n,); rows of Vt (n, n) follow."""
+    """Ascending lam (n,); rows of Vt (n, n) follow. Writes over ``work.origin``."""
     n = lam.size
     ok = True
     for i in range(1, n):
@@ -122,14 +123,19 @@ def _sort_inplace(lam, Vt, work):
             break
     if ok:
         return
-    order = np.argsort(lam)
-    value = work.scratch[0]
-    rows = work.rows[0].reshape(n, n)
+    # what stayed and what moved are ascending already, so that insertion has little to do beside the copies
+    order, value, rows = work.origin, work.scratch[0], work.rows[0].reshape(n, n)
+    for i in range(n):
+        j = i
+        while j > 0 and lam[order[j - 1]] > lam[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
     for i in range(n):
         value[i] = lam[order[i]]
-        rows[i] = Vt[order[i]]
-    lam[:] = value[:n]
-    Vt[:] = rows
+        copy_inplace(rows[i], Vt[order[i]])
+    copy_inplace(lam, value)
+    copy_rows_inplace(Vt, rows)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
@@ -147,15 +153,15 @@ def apply_secular_inplace(lam, Vt, work, K):
     product = work.rows[1][: K * n].reshape(K, n)
     if n == K:
         np.dot(U, Vt, product)
-        Vt[:] = product
-        lam[:] = work.theta
+        copy_rows_inplace(Vt, product)
+        copy_inplace(lam, work.theta)
     else:
         rows = work.rows[0][: K * n].reshape(K, n)
         for j in range(K):
-            rows[j] = Vt[work.keep[j]]
+            copy_inplace(rows[j], Vt[work.keep[j]])
         np.dot(U, rows, product)
         for j in range(K):
-            Vt[work.keep[j]] = product[j]
+            copy_inplace(Vt[work.keep[j]], product[j])
             lam[work.keep[j]] = work.theta[j]
     _sort_inplace(lam, Vt, work)
 

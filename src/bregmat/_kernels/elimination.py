@@ -1,15 +1,16 @@
 """Symmetric elimination of the vertices of least degree from a sparse matrix, until what is left is nearly dense."""
 
+import math
 from heapq import heappop, heappush
 
 import numpy as np
 
 from bregmat._kernels.compiling import njit
+from bregmat._kernels.vectors import copy_inplace
 
 SMALL = 1e-3  # rows whose pivot is below this share of the sum of their entries are left
 
 
-@njit(cache=True, error_model="numpy")
 def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rounding):
     """``LDL'`` of ``[[N, border], [border', -corner]]`` for the rows of least degree, and then for the border.
 
@@ -38,19 +39,34 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
         The corner, minus the pivot of the border, and ``sum |d_k| |l_k|^2`` over all pivots so far.
     """
     n = len(indptr) - 1
-    start, length, room = (
-        indptr[:-1].astype(np.int64),
-        np.diff(indptr).astype(np.int64),
-        np.diff(indptr).astype(np.int64),
+    start, length = indptr[:-1].astype(np.int64), np.diff(indptr).astype(np.int64)
+    order = np.argsort(length, kind="stable")  # with their lengths a heap
+    gone, seen, pool = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64), (indices.astype(np.int64), data.copy())
+    place, value, fallen, trace = _factor_inplace(
+        diagonal, border, terms, start, length, length.copy(), order, gone, seen, *pool, share
     )
-    place, value = indices.astype(np.int64), data.copy()
+    left = np.flatnonzero(~gone)
+    seen[left] = np.arange(len(left))
+    block = np.zeros((len(left), len(left)))
+    last = _rest_inplace(block, diagonal, border, start, length, seen, left, place, value, fallen, trace, rounding)
+    return left, block, *last
+
+
+@njit(cache=True, error_model="numpy")
+def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, seen, place, value, share):
+    """The pivots; the pool of entries at its end, and sums over all pivots. ``length`` (n,) of the row at ``start`` (n,) of the pool.
+
+    ``order`` (n,): rows by length; ``gone`` (n,) becomes true for pivots; ``seen`` (n,) is for use inside.
+    """
+    n = len(diagonal)
     end, remaining, fallen, trace = len(place), n, 0.0, 0.0
-    gone, seen, column = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64), np.zeros(n)
-    least = np.abs(diagonal)
+    column, least, near, low = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n)
     for i in range(n):
-        least[i] = SMALL * (least[i] + np.abs(data[indptr[i] : indptr[i + 1]]).sum())
-    heap = [(length[i], np.int64(i)) for i in range(n)]
-    heap.sort()
+        total = 0.0
+        for k in range(start[i], start[i] + length[i]):
+            total += abs(value[k])
+        least[i] = SMALL * (abs(diagonal[i]) + total)
+    heap = [(length[i], i) for i in order]
     stamp = 0
     while len(heap) > 0:
         d, v = heappop(heap)
@@ -61,13 +77,13 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
         pivot = diagonal[v]
         if not pivot > least[v]:
             continue
-        near, low = place[start[v] : start[v] + d].copy(), value[start[v] : start[v] + d] / pivot
         last = border[v] / pivot
         fallen += pivot * (last * last)
         trace += pivot * (1.0 + last * last)
         gone[v] = True
         remaining -= 1
         for a in range(d):
+            near[a], low[a] = place[start[v] + a], value[start[v] + a] / pivot
             column[near[a]] = low[a]
         for a in range(d):
             u, l = near[a], low[a]
@@ -96,10 +112,12 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
             if kept + fill > room[u]:
                 room[u] = 3 * (kept + fill) // 2
                 if end + room[u] > len(place):
-                    place = np.concatenate((place, np.empty(len(place) + room[u], dtype=np.int64)))
-                    value = np.concatenate((value, np.empty(len(value) + room[u])))
-                place[end : end + kept] = place[start[u] : start[u] + kept]
-                value[end : end + kept] = value[start[u] : start[u] + kept]
+                    longer = np.empty(2 * len(place) + room[u], np.int64), np.empty(2 * len(place) + room[u])
+                    copy_inplace(longer[0][:end], place)
+                    copy_inplace(longer[1][:end], value)
+                    place, value = longer
+                for b in range(kept):
+                    place[end + b], value[end + b] = place[start[u] + b], value[start[u] + b]
                 start[u] = end
                 end += room[u]
             to = start[u] + kept
@@ -109,15 +127,21 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
                     to += 1
             length[u] = kept + fill
             heappush(heap, (length[u], u))
-    left = np.flatnonzero(~gone)
-    size, norm = trace + fallen, np.sqrt((border[left] ** 2).sum())
+    return place, value, fallen, trace
+
+
+@njit(cache=True, error_model="numpy")
+def _rest_inplace(block, diagonal, border, start, length, seen, left, place, value, fallen, trace, rounding):
+    """The Schur complement on the rows ``left`` (k,), ``seen`` (n,) their places, into block (k, k); corner, pivot and sum."""
+    size, norm = trace + fallen, 0.0
+    for u in left:
+        norm += border[u] * border[u]
+    norm = math.sqrt(norm)
     for u in left:
         size += abs(diagonal[u])
-    corner = rounding * (size + 2.0 * norm * norm / max(fallen, np.sqrt(rounding) * norm, 1e-300))
+    corner = rounding * (size + 2.0 * norm * norm / max(fallen, math.sqrt(rounding) * norm, 1e-300))
     pivot = corner + fallen
     trace += pivot
-    block = np.zeros((len(left), len(left)))
-    seen[left] = np.arange(len(left))
     for i in range(len(left)):
         u, last = left[i], border[left[i]] / pivot
         trace += border[u] * last
@@ -127,4 +151,4 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
         for b in range(start[u], start[u] + length[u]):
             if seen[place[b]] > i:
                 block[i, seen[place[b]]] += value[b]
-    return left, block, corner, pivot, trace
+    return corner, pivot, trace

@@ -18,7 +18,7 @@ from bregmat._kernels.free_factor import (
     join_inplace,
     leave_inplace,
 )
-from bregmat._kernels.vectors import add_multiple_inplace, add_rows_inplace, dot
+from bregmat._kernels.vectors import add_multiple_inplace, add_rows_inplace, copy_inplace, dot
 
 OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
 LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor
@@ -148,7 +148,7 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
     room = len(free.order)
     work = Work(np.empty((m, room)), np.empty((m, m)), np.empty(room))
     W, S, z = work
-    mu, step = np.empty(m), np.empty(n)
+    mu, residual, step = np.empty(m), np.empty(m), np.empty(n)
     if not centre_inplace(place, work, free, problem):
         return DEFICIENT
     for _ in range(most):
@@ -172,9 +172,11 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
             entry_column_inplace(z, problem, free.order, k, j)
             for i in range(k):
                 z[i] = -z[i]
-            constrained_solve_inplace(z, mu, W, S, free, problem, -problem.E[:, j])
+            for r in range(m):
+                residual[r] = -problem.E[r, j]
+            constrained_solve_inplace(z, mu, W, S, free, problem, residual)
             # curvature along (z, 1) from A itself: the factor's own figure loses digits where it matters
-            step[:] = problem.A[j]
+            copy_inplace(step, problem.A[j])
             add_rows_inplace(step, problem.A, free.order[:k], z[:k])
             curvature, size = step[j], math.sqrt(problem.A[j, j])
             for i in range(k):

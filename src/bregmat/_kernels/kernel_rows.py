@@ -7,8 +7,6 @@ interpreter: threads may share them (:mod:`bregmat.threads`). What is written do
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from bregmat._kernels.compiling import intrinsic, njit
 from bregmat._kernels.vectors import add_multiple_inplace, dot
@@ -24,6 +22,9 @@ HALF = 256  # rows or columns of a chunk in float64
 @intrinsic(lambda bits: bits.view(f"f{bits.itemsize}"))
 def _float_of_bits(typing, bits):
     """An int32 or int64 read as a float of the same width."""
+    from llvmlite import ir
+    from numba import types
+
     wanted: Any = {types.int32: types.float32, types.int64: types.float64}.get(bits)
     if wanted is None:
         return None
@@ -37,6 +38,9 @@ def _float_of_bits(typing, bits):
 @intrinsic(lambda value: np.float64(value).view(np.int64))
 def _bits_of_float(typing, value):
     """A float64 read as an int64."""
+    from llvmlite import ir
+    from numba import types
+
     if value != types.float64:
         return None
 

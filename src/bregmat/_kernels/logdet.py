@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
-from bregmat._kernels.vectors import dot
+from bregmat._kernels.vectors import copy_inplace, dot
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
@@ -164,20 +164,18 @@ def spectrum_of_row(W, coef, first, k):
 
 
 @njit(cache=True, error_model="numpy")
-def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, corrected, tol):
+def sweep_inplace(Bt, dual, limit, totals, counts, W, rows, bounds, start, stop, corrected, tol):
     """Project onto the rows start ... stop - 1 in turn.
 
     ``limit``: how far ``totals`` may grow (or shrink) before a row that held with multiplier 0 can be violated; a rank-one
     update multiplies every ``v' M v`` by at least ``min(1, 1 + beta p)`` and at most ``max(1, 1 + beta p)``.
     ``totals``: [logdet M, sum of positive, sum of negative logarithms of these factors, worst relative violation met,
-    squared movement of the duals]. ``counts``: [rows skipped, rows that held, projections, evaluations].
+    squared movement of the duals]. ``counts``: [rows skipped, rows that held, projections, evaluations]. ``W`` (most terms of
+    a row, r) is a work array; None where all rows are single ones.
     """
     r = Bt.shape[0]
     v, ahead, w, x, h, g, s = np.zeros(r), np.zeros(r), np.empty(r), np.empty(r), np.empty(r), np.empty(r), np.empty(r)
-    widest = 1
-    for i in range(start, stop):
-        widest = max(widest, rows.ptr[i + 1] - rows.ptr[i])
-    W = np.empty((widest, r))
+    single = np.empty(1)
     ready = -1  # the row whose w is at hand
     for i in range(start, stop):
         sense, mu = bounds.sense[i], dual[i]
@@ -196,8 +194,8 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
             p += rows.coef[t] * q
             size += abs(rows.coef[t]) * q
             definite = definite and rows.coef[t] > 0.0
-            if k > 1:
-                W[t - first] = w
+            if W is not None:
+                copy_inplace(W[t - first], w)
         b, gamma, scale, loss = bounds.bound[i], bounds.gamma[i], bounds.scale[i], bounds.loss[i]
         excess = abs(p - b) if sense == 0 else sense * (p - b)
         totals[3] = max(totals[3], excess / bounds.unit[i])
@@ -211,7 +209,10 @@ def sweep_inplace(Bt, dual, limit, totals, counts, rows, bounds, start, stop, co
         elif k == 1 and definite:
             delta = rank_one_step(loss, b, gamma, scale, mu, p)
         else:
-            d = spectrum_of_row(W, rows.coef, first, k) if k > 1 else np.array([p])
+            single[0] = p
+            d = single
+            if W is not None:
+                d = spectrum_of_row(W, rows.coef, first, k) if k > 1 else single
             if k == 2 and loss == HARD and (d[0] * d[1] < 0.0 or b * (d[0] + d[1]) > 0.0):  # there is a root
                 delta = rank_two_step(d[0], d[1], b)
             else:

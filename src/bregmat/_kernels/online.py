@@ -7,7 +7,7 @@ import numpy as np
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.logdet import chol_update_mult_inplace, transposed_product_inplace
-from bregmat._kernels.vectors import dot
+from bregmat._kernels.vectors import copy_inplace, dot
 
 # positions in the totals of the metric learner; RATIO holds k_t, or k_t / eta_t with the automatic rate; from LABELS on, sums
 # of the labels of either sense, from COUNTS on how many they were, both by sense + 1; RATE and HIGHEST: of trials that moved
@@ -47,7 +47,7 @@ def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
     v, w, x = np.zeros(r), np.empty(r), np.empty(r)
     h, g, sums = np.empty(r), np.empty(r), np.empty(r)
     for t in range(len(y)):
-        v[:d] = Z[t]
+        copy_inplace(v[:d], Z[t])
         # not taken over from the last update, which could do it on the way: calls of any length give the same bits
         transposed_product_inplace(w, Bt, v)
         p = dot(w, w)

@@ -35,7 +35,7 @@ class EigenWork(NamedTuple):
     d: np.ndarray  # (n + PAD,) lam at keep
     z: np.ndarray  # (n + PAD,) w at keep
     z2: np.ndarray  # (n + PAD,) its square
-    origin: np.ndarray  # (n,) the pole next to each root, a position in d
+    origin: np.ndarray  # (n,) the pole next to each root, a position in d; until the rows are sorted
     offset: np.ndarray  # (n + PAD,) root minus that pole
     theta: np.ndarray  # (n,) roots, ascending
     omega: np.ndarray  # (n,) (w'u_j)^2 of the new unit eigenvectors u_j in the old basis
@@ -45,8 +45,7 @@ class EigenWork(NamedTuple):
     counters: np.ndarray  # (2,) solves and evaluations of f so far
 
 
-@njit(cache=True)
-def eigen_work(n):
+def eigen_work(n: int) -> EigenWork:
     """Work arrays for matrices (n, n)."""
     return EigenWork(
         np.zeros(n, np.int64),

@@ -6,7 +6,6 @@ vectorise as a reduction, ``lane_max`` below does, and the position of a maximum
 """
 
 import numpy as np
-from numba import types
 
 from bregmat._kernels.compiling import intrinsic, njit
 
@@ -18,6 +17,8 @@ def _select(relation):
     """Typing and code of ``a if a <relation> b else b`` with the flags that let a reduction vectorise."""
 
     def lane(typing, a, b):
+        from numba import types
+
         if not (isinstance(a, types.Float) and a == b):
             return None
 

@@ -1,8 +1,11 @@
 """The small routines on vectors and rows that the other kernels are made of.
 
 They are compiled on their own and into their callers: a callee without ``fastmath`` of its own would inherit that of its
-caller, so each says which it wants, and none drops NaN or infinities.
+caller, so each says which it wants, and none drops NaN or infinities. Copies are loops: ``out[:] = row`` makes numba compile
+an error message about shapes, for seconds.
 """
+
+import math
 
 import numpy as np
 
@@ -17,6 +20,38 @@ def dot(a, b):
     total = 0.0
     for t in range(len(a)):
         total += a[t] * b[t]
+    return total
+
+
+@njit(cache=True, fastmath=False)
+def copy_inplace(out, row):
+    """``out = row``; shapes (n,), row (n,) or longer."""
+    for t in range(len(out)):
+        out[t] = row[t]
+
+
+@njit(cache=True, fastmath=False)
+def copy_rows_inplace(out, A):
+    """``out = A``; shapes (m, n)."""
+    for i in range(len(out)):
+        copy_inplace(out[i], A[i])
+
+
+@njit(cache=True, fastmath=False)
+def copy_transposed_inplace(out, A):
+    """``out = A'``; shapes (m, n), (n, m)."""
+    for i in range(len(out)):
+        target = out[i]
+        for j in range(len(target)):
+            target[j] = A[j, i]
+
+
+@njit(cache=True, fastmath=False)
+def sum_of_exp(lam):
+    """``sum_i exp(lam_i)``, from the first to the last; lam (n,)."""
+    total = 0.0
+    for i in range(len(lam)):
+        total += math.exp(lam[i])
     return total
 
 

@@ -16,8 +16,14 @@ from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.secular import solve_secular_inplace
+from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, dot, sum_of_exp
 
-OUTER, DENSE, IDENTITY = 0, 1, 2  # forms of a row: w w', a symmetric matrix, a multiple of the identity
+OUTER, DENSE, IDENTITY, NEITHER = (
+    0,
+    1,
+    2,
+    3,
+)  # forms of a row: w w', a symmetric matrix, a multiple of I; none of them
 LONGEST = 30.0  # largest change of the exponent in one Newton step
 
 
@@ -40,14 +46,17 @@ def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
 def dense_along(lam, X, delta):
     """Spectrum of ``diag(lam) - delta X``, and of its exponential: value of X, trace, ``-d value / d delta``."""
     n = len(lam)
-    T = -delta * X
+    T, Y, e = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     for k in range(n):
+        for l in range(n):
+            T[k, l] = -delta * X[k, l]
         T[k, k] += lam[k]
     theta, Q = np.linalg.eigh(T)
-    Y = Q.T @ (X @ Q)
-    e = np.exp(theta)
+    np.dot(X, Q, T)
+    np.dot(Q.T, T, Y)
     p, S, dp = 0.0, 0.0, 0.0
     for k in range(n):
+        e[k] = math.exp(theta[k])
         p += e[k] * Y[k, k]
         S += e[k]
         dp += e[k] * Y[k, k] * Y[k, k]
@@ -56,6 +65,14 @@ def dense_along(lam, X, delta):
             F = e[k] * (-math.expm1(-gap) / gap) if gap > 1e-12 else e[k]
             dp += 2.0 * F * Y[k, l] * Y[k, l]
     return theta, Q, p, S, dp
+
+
+@njit(cache=True, fastmath=False, error_model="numpy")
+def rotate_rows_inplace(Vt, Q):
+    """``Vt <- Q' Vt``; Vt, Q (n, n)."""
+    turned = np.empty(Vt.shape)
+    np.dot(Q.T, Vt, turned)
+    copy_rows_inplace(Vt, turned)
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
@@ -68,20 +85,24 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
     size = abs(kappa)
     if form == OUTER:
         rotate_ties_inplace(lam, Vt, w)
-        size = np.dot(w, w)
-    elif form == DENSE:
-        size = math.sqrt((X * X).sum())
+        size = dot(w, w)
+    elif X is not None and form == DENSE:
+        size = 0.0
+        for k in range(len(X)):
+            for l in range(len(X)):
+                size += X[k, l] * X[k, l]
+        size = math.sqrt(size)
     if size == 0.0:
         delta = null_step(loss, sense, b, gamma, scale, mu, unit)
         return corrected_step(delta, mu, sense) if corrected else delta, 0
-    start = np.exp(lam).sum()
+    start = sum_of_exp(lam)
     theta, Q = lam, Vt
     lo, hi, delta, K, evaluations = -np.inf, np.inf, 0.0, 0, 0
     while True:
         if form == OUTER:
             K = solve_secular_inplace(work, lam, w, -delta)
             p, S, dp = exp_along_inplace(work, lam, w, K)
-        elif form == DENSE:
+        elif X is not None and form == DENSE:
             theta, Q, p, S, dp = dense_along(lam, X, delta)
         else:
             S = start * math.exp(-delta * kappa)
@@ -108,36 +129,40 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
         return 0.0, evaluations
     if form == OUTER:
         apply_secular_inplace(lam, Vt, work, K)
-    elif form == DENSE:
-        lam[:] = theta
-        Vt[:] = np.ascontiguousarray(Q.T) @ Vt
+    elif X is not None and form == DENSE:
+        copy_inplace(lam, theta)
+        rotate_rows_inplace(Vt, Q)
     else:
-        lam -= delta * kappa
+        for k in range(len(lam)):
+            lam[k] -= delta * kappa
     return delta, evaluations
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
 def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
-    """The row in the eigenbasis: (form, value at ``exp(lam)``); fills w for OUTER and X for DENSE."""
+    """The row in the eigenbasis: (form, value at ``exp(lam)``); fills w for OUTER and X, None where all rows are single, for DENSE."""
     first, last = rows.ptr[i], rows.ptr[i + 1]
     if first == last:
-        return IDENTITY, rows.shift[i] * np.exp(lam).sum()
+        return IDENTITY, rows.shift[i] * sum_of_exp(lam)
     if last - first == 1 and rows.coef[first] > 0.0:
         load_inplace(v, rows, first)
-        w[:] = np.dot(Vt, v)
+        np.dot(Vt, v, w)
         root = math.sqrt(rows.coef[first])
         p = 0.0
         for k in range(len(w)):
             w[k] *= root
             p += math.exp(lam[k]) * w[k] * w[k]
         return OUTER, p
+    if X is None:
+        return NEITHER, 0.0
     W = np.empty((last - first, len(w)))
     C = np.empty((last - first, len(w)))
     for t in range(first, last):
         load_inplace(v, rows, t)
-        W[t - first] = np.dot(Vt, v)
-        C[t - first] = rows.coef[t] * W[t - first]
-    X[:] = C.T @ W
+        np.dot(Vt, v, W[t - first])
+        for k in range(len(w)):
+            C[t - first, k] = rows.coef[t] * W[t - first, k]
+    np.dot(C.T, W, X)
     p = 0.0
     for k in range(len(w)):
         p += math.exp(lam[k]) * X[k, k]
@@ -145,10 +170,13 @@ def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
 
 
 @njit(cache=True, fastmath=False, error_model="numpy")
-def sweep_inplace(lam, Vt, dual, totals, counts, work, rows, bounds, start, stop, corrected, tol):
-    """Project onto the rows start ... stop - 1 in turn; totals and counts as for LogDet (the running bound is not used)."""
+def sweep_inplace(lam, Vt, dual, totals, counts, work, X, rows, bounds, start, stop, corrected, tol):
+    """Project onto the rows start ... stop - 1 in turn; totals and counts as for LogDet (the running bound is not used).
+
+    X (n, n) is a work array; None where all rows are single ones.
+    """
     n = len(lam)
-    v, w, X = np.empty(n), np.empty(n), np.empty((n, n))
+    v, w = np.empty(n), np.empty(n)
     for i in range(start, stop):
         sense, mu, b = bounds.sense[i], dual[i], bounds.bound[i]
         form, p = row_in_basis_inplace(w, X, v, Vt, lam, rows, i)

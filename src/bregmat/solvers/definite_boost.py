@@ -192,7 +192,7 @@ class DefiniteBoost(SolverWithNeeds):
         greedy = self.order == "greedy"
         size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
         series = np.zeros((size, len(SERIES)))
-        moving = (matrix.lam, matrix.Vt, mu, level, series, matrix.work)
+        moving = (matrix.lam, matrix.Vt, mu, level, series, matrix.work, matrix.square(state.rows))
         how = (self.projection == "exact", greedy, self.corrected, self.violation_tol, self.root_tol)
         done, worst = boost_inplace(*moving, state.rows, state.bounds, cone, *how)
         state.series.append(series[:done])

@@ -15,7 +15,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
-from bregmat._kernels.rows import OuterRows, RowBounds
+from bregmat._kernels.rows import OuterRows, RowBounds, are_single
 from bregmat._kernels.secular import eigen_work
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.compound_operators import SignedSums, Stacked
@@ -159,9 +159,10 @@ class LogDetProjected(Projected):
             raise np.linalg.LinAlgError("the multipliers are outside the domain of the divergence.")
         return cls(triangular_inverse(C)[::-1, ::-1].T, problem.losses.sense)
 
-    def _project(self, dual: np.ndarray, totals: np.ndarray, *rest: Any) -> None:
+    def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, rows: OuterRows, *rest: Any) -> None:
         totals[:3] = 0.0, *self.grown
-        logdet_kernels.sweep_inplace(self.Bt, dual, self.limit, totals, *rest)
+        work = None if are_single(rows) else np.empty((int(np.diff(rows.ptr).max()), len(self.Bt)))
+        logdet_kernels.sweep_inplace(self.Bt, dual, self.limit, totals, counts, work, rows, *rest)
         self.logdet += totals[0]
         self.grown = totals[1:3].copy()
 
@@ -202,8 +203,13 @@ class VonNeumannProjected(Projected):
         order = np.argsort(t0, kind="stable")
         return cls(problem.divergence, t0, t0[order].copy(), np.ascontiguousarray(np.eye(len(t0))[order]))
 
-    def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, *rest: Any) -> None:
-        von_neumann_kernels.sweep_inplace(self.lam, self.Vt, dual, totals, counts, self.work, *rest)
+    def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, rows: OuterRows, *rest: Any) -> None:
+        square = self.square(rows)
+        von_neumann_kernels.sweep_inplace(self.lam, self.Vt, dual, totals, counts, self.work, square, rows, *rest)
+
+    def square(self, rows: OuterRows) -> np.ndarray | None:
+        """Work for the kernels, of the shape of M, where some row needs it."""
+        return None if are_single(rows) else np.empty(self.Vt.shape)
 
     def matrix(self) -> np.ndarray:
         """M."""

@@ -1,0 +1,158 @@
+"""What is loaded and what is compiled, by count: numba only for kernels, each kernel for few types, nothing left after `bregmat warmup`."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bregmat
+from bregmat import Constraints
+from bregmat._kernels.compiling import Kernel, njit
+from bregmat.warmup import ENTRIES, warm_up
+
+ROOT = Path(bregmat.__file__).parent
+# The smallest spectrum updates, joins and steps are for programs that take hundreds of variables to come about.
+RARE = {
+    "greedy_inplace",
+    "row_products_inplace",
+    "constrained_solve_inplace",
+    "join_inplace",
+    "leave_inplace",
+    "onto_row",
+    "squared_length",
+    "cap_spectrum_inplace",
+}
+MOST_TYPES = 4  # float32 and float64, dense rows and single ones
+
+
+def child(code, **variables):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT.parent)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def called_from_python():
+    """The kernels that the package's other modules name."""
+    names = set()
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.parent.name == "_kernels":
+            continue
+        tree, modules = ast.parse(path.read_text(encoding="utf-8")), {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bregmat._kernels"):
+                for item in node.names:
+                    if node.module == "bregmat._kernels":
+                        modules[item.asname or item.name] = f"bregmat._kernels.{item.name}"
+                    else:
+                        names.add((node.module, item.name))
+        names |= {
+            (modules[node.value.id], node.attr)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules
+        }
+    found = {name: getattr(importlib.import_module(module), name) for module, name in sorted(names)}
+    return {name: value for name, value in found.items() if isinstance(value, Kernel)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import bregmat",
+        "import bregmat.cli.app, bregmat.estimators, bregmat.online, bregmat.applications, bregmat.quadratic",
+        "import bregmat, numpy; bregmat.nearest_correlation(numpy.eye(3))",
+    ],
+)
+def test_numba_is_loaded_for_kernels_only(code):
+    assert child(f"import sys; {code}; print('numba' in sys.modules)") == "False\n"
+
+
+def test_every_entry_compiles_its_kernels_for_few_types():
+    """In one process; what the tests before left there only makes it stricter."""
+    steps = list(warm_up())
+    assert [step.name for step in steps] == list(ENTRIES)
+    kernels = called_from_python()
+    assert len(kernels) > 50
+    assert {name for name, kernel in kernels.items() if not kernel.signatures} <= RARE
+    assert {name: n for name, kernel in kernels.items() if (n := len(kernel.signatures)) > MOST_TYPES} == {}
+
+
+def test_arrays_of_other_layouts_compile_nothing_more():
+    list(warm_up())
+    kernels = called_from_python()
+    before = {name: kernel.signatures for name, kernel in kernels.items()}
+    rng = np.random.default_rng(5)
+    X = np.asfortranarray(rng.normal(size=(80, 7)))
+    X.flags.writeable = False
+    y = (X[:, 0] > 0).astype(np.int32)
+    rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 2.0, 3.0], "<=")
+    for data in (X, X[::2], X.astype(np.float32), X[:, ::-1]):
+        labels = y[::2] if len(data) == 40 else y
+        bregmat.MarginSVC().fit(data, labels)
+        bregmat.OnlinePCA(2).fit(data)
+        bregmat.OnlineLogDet().partial_fit(np.stack([data[:-1], data[1:]], axis=1), np.ones(len(data) - 1, np.float32))
+        bregmat.nnqp(data.T @ data, -data.sum(axis=0))
+        for divergence in ("logdet", "vonneumann"):
+            bregmat.nearest_metric(data, rows, divergence=divergence, solver="cyclic_projection", slack_weight=1.0)
+    assert {name: kernel.signatures for name, kernel in kernels.items()} == before
+
+
+def test_a_constant_is_a_number_like_any_other():
+    """Numba would compile ``inner`` for 1, for 2 and for an integer."""
+
+    @njit
+    def inner(x, k):
+        return x * k
+
+    @njit
+    def outer(x, n):
+        return inner(x, 1) + inner(x, 2) + inner(x, n)
+
+    assert outer(2.0, 3) == 12.0
+    assert len(inner.part_signatures) == 1 and inner.signatures == []
+    assert inner(2.0, 3) == 6.0 and len(inner.signatures) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_one_line_where_compiling_takes_long(seconds, monkeypatch, caplog):
+    from bregmat._kernels import dispatchers
+
+    monkeypatch.setattr(dispatchers, "PATIENCE", seconds)
+    dispatchers._say.cache_clear()
+    for k in range(2):
+        njit(lambda x: x + 1.0)(float(k))
+    said = [record.message for record in caplog.records]
+    assert said == ([dispatchers.NOTICE] if seconds == 0.0 else [])
+
+
+def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
+    """On an empty disk, in three processes: `bregmat warmup`, once more, and a user's."""
+    command = (
+        "import sys; sys.argv[1:] = ['warmup', '--only', 'nnqp multiplicative', '--only', 'OnlineLogDet']\n"
+        "from bregmat.cli import main\nmain()"
+    )
+    disk = {"NUMBA_CACHE_DIR": str(tmp_path), "COLUMNS": "200"}
+    first, again = child(command, **disk), child(command, **disk)
+    assert "tiles.signed_pass_inplace" in first and "online.metric_trials_inplace" in first
+    assert again == ""
+    user = (
+        "import bregmat, numpy as np; from bregmat._kernels.compiling import COMPILED\n"
+        "X = np.random.default_rng(3).normal(size=(9, 4))\n"
+        "bregmat.OnlineLogDet().partial_fit(np.stack([X[:-1], X[1:]], axis=1), np.ones(8)); print(COMPILED)"
+    )
+    assert child(user, **disk) == "[]\n"
+
+
+def test_an_unknown_entry():
+    with pytest.raises(ValueError, match="only must be one of 'nearest_metric logdet'.*got 'nothing'"):
+        list(warm_up(["nothing"]))
