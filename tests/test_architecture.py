@@ -25,6 +25,7 @@ report
 plots
 io
 verification
+warmup
 online pairs
 estimators
 applications

@@ -146,7 +146,7 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
     assert "tiles.signed_pass_inplace" in first and "online.metric_trials_inplace" in first
     assert again == ""
     user = (
-        "import bregmat, numpy as np; from bregmat._kernels.compiling import COMPILED\n"
+        "import bregmat, numpy as np; from bregmat._kernels import COMPILED\n"
         "X = np.random.default_rng(3).normal(size=(9, 4))\n"
         "bregmat.OnlineLogDet().partial_fit(np.stack([X[:-1], X[1:]], axis=1), np.ones(8)); print(COMPILED)"
     )

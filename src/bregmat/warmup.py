@@ -14,7 +14,7 @@ import bregmat.applications as applications
 import bregmat.estimators as estimators
 import bregmat.online as online
 import bregmat.quadratic as quadratic
-from bregmat._kernels.compiling import COMPILED
+from bregmat._kernels import COMPILED
 from bregmat.checks import as_choice
 from bregmat.constraints import Constraints
 from bregmat.nearest import nearest_kernel, nearest_metric
@@ -91,7 +91,7 @@ def _pairs(n: int = 12) -> Constraints:
     return near + Constraints.sq_distance(np.arange(0, n, 3), np.arange(2, n, 3), 4.0, ">=")
 
 
-def _metric(divergence: str, solver: str = "auto") -> Any:
+def _metric(divergence: Any, solver: Any = "auto") -> Any:
     return nearest_metric(_points(), _pairs(), divergence=divergence, solver=solver, slack_weight=1.0)
 
 

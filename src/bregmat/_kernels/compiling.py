@@ -12,8 +12,6 @@ from typing import Any
 
 from bregmat._interrupt import held_interrupts
 
-COMPILED: list[str] = []  # names of what Python called and this process had to compile, for lack of it on disk
-
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """``numba.njit``, as a :class:`Kernel`."""

@@ -22,7 +22,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
-from bregmat._kernels.compiling import COMPILED
+from bregmat._kernels import COMPILED
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
 PATIENCE = 1.0  # seconds of compilation that nobody is told about

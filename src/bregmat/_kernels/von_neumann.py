@@ -16,7 +16,7 @@ from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
 from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.secular import solve_secular_inplace
-from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, dot, sum_of_exp
+from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, copy_transposed_inplace, dot, sum_of_exp
 
 OUTER, DENSE, IDENTITY, NEITHER = (
     0,
@@ -70,8 +70,9 @@ def dense_along(lam, X, delta):
 @njit(cache=True, fastmath=False, error_model="numpy")
 def rotate_rows_inplace(Vt, Q):
     """``Vt <- Q' Vt``; Vt, Q (n, n)."""
-    turned = np.empty(Vt.shape)
-    np.dot(Q.T, Vt, turned)
+    Qt, turned = np.empty(Vt.shape), np.empty(Vt.shape)
+    copy_transposed_inplace(Qt, Q)  # Q is of any layout, for all that numba knows
+    np.dot(Qt, Vt, turned)
     copy_rows_inplace(Vt, turned)
 
 
