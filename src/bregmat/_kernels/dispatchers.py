@@ -178,25 +178,27 @@ class _PartCompiler(_WholeCompiler):
     def _compile_core(self) -> Any:
         flags = self.state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        self.state.library = _Source(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        # sums that may be reordered are short loops, which vectorise as long as nothing else is around them
+        kind = _Loop if flags.fastmath else _Source
+        self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         result = super()._compile_core()._replace(entry_point=object())  # the key by which it is found
         self.state.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
         return result
 
 
-class _Source(JITCodeLibrary):
+class _Loop(JITCodeLibrary):
     """A library that is only linked into others."""
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        """Left to who links it."""
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        """Left to who links it."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
+
+
+class _Source(_Loop):
+    """One that is not worth optimising before."""
+
+    def _optimize_final_module(self) -> None:
+        """Left to who links it."""
 
 
 def intrinsic_type(code: Callable[..., Any]) -> Any:

@@ -94,6 +94,7 @@ class Projected:
     _project: Any  # the compiled sweep over some rows, from the multipliers on
     matrix: Any  # the matrix itself, perhaps padded
     dual_part: Any  # the dual function but for the losses' conjugates
+    _judged: tuple[OuterRows | None, bool] = (None, False)
 
     def copy(self) -> Self:
         """An independent copy; work arrays hold nothing between projections."""
@@ -101,6 +102,12 @@ class Projected:
         for name in self.changing:
             setattr(new, name, getattr(self, name).copy())
         return new
+
+    def is_single(self, rows: OuterRows) -> bool:
+        """Whether they are single ones, looked at once."""
+        if self._judged[0] is not rows:
+            self._judged = rows, are_single(rows)
+        return self._judged[1]
 
     def sweep(self, dual: np.ndarray, state: ProjectionState, settings: Any) -> dict[str, float]:
         """Project onto every row of the state once, and move the multipliers; what it met and did, for the trace."""
@@ -161,7 +168,7 @@ class LogDetProjected(Projected):
 
     def _project(self, dual: np.ndarray, totals: np.ndarray, counts: np.ndarray, rows: OuterRows, *rest: Any) -> None:
         totals[:3] = 0.0, *self.grown
-        work = None if are_single(rows) else np.empty((int(np.diff(rows.ptr).max()), len(self.Bt)))
+        work = None if self.is_single(rows) else np.empty((int(np.diff(rows.ptr).max()), len(self.Bt)))
         logdet_kernels.sweep_inplace(self.Bt, dual, self.limit, totals, counts, work, rows, *rest)
         self.logdet += totals[0]
         self.grown = totals[1:3].copy()
@@ -209,7 +216,7 @@ class VonNeumannProjected(Projected):
 
     def square(self, rows: OuterRows) -> np.ndarray | None:
         """Work for the kernels, of the shape of M, where some row needs it."""
-        return None if are_single(rows) else np.empty(self.Vt.shape)
+        return None if self.is_single(rows) else np.empty(self.Vt.shape)
 
     def matrix(self) -> np.ndarray:
         """M."""
