@@ -215,7 +215,8 @@ def test_where_neither_the_package_nor_a_home_can_be_written_to(tmp_path, monkey
         n_threads=1,
     )
     place = "not kept: each process compiles anew" if is_open else f"kept in {folder}"
-    assert out.splitlines() == [
+    said = [line for line in out.splitlines() if not line.startswith("compiling, once")]  # where a second is too short
+    assert said == [
         f"neither the package nor a home can be written to: compiled code is {place}",
         "[1. 1. 1.]",
     ]
