@@ -3,7 +3,7 @@
 PYTHON ?= python3
 CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
 PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
-MINIMUM = kernels oracles estimators fast_paths nnqp cut_input io io_tables cli plots packaging# each dependency at work
+MINIMUM = kernels oracles priors correlation io_tables cli packaging# numbers, tables, commands
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
