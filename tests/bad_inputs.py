@@ -337,6 +337,9 @@ ENTRIES = {
             "slack_weight": WEIGHT,
             "solver": SETTING,
             "warm_start": {"array": EYE, "number": 1},
+            "executor": count(1),
+            "block_size": count(1),
+            "checkpoint": {"number": 3, "word": "x", "thing": Thing()},
         }
         | LIMITS,
     ),
@@ -1211,6 +1214,7 @@ COMMANDS = {
             "--encoding": {"nonsense": "{}.*nonsense"},
         },
     ),
+    "warmup": Command([], {"--only": NAMES}, free=("--list", "--quiet")),
     "inspect": Command(["model.bm"], {"model": MODELS}),
     "demo": Command(
         [], {"names": {"nonsense": "nonsense"}, "--out-dir": {"points.csv": "points.csv"}}, free=("--quiet",)

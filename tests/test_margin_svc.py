@@ -72,7 +72,7 @@ def rivals(params, **more):
         {"kernel": "poly", "degree": 2, "coef0": 1.0},
         {"kernel": rbf_kernel},
     ],
-    ids=str,
+    ids=lambda params: str({name: getattr(value, "__name__", value) for name, value in params.items()}),
 )
 def test_agrees_with_svc(request, data, params):
     X, y = request.getfixturevalue(data)

@@ -57,7 +57,7 @@ def test_matrices_that_are_not_positive_semidefinite(cancer, rng):
         {"kernel": "poly", "degree": 2, "coef0": -1.0},
         {"kernel": lambda A, B: rbf_kernel(A, B, gamma=0.1) - 0.5 * rbf_kernel(A, B, gamma=0.5)},
     ],
-    ids=str,
+    ids=lambda params: str({name: getattr(value, "__name__", value) for name, value in params.items()}),
 )
 def test_no_proof_for_kernels_that_are_not_positive_semidefinite(params):
     """Where no step of the solver meets the negative curvature, the gap closes all the same."""

@@ -26,6 +26,7 @@ _FIRST_WORDS = (
     "loss",
     "missing",
     "mode",
+    "only",
     "passes",
     "prior",
     "share",
