@@ -24,6 +24,7 @@ import pyarrow.parquet
 from bregmat import nearest_metric
 from bregmat.io import open_constraints, open_points
 
+plt.style.use("bregmat.plots.bregmat")
 rng = np.random.default_rng(0)
 n, d, c = 2_000, 20, 40_000
 kinds = rng.integers(5, size=n)

@@ -275,6 +275,7 @@ def test_keyboard_alone(version, browser):
     press(browser, Keys.ENTER, "n", "one <b>", Keys.ENTER)
     wait_for(browser, "version", version + 3)
     assert "named 'one <b>'" in text(browser, "#answers")
+    wait_for(browser, "asked", version + 3)  # it changes with every answer
     press(browser, "q", Keys.ENTER, "q", Keys.ENTER, "d")  # the question's own points
     wait_for(browser, "version", version + 4)
     wait_for(browser, "asked", version + 4)

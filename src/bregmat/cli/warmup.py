@@ -1,6 +1,8 @@
 """`bregmat warmup`: every kernel compiled before it is needed, and how long that took."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.markup import escape
 from rich.progress import Progress
@@ -21,9 +23,11 @@ def list_entries() -> None:
 
 def warm_all(only: list[str] | None, *, quiet: bool) -> None:
     """Run the entries, all of them for None; a table of what was compiled, and one line about the whole."""
-    logging.getLogger("bregmat").setLevel(logging.ERROR)  # that it compiles need not be said here
     console, done = show.stderr(), []
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    with (
+        _without_notices(),
+        Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar,
+    ):
         task = bar.add_task("compiling", total=len(only or ENTRIES))
         for step in warm_up(only):
             done.append(step)
@@ -41,3 +45,15 @@ def warm_all(only: list[str] | None, *, quiet: bool) -> None:
     show.note(
         f"{count} compiled, in {spent} of CPU time" if count else f"nothing left to compile: all is on disk ({spent})"
     )
+
+
+@contextmanager
+def _without_notices() -> Iterator[None]:
+    """That it compiles need not be said here."""
+    log = logging.getLogger("bregmat")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
