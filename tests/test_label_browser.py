@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -140,7 +141,7 @@ def browser():
     driver.quit()
 
 
-def wait(browser, condition, what, seconds=20):
+def wait(browser, condition, what, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: {browser.execute_script('return document.body.innerText')}"
@@ -157,7 +158,9 @@ def wait_for(browser, name, value):
 
 
 def text(browser, css):
-    return " ".join(e.text for e in browser.find_elements(By.CSS_SELECTOR, css))
+    """Read in one go: what the page replaces in between is not asked for."""
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText.trim()).join(' ')"
+    return browser.execute_script(script, css)
 
 
 def press(browser, *keys):
@@ -165,7 +168,7 @@ def press(browser, *keys):
 
 
 def asked(browser):
-    return [int(e.text.removeprefix("digit ")) for e in browser.find_elements(By.CSS_SELECTOR, "#question .card span")]
+    return [int(number) for number in re.findall(r"digit (\d+)", text(browser, "#question .card span"))]
 
 
 def answer(browser, version, click=False):
