@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn dist test-minimum reproduce clean
+.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -22,6 +22,7 @@ help:
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make dist   wheel and sdist in dist/, checked"
+	@echo "make locked-down  a read-only installation, used by someone without a home; needs root, or sudo without a password"
 	@echo "make test-minimum  what concerns the dependencies, with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
@@ -73,6 +74,9 @@ dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*
+
+locked-down: $(STAMP)
+	$(BIN)/python tests/locked_down.py
 
 $(VENV)-minimum/installed: pyproject.toml tests/lowest_versions.py
 	test -x $(VENV)-minimum/bin/python || $(PYTHON) -m venv $(VENV)-minimum

@@ -1,5 +1,6 @@
 """The command `bregmat`. Imported by the command only, never by `import bregmat`."""
 
+import logging
 import sys
 
 __all__ = ["main"]
@@ -15,4 +16,6 @@ def main() -> None:
         sys.exit(2)
     from bregmat.cli.app import app
 
+    # where it keeps its list of fonts when there is no home is no news of this command
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     app(prog_name="bregmat")
