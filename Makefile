@@ -3,7 +3,7 @@
 PYTHON ?= python3
 CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
 PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
-MINIMUM = kernels oracles priors correlation io_tables cli packaging# numbers, tables, commands
+MINIMUM = kernels oracles priors correlation io_tables cli packaging plots estimators fast_paths# numbers, tables, commands
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
@@ -81,7 +81,7 @@ locked-down: $(STAMP)
 $(VENV)-minimum/installed: pyproject.toml tests/lowest_versions.py
 	test -x $(VENV)-minimum/bin/python || $(PYTHON) -m venv $(VENV)-minimum
 	$(PYTHON) tests/lowest_versions.py > $(VENV)-minimum/lowest.txt
-	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging
+	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging array-api-compat
 	touch $@
 
 test-minimum: $(VENV)-minimum/installed

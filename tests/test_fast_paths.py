@@ -151,9 +151,20 @@ def system(rng, name, with_metric):
     return op, h, S, B + B.T
 
 
-def residual(op, h, S, B, E):
+def applied(op, h, S, E):
     one = 1.0 if S is None else S
-    return np.linalg.norm(E + one * op.adjoint(h * op.values(one * E)) - B) / np.linalg.norm(B)
+    return E + one * op.adjoint(h * op.values(one * E))
+
+
+def residual(op, h, S, B, E):
+    return np.linalg.norm(applied(op, h, S, E) - B) / np.linalg.norm(B)
+
+
+def rounding(op, h, S):
+    """What a direct solution may leave: up to 39 roundings of the largest entry of the system in 600 random ones."""
+    units = np.eye(op.r * op.r).reshape(-1, op.r, op.r)
+    system = np.array([applied(op, h, S, unit).ravel() for unit in units])
+    return 100 * np.finfo(float).eps * np.linalg.norm(system, 2)
 
 
 @pytest.mark.parametrize("with_metric", [False, True])
@@ -163,9 +174,9 @@ class TestNewtonSystem:
         op, h, S, B = system(rng, name, with_metric)
         solution = solve_newton_system(op, h, S, B, tol=0.0, direct_flops=np.inf)
         assert solution.steps == 0
-        assert residual(op, h, S, B, solution.E) < 1e-10
+        assert residual(op, h, S, B, solution.E) < rounding(op, h, S)
         few = op.restrict(np.arange(4)), h[:4]  # fewer rows than r (r + 1) / 2 = 10: the other formula
-        assert residual(*few, S, B, solve_newton_system(*few, S, B, tol=0.0).E) < 1e-10
+        assert residual(*few, S, B, solve_newton_system(*few, S, B, tol=0.0).E) < rounding(*few, S)
 
     @pytest.mark.parametrize("single", [False, True])
     def test_conjugate_gradients_give_the_same(self, name, with_metric, single, rng):

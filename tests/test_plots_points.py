@@ -11,7 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
-from bregmat.plots import EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay
+from bregmat.plots import ComparisonDisplay, EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay
+from bregmat.relations import Relation
 from drawing import in_memory, legend_texts, texts
 
 nan = float("nan")
@@ -317,3 +318,57 @@ def test_pairs_other_relations_are_left_out(rng):
     assert len(PairDistanceDisplay.from_data(X, X, mixed).bound) == 1
     with pytest.raises(ValueError, match="no squared distances"):
         PairDistanceDisplay.from_data(X, X, Constraints.comparison(0, 1, 2, 3))
+
+
+# ---------------------------------------------------------------------------------------------- comparisons
+def test_comparisons_histograms_hold_every_row(rng):
+    X = rng.normal(size=(60, 3)) * [9, 1, 1]
+    i, j, k, l = rng.permuted(np.tile(np.arange(60), (200, 1)), axis=1)[:, :4].T
+    asked = Constraints.comparison(i, j, k, l, 0.5)
+    after = X / [9, 1, 1]
+    display = ComparisonDisplay.from_data(X, after, asked + Constraints.trace(3.0), scaled=X / X.std(axis=0))
+    for name, points, axes in zip(("as given", "scaled", "learned"), (X, X / X.std(axis=0), after), display.ax_):
+        near, far = (np.linalg.norm(points[a] - points[b], axis=1) for a, b in ((i, j), (k, l)))
+        assert display.ordered_[name] == pytest.approx((near < far).mean())
+        wrong, right = axes.patches
+        assert heights(wrong).sum() == pytest.approx(100 * (near >= far).mean())
+        assert heights(right).sum() == pytest.approx(100 * (near < far).mean())
+        assert wrong.get_xy()[:, 0].max() == right.get_xy()[:, 0].min() == 1.0
+        assert axes.get_title(loc="left").startswith(f"{name}: {(near < far).mean():.1%} the right way round")
+    assert display.met == pytest.approx(asked.satisfied(after).mean())
+    assert display.ax_[2].get_title(loc="left").endswith(f"{display.met:.1%} by their margin")
+
+
+def test_comparisons_at_the_ends():
+    """All the right way round, equal distances, and points at one place; each is drawn."""
+    X = np.array([[0.0], [0.0], [1.0], [2.0], [1e9]])
+    rows = Constraints.comparison([0, 0, 0, 2], [1, 2, 2, 3], [0, 2, 0, 0], [4, 3, 4, 1])
+    display = ComparisonDisplay.from_data(X[:, [0, 0]], X, rows)
+    assert_allclose(display.after, [np.inf, 1.0, 1e9, 0.0])
+    assert display.ordered_ == {"as given": 0.5, "learned": 0.5}
+    assert sum(heights(patch).sum() for patch in display.ax_[0].patches) == pytest.approx(100)
+    assert sum(len(line.get_xdata()) for line in display.ax_[0].lines if line.get_marker() == "|") == 4
+    same = ComparisonDisplay.from_data(np.zeros((4, 1)), np.zeros((4, 1)), Constraints.comparison(0, 1, 2, 3))
+    assert (same.ordered_["learned"], same.before[0]) == (0.0, 1.0)
+    assert ComparisonDisplay(np.array([2.0]), np.array([3.0])).plot().ax_[1].get_title(loc="left") == (
+        "learned: 100% the right way round"
+    )
+
+
+def test_comparisons_the_other_way_round(rng):
+    """A relation of one's own that says ">=" has its farther pair first."""
+    X = rng.normal(size=(8, 2))
+    farther = Relation("farther", {"i-j": 1.0, "k-l": -1.0}, sense=">=", bound=0.0)
+    mine = Constraints.of(farther, [0, 1], [2, 3], [4, 5], [6, 7])
+    theirs = Constraints.comparison([4, 5], [6, 7], [0, 1], [2, 3])
+    assert_allclose(ComparisonDisplay.from_data(X, X, mine).after, ComparisonDisplay.from_data(X, X, theirs).after)
+
+
+def test_comparisons_are_asked_for(rng):
+    X = rng.normal(size=(10, 3))
+    with pytest.raises(ValueError, match="hold no comparisons"):
+        ComparisonDisplay.from_data(X, X, Constraints.sq_distance(0, 1, 1.0, "<="))
+    with pytest.raises(ValueError, match="ComparisonDisplay draws comparisons"):
+        PairDistanceDisplay.from_data(X, X, Constraints.comparison(0, 1, 2, 3))
+    sparse = ComparisonDisplay.from_data(sp.csr_array(X), X, Constraints.comparison(0, 1, 2, 3))
+    assert_allclose(sparse.before, sparse.after)

@@ -231,8 +231,12 @@ def test_report_names_rows_by_sample_id(wine):
 
 def test_report_of_other_relations_has_no_distances(wine):
     constraints = Constraints.comparison([0, 1], [2, 3], [4, 5], [6, 7], 1.0) + Constraints.trace(5.0)
-    page = Page(render_report(replace(wine, constraints=constraints)))
+    html = render_report(replace(wine, constraints=constraints))
+    page = Page(html)
     assert "distances" not in page.ids
+    assert "comparisons" in page.ids
+    assert all(f"{name}: " in html for name in ("as given", "scaled", "learned"))  # titles of its three panels
+    assert "comparisons" not in Page(render_report(replace(wine, constraints=Constraints.trace(5.0)))).ids
     assert "violations" in page.ids
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import matplotlib as mpl
 import matplotlib.image
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from bregmat import MetricLearner
 from bregmat._html import escape
 from bregmat.report import write_report
 from reporting import PICTURES, learned, wine_learned
@@ -37,6 +39,7 @@ PROBE = """<script>addEventListener("load", () => {
       const t = e.getBoundingClientRect(), s = e.closest("svg").getBoundingClientRect();
       return t.left < s.left - 2 || t.right > s.right + 2 || t.top < s.top - 2 || t.bottom > s.bottom + 2;
     }).map(e => e.textContent),
+    words: [...document.querySelectorAll("figure svg text")].map(e => e.textContent),
     letters: [...document.querySelectorAll("figure svg text")].map(e =>
       parseFloat(getComputedStyle(e).fontSize) * e.closest("svg").getBoundingClientRect().width / e.closest("svg").viewBox.baseVal.width),
     ink: getComputedStyle(document.querySelector("figure svg text")).fill,
@@ -109,6 +112,20 @@ def test_report_on_a_narrow_dark_screen(wine, tmp_path):
     assert not seen["outside"], seen["outside"]
     assert min(seen["letters"]) > 8  # pixels: small, and still read
     assert (seen["ink"], seen["paper"]) == ("rgb(231, 234, 238)", "rgb(22, 25, 29)")
+
+
+@pytest.mark.parametrize("width", [400, 1100])
+def test_report_of_comparisons(width, wine, tmp_path):
+    """What is learned by default: its picture of comparisons, too, is shown whole."""
+    learner = MetricLearner(random_state=0).fit(wine.X, wine.y)
+    data = replace(wine, learner=learner, result=learner.result_, constraints=learner.constraints_)
+    path = write_report(tmp_path / "report.html", data)
+    seen = look(path, tmp_path, "--window-size=1200,900", width=width)
+    assert "Comparisons before and after" in seen["headings"]
+    assert any("the right way round" in word for word in seen["words"])
+    assert seen["overflow"] <= 0
+    assert not seen["outside"], seen["outside"]
+    assert min(seen["letters"]) > 8
 
 
 def test_report_screenshot_is_not_blank(wine, tmp_path):

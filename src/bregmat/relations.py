@@ -150,6 +150,11 @@ class Relation:
         """Whether its value is the squared distance of two points: what is drawn and counted as pairs."""
         return self.terms == (Term(0, 1, -1, 1.0),)
 
+    @property
+    def is_comparison(self) -> bool:
+        """Whether its value is the squared distance of one pair less that of another."""
+        return self.terms == (Term(0, 1, -1, 1.0), Term(2, 3, -1, -1.0))
+
     @cached_property
     def is_psd(self) -> bool:
         """Whether its matrix is known to be positive semidefinite whatever the samples are: values and bounds are never negative."""

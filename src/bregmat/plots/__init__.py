@@ -5,6 +5,7 @@ which draws again; ``ax_`` and ``figure_`` hold the Matplotlib objects.
 """
 
 from bregmat.plots.coefficients import CoefficientDisplay
+from bregmat.plots.comparisons import ComparisonDisplay
 from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
 from bregmat.plots.matrix import MatrixDisplay
@@ -16,6 +17,7 @@ from bregmat.plots.violation import ViolationDisplay
 
 __all__ = [
     "CoefficientDisplay",
+    "ComparisonDisplay",
     "ConvergenceDisplay",
     "EmbeddingDisplay",
     "MatrixDisplay",

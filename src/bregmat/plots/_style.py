@@ -25,6 +25,7 @@ _UP_TO_TEN = (
 )  # fmt: skip
 PAPER = "#FFFFFE"  # the halo of names: white, but a white of its own, which a report turns into the colour of its page
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+FEW = 60  # values beside which each one is shown, too
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 
@@ -116,6 +117,38 @@ def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, 
     """
     marker = "o" if len(x) <= few else None
     return ax.plot(x, y, dash, color=color, label=label, marker=marker, markersize=4, linewidth=1.6)[0]
+
+
+def histogram(
+    ax: Axes,
+    values: NDArray[np.float64],
+    edges: NDArray[np.float64],
+    *,
+    color: str,
+    label: str | None = None,
+    n_all: int | None = None,
+) -> None:
+    """Bars, in per cent of `n_all` values (by default these); values outside are in the last bars, few are ticks as well.
+
+    Parameters
+    ----------
+    ax : Axes
+    values : ndarray, shape (k,)
+    edges : ndarray, shape (b + 1,)
+        Ends of the bars.
+    color, label : str
+        As Matplotlib takes them.
+    n_all : int, optional
+    """
+    if len(values) == 0:
+        return
+    n_all = len(values) if n_all is None else n_all
+    placed = np.clip(values, edges[0], edges[-1])
+    weights = np.full(len(values), 100 / n_all)
+    ax.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
+    if n_all <= FEW:
+        height = np.full(len(values), 0.03)
+        ax.plot(placed, height, "|", color=color, markersize=9, transform=ax.get_xaxis_transform())
 
 
 def columns_of(name: str, records: Sequence[Any], fields: Iterable[str]) -> list[NDArray[np.float64]]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, constraints_among, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, constraints_among, histogram, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-FEW = 60  # pairs of a kind
 # sense code, name, symbol, colour, line style of the bound
 GROUPS = (
     (1, "similar", "≤", SIMILAR, "--"),
@@ -131,7 +130,8 @@ class PairDistanceDisplay:
         """
         rows = constraints.where("is_sq_distance")
         if not rows.any():
-            raise ValueError("constraints hold no squared distances; there is nothing to draw.")
+            hint = "; ComparisonDisplay draws comparisons" if constraints.where("is_comparison").any() else ""
+            raise ValueError(f"constraints hold no squared distances; there is nothing to draw{hint}.")
         pairs = constraints.select(rows)
         before = before if hasattr(before, "tocsr") else np.asarray(before, dtype=float)
         display = cls(
@@ -161,7 +161,7 @@ class PairDistanceDisplay:
             for k, panel in enumerate(self.ax_):
                 shown = rows & usable
                 label = f"{name} ({symbol}): {self.met_[name][k]:.0%} met"
-                _histogram(panel, values[k][shown], (self.bound / unit)[shown], code * self.tol, edges, color, label)
+                _bars(panel, values[k][shown], (self.bound / unit)[shown], code * self.tol, edges, color, label)
                 if not self.is_relative_:
                     panel.axvline(self.bound[rows][0], color=color, linestyle=dash, linewidth=1.4)
         for panel, title, ordered in zip(self.ax_, ("before", "after"), self.ordered_, strict=True):
@@ -197,7 +197,7 @@ class PairDistanceDisplay:
         return f"squared distance{scale}\n(bounds: {', '.join(bounds)})"
 
 
-def _histogram(
+def _bars(
     panel: Axes,
     values: NDArray[np.float64],
     bound: NDArray[np.float64],
@@ -206,17 +206,10 @@ def _histogram(
     color: str,
     label: str,
 ) -> None:
-    """Bars of one kind of pairs, in per cent; few pairs are ticks as well."""
-    if len(values) == 0:
-        return
+    """Bars of one kind of pairs, in per cent."""
     # pairs that lie on their bound to within rounding belong to the bar on the side where it is met
     placed = np.where(np.abs(values - bound) <= abs(margin) * bound, bound * (1 - margin), values)
-    placed = np.clip(placed, edges[0], edges[-1])
-    weights = np.full(len(values), 100 / len(values))
-    panel.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
-    if len(values) <= FEW:
-        height = np.full(len(values), 0.03)
-        panel.plot(values, height, "|", color=color, markersize=9, transform=panel.get_xaxis_transform())
+    histogram(panel, placed, edges, color=color, label=label)
 
 
 def share_ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:

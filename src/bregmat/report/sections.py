@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from bregmat._html import SUMMARY_COLUMNS, measured, number
-from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay, SpectrumDisplay
+from bregmat.plots import (
+    ComparisonDisplay,
+    ConvergenceDisplay,
+    EmbeddingDisplay,
+    MatrixDisplay,
+    PairDistanceDisplay,
+    SpectrumDisplay,
+)
 from bregmat.plots._style import MARKERS, sample_rows
 from bregmat.plots.violation import worst_violated
 from bregmat.report.data import ReportData
@@ -69,6 +76,7 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
         *_features(data, points, after),
         *_matrix(data),
         *_distances(data, points, after),
+        *_comparisons(data, points, after),
         _violations(data, points, after),
         _certificate(data),
         _convergence(data),
@@ -228,6 +236,23 @@ def _distances(data: ReportData, points: Any, after: Any) -> list[SimpleNamespac
         "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
     )
     return [_section("distances", "Distances before and after", pictures=[svg], caption=caption)]
+
+
+def _comparisons(data: ReportData, points: Any, after: Any) -> list[SimpleNamespace]:
+    if not (data.constraints.where("is_comparison") & (data.constraints.sense != 0)).any():
+        return []
+    svg, _ = picture(
+        lambda ax: ComparisonDisplay.from_data(
+            points, after, data.constraints, scaled=data.scaled(), tol=TOLERANCE, ax=ax
+        ),
+        name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
+    )  # fmt: skip
+    caption = (
+        "Each comparison asks that one pair of points be nearer than another. Right of 1 it is the right way round, the farther right "
+        "the clearer; left of 1 the pair that should be nearer is farther apart. Ratios of distances have no unit, so the three may be "
+        "laid side by side."
+    )
+    return [_section("comparisons", "Comparisons before and after", pictures=[svg], caption=caption)]
 
 
 def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:

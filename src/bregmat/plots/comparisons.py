@@ -1,0 +1,159 @@
+"""How much farther one pair is than the other that should be nearer, before and after learning."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bregmat._html import SUMMARY_COLUMNS
+from bregmat.constraints import Constraints
+from bregmat.plots._style import DISSIMILAR, SIMILAR, constraints_among, histogram, log_scale, panels, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+TAIL = 0.005  # of the comparisons at either end may be drawn into the last bar
+
+
+@dataclass(eq=False, repr=False)
+class ComparisonDisplay:
+    """Histograms of comparisons "i and j are closer than k and l": how many times as far k and l are, before and after.
+
+    The axis is the distance of the pair that should be farther, divided by the distance of the one that should be nearer, so it has no
+    unit and distances before and after may be laid side by side. Comparisons right of 1 are the right way round.
+
+    Parameters
+    ----------
+    before, after : ndarray of shape (c,)
+        Ratios of (unsquared) distances, dimensionless.
+    scaled : ndarray of shape (c,), optional
+        The same with columns scaled, for a panel between the two.
+    met : float
+        Share of the comparisons that hold by their margin after learning, 0 to 1.
+
+    Attributes
+    ----------
+    ax_ : ndarray of 2 or 3 Axes
+    figure_ : Figure
+    ordered_ : dict of str to float
+        Share of the comparisons that are the right way round, 0 to 1, by the name of the panel: "as given", "scaled", "learned". Equal
+        distances are not.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat.plots import ComparisonDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = ComparisonDisplay.from_estimator(MetricLearner(random_state=0).fit(X, y), X)
+    >>> display.ordered_["learned"] > display.ordered_["as given"]
+    True
+    >>> plt.close("all")
+    """
+
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    _: KW_ONLY
+    scaled: NDArray[np.float64] | None = None
+    met: float = np.nan
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
+    ) -> ComparisonDisplay:
+        """Draw the comparisons of given points; parameters as in `PairDistanceDisplay.from_estimator`, options as in `from_data`."""
+        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
+        return cls.from_data(X, estimator.transform(X), located, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> ComparisonDisplay:
+        """Draw the comparisons among `constraints` (in row numbers of `X`); options as in `from_data`."""
+        return cls.from_data(X, result.transform(X), constraints, **options)
+
+    @classmethod
+    def from_data(
+        cls, before: Any, after: Any, constraints: Any, *, scaled: Any = None, tol: float = 1e-3, ax: Any = None
+    ) -> ComparisonDisplay:
+        """Draw points whose images are already at hand.
+
+        Parameters
+        ----------
+        before : array or scipy.sparse of shape (n, d)
+            Points, data units.
+        after : array of shape (n, k)
+            The same points after the learned map.
+        constraints : Constraints
+            In row numbers; rows that are no comparisons are left out.
+        scaled : array or scipy.sparse of shape (n, d), optional
+            The points with their columns scaled.
+        tol : float
+            Relative violation up to which a comparison counts as met by its margin.
+        ax : Axes or one for each panel, optional
+            Where to draw; one axes is divided.
+        """
+        rows = constraints.where("is_comparison") & (constraints.sense != 0)
+        if not rows.any():
+            raise ValueError("constraints hold no comparisons; there is nothing to draw.")
+        asked = constraints.select(rows)
+        after = np.asarray(after, dtype=float)
+        met = float((asked.violation(after) <= tol).mean())
+        before, middle, learned = (None if X is None else _ratios(X, asked) for X in (before, scaled, after))
+        return cls(before, learned, scaled=middle, met=met).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> ComparisonDisplay:
+        """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
+        values = zip(SUMMARY_COLUMNS, (self.before, self.scaled, self.after), strict=True)
+        views = {name: ratio for name, ratio in values if ratio is not None}
+        self.ax_ = panels(ax, (len(views), 1), (7.0, 2.4 * len(views)), sharex=True, sharey=True)
+        self.figure_ = self.ax_[0].figure
+        self.ordered_ = {name: float((ratio > 1.0).mean()) for name, ratio in views.items()}
+        edges = _edges(np.concatenate(list(views.values())))
+        for panel, (name, ratio) in zip(self.ax_, views.items(), strict=True):
+            self._draw(panel, ratio, edges)
+            by_margin = f", {_percent(self.met)} by their margin" if name == "learned" and np.isfinite(self.met) else ""
+            title = f"{name}: {_percent(self.ordered_[name])} the right way round{by_margin}"
+            panel.set_title(title, loc="left", fontsize="medium")
+            panel.set_ylabel("% of the comparisons")
+            log_scale(panel.xaxis, edges[0], edges[-1])
+            tidy(panel)
+        self.ax_[-1].set_xlabel("times as far as the pair that should be nearer, log scale")
+        return self
+
+    @staticmethod
+    def _draw(panel: Axes, ratio: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
+        """Bars left of 1 in the one colour, right of it in the other."""
+        half = len(edges) // 2
+        for chosen, bins, color in (
+            (ratio <= 1.0, edges[: half + 1], DISSIMILAR),
+            (ratio > 1.0, edges[half:], SIMILAR),
+        ):
+            histogram(panel, ratio[chosen], bins, color=color, n_all=len(ratio))
+        panel.axvline(1.0, color="0.5", linestyle="--", linewidth=1.4)
+
+
+def _percent(share: float) -> str:
+    """Never 0 or 100 where it is not."""
+    return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(max(share, 0.001), 0.999):.1%}"
+
+
+def _ratios(X: Any, comparisons: Constraints) -> NDArray[np.float64]:
+    """How many times as far the pair is that should be farther; 1 where both are at one place."""
+    X = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
+    i, j, k, l = comparisons.index[:, :4].T
+    one, other = (np.sqrt(Constraints.sq_distance(*pair, 1.0, "<=").values(X)) for pair in ((i, j), (k, l)))
+    near, far = np.where(comparisons.sense > 0, (one, other), (other, one))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((near == 0) & (far == 0), 1.0, far / near)
+
+
+def _edges(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Edges of bars, logarithmic and the same on both sides of 1, which is one of them."""
+    size = np.abs(np.log(ratio[(ratio > 0) & np.isfinite(ratio)]))
+    reach = max(float(np.quantile(size, 1 - TAIL)) if len(size) else 0.0, np.log(1.5))
+    n_bins = int(np.clip(np.sqrt(len(ratio)) / 2, 4, 30))  # on each side
+    outer = np.exp(np.linspace(0.0, reach * 1.001, n_bins + 1))
+    return np.concatenate([1 / outer[:0:-1], outer])
