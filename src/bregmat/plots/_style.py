@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from bregmat._html import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from bregmat.constraints import Constraints
 
@@ -181,6 +181,38 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
     if located is None:
         raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
     return X, located, names
+
+
+class BeforeAndAfter:
+    """A display of what constraints say, at the points as given and at the learned ones."""
+
+    from_data: Any  # (before, after, constraints, **options): each class has its own
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
+    ) -> Self:
+        """Draw the rows of constraints whose points are among given ones.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array, scipy.sparse or data frame of shape (n, d)
+            Constraints of points that are not among its rows are left out.
+        constraints : Constraints, optional
+            By default those it was fitted on.
+        sample_id : array of shape (n,), optional
+            Names of the rows of `X`, as in ``fit``.
+        **options
+            As in `from_data`.
+        """
+        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
+        return cls.from_data(X, estimator.transform(X), located, **options)
+
+    @classmethod
+    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> Self:
+        """Draw `constraints` (in row numbers of `X`); options as in `from_data`."""
+        return cls.from_data(X, result.transform(X), constraints, **options)
 
 
 def sample_rows(n: int, most: int, random_state: Any) -> NDArray[np.int64]:

@@ -9,17 +9,17 @@ import numpy as np
 
 from bregmat._html import SUMMARY_COLUMNS
 from bregmat.constraints import Constraints
-from bregmat.plots._style import DISSIMILAR, SIMILAR, constraints_among, histogram, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, SIMILAR, BeforeAndAfter, histogram, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 TAIL = 0.005  # of the comparisons at either end may be drawn into the last bar
 
 
 @dataclass(eq=False, repr=False)
-class ComparisonDisplay:
+class ComparisonDisplay(BeforeAndAfter):
     """Histograms of comparisons "i and j are closer than k and l": how many times as far k and l are, before and after.
 
     The axis is the distance of the pair that should be farther, divided by the distance of the one that should be nearer, so it has no
@@ -62,19 +62,6 @@ class ComparisonDisplay:
     met: float = np.nan
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
-    ) -> ComparisonDisplay:
-        """Draw the comparisons of given points; parameters as in `PairDistanceDisplay.from_estimator`, options as in `from_data`."""
-        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(X, estimator.transform(X), located, **options)
-
-    @classmethod
-    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> ComparisonDisplay:
-        """Draw the comparisons among `constraints` (in row numbers of `X`); options as in `from_data`."""
-        return cls.from_data(X, result.transform(X), constraints, **options)
-
-    @classmethod
     def from_data(
         cls, before: Any, after: Any, constraints: Any, *, scaled: Any = None, tol: float = 1e-3, ax: Any = None
     ) -> ComparisonDisplay:
@@ -101,8 +88,8 @@ class ComparisonDisplay:
         asked = constraints.select(rows)
         after = np.asarray(after, dtype=float)
         met = float((asked.violation(after) <= tol).mean())
-        before, middle, learned = (None if X is None else _ratios(X, asked) for X in (before, scaled, after))
-        return cls(before, learned, scaled=middle, met=met).plot(ax=ax)
+        middle = None if scaled is None else _ratios(scaled, asked)
+        return cls(_ratios(before, asked), _ratios(after, asked), scaled=middle, met=met).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> ComparisonDisplay:
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""

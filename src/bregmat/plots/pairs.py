@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, constraints_among, histogram, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 # sense code, name, symbol, colour, line style of the bound
 GROUPS = (
@@ -23,7 +23,7 @@ GROUPS = (
 
 
 @dataclass(eq=False, repr=False)
-class PairDistanceDisplay:
+class PairDistanceDisplay(BeforeAndAfter):
     """Histograms of squared distances of similar ("<=") and dissimilar (">=") pairs before and after, and their bounds.
 
     If all pairs of a kind share one bound the axis is the squared distance. If bounds differ from pair to pair the axis
@@ -75,32 +75,6 @@ class PairDistanceDisplay:
     _: KW_ONLY
     relative: bool | None = None
     tol: float = 1e-3
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
-    ) -> PairDistanceDisplay:
-        """Draw the pairs of constraints that are among given points.
-
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array, scipy.sparse or data frame of shape (n, d)
-            Pairs that are not among its rows are left out.
-        constraints : Constraints, optional
-            By default those it was fitted on.
-        sample_id : array of shape (n,), optional
-            Names of the rows of `X`, as in ``fit``.
-        **options
-            As in `from_data`.
-        """
-        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(X, estimator.transform(X), located, **options)
-
-    @classmethod
-    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> PairDistanceDisplay:
-        """Draw the pairs of `constraints` (in row numbers of `X`); options as in `from_data`."""
-        return cls.from_data(X, result.transform(X), constraints, **options)
 
     @classmethod
     def from_data(
