@@ -1,5 +1,6 @@
 """Rows on the workers of a real cluster: the same bits as without one, workers and drivers that are killed, Dask's own collections."""
 
+import operator
 import os
 import pickle
 import signal
@@ -7,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
+import dask
+import distributed
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -19,7 +21,7 @@ from bregmat.coordinates import sharded_coordinates
 from bregmat.divergences import LogDet
 from bregmat.io import open_constraints, open_points
 from bregmat.sharded import cluster as cluster_module
-from bregmat.sharded.expressions import Expression
+from bregmat.sharded.expressions import PART, Expression, got
 from bregmat.sharded.nearest import shards_of
 from bregmat.sharded.parts import Setting
 from sharded_cases import KINDS, hard_problem, soft_problem, write_parquet, write_points
@@ -58,7 +60,7 @@ def test_the_same_bits_on_1_2_and_4_workers_on_threads_and_without_a_cluster(cli
             other = nearest_metric(X, C, block_size=150, tol=1e-5, executor=executor, **settings)
             assert np.array_equal(first.metric(), other.metric())
             assert (first.objective, first.dual_bound) == (other.objective, other.dual_bound)
-        assert np.array_equal(np.asarray(first.dual), np.asarray(other.dual))
+            assert np.array_equal(np.asarray(first.dual), np.asarray(other.dual))
     only(client, cluster, 2)
 
 
@@ -152,6 +154,60 @@ def test_collections_of_dask(client, tmp_path):
         assert np.array_equal(found.metric(), alone.metric())
 
 
+def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
+    """Persisted collections are not loaded again: the files may be gone; without an executor their own cluster is it."""
+    import shutil
+
+    import dask.array
+    import dask.dataframe
+
+    X, C = soft_problem(n=300, d=4, c=1000)
+    folder, points = write_parquet(tmp_path / "pairs", C), write_points(tmp_path / "points.zarr", X)
+    array = dask.array.from_zarr(str(points)).persist()
+    frame = dask.dataframe.read_parquet(folder).persist()
+    distributed.wait([array, frame])
+    shutil.rmtree(folder)
+    shutil.rmtree(points)
+    for block_size in (500, 120):  # points kept whole by every process, and touched rows by every shard
+        alone = nearest_metric(X, C, slack_weight=1.0, block_size=block_size)
+        found = nearest_metric(array, frame, slack_weight=1.0, block_size=block_size)
+        np.testing.assert_allclose(found.metric(), alone.metric(), rtol=1e-10, atol=1e-12)
+        assert isinstance(found.dual, dask.array.Array)
+        assert isinstance(nearest_metric(array, C, slack_weight=1.0, block_size=block_size).dual, dask.array.Array)
+
+
+def test_columns_of_a_result_are_arrays_of_dask(client, tmp_path):
+    import dask.array
+
+    for settings, X, C in problems():
+        alone = nearest_metric(X, C, block_size=150, tol=1e-5, **settings)
+        found = nearest_metric(X, C, block_size=150, tol=1e-5, executor=client, **settings)
+        for name in ("dual", "values", "violation"):
+            lazy = getattr(found, name)
+            assert isinstance(lazy, dask.array.Array)
+            assert lazy.shape == (C.n_constraints,)
+            assert np.array_equal(lazy.compute(), np.asarray(getattr(alone, name)))
+        assert float(abs(found.dual).sum()) == pytest.approx(float(np.abs(alone.dual).sum()))
+        repr(found), found._repr_html_()
+    bregmat.save(tmp_path / "model.breg", found)
+    assert np.array_equal(bregmat.load(tmp_path / "model.breg").metric(), found.metric())
+
+
+def test_a_step_asks_the_workers_themselves(client):
+    """No task is made for it, unless a worker does not answer."""
+    X, C = soft_problem(n=80, d=4, c=600)
+    setting = Setting.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 30)
+    rows = cluster_module.ClusterRows(setting, shards_of(C, 30), X, client)
+    count = Expression(got, "operator.c", PART)
+    assert rows.reduce(count, operator.add) == 600
+    assert rows.n_by_tasks == 0
+    rows._asked = {"tcp://127.0.0.1:1": [(0, "nowhere")]}
+    assert rows.reduce(count, operator.add) == 600
+    assert rows.n_by_tasks == 1
+    assert rows.reduce(count, operator.add) == 600
+    assert rows.n_by_tasks == 1
+
+
 def test_faults_come_from_the_workers(client, tmp_path):
     X, C = soft_problem(c=1000)
     rows = open_constraints(write_parquet(tmp_path / "pairs", C, bound=(700, np.nan)))
@@ -159,20 +215,35 @@ def test_faults_come_from_the_workers(client, tmp_path):
         nearest_metric(X, rows, slack_weight=1.0, executor=client)
 
 
-def test_workers_that_die_again_and_again(client, monkeypatch):
-    """A worker that is short of memory is killed each time it takes up the same shard."""
+class Hungry:
+    """Constraints whose shard takes more memory to read than a worker may have."""
+
+    def shards(self, block_size):
+        return [Hungry()]
+
+    count, place = 1000, "rows 0 to 999"
+
+    def read(self):
+        mine = [np.ones(2**20)]  # 8 MB at a time, so that the limit is seen before the machine is short of memory
+        while sum(len(some) for some in mine) < 2**29:
+            mine.append(np.ones(2**20))
+            time.sleep(0.005)
+        raise AssertionError("nobody stopped it")
+
+
+def test_a_worker_short_of_memory(monkeypatch):
+    """It is killed each time it takes up the shard: an error that says what to change, and no hang."""
     monkeypatch.setattr(cluster_module, "LIVES", 1)
-
-    class Killed(cluster_module.ClusterRows):
-        def _reduced(self, what, combine):
-            from distributed import KilledWorker
-
-            raise KilledWorker("a task", SimpleNamespace(address="tcp://127.0.0.1:1"), 4)
-
-    monkeypatch.setattr(cluster_module, "ClusterRows", Killed)
-    X, C = soft_problem(c=1000)
-    with pytest.raises(MemoryError, match="smaller block_size"):
-        nearest_metric(X, C, slack_weight=1.0, executor=client)
+    X, _ = soft_problem(c=1000)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="400MB", dashboard_address=None, silence_logs=50
+        ) as c,
+        Client(c) as client,
+        pytest.raises(MemoryError, match="smaller block_size"),
+    ):
+        nearest_metric(X, Hungry(), slack_weight=1.0, executor=client)
 
 
 DRIVER = """

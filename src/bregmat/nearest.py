@@ -198,7 +198,7 @@ def nearest_metric(
            [0.  , 4.  ]])
     """
     D = as_divergence(divergence)
-    X, constraints = _stored(X, constraints)
+    X, constraints, executor = _stored(X, constraints, executor)
     is_sharded = executor is not None or block_size is not None or hasattr(constraints, "shards")
     if is_sharded or hasattr(X, "read_rows"):
         from bregmat.sharded.nearest import Options, nearest_sharded
@@ -217,16 +217,19 @@ def nearest_metric(
     )
 
 
-def _stored(X: Any, constraints: Any) -> tuple[Any, Any]:
-    """Arrays and frames of Dask as what shards are read from."""
+def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
+    """Arrays and frames of Dask as what shards are read from; and the executor, their cluster where they are in its memory."""
     if any(type(x).__module__.startswith("dask") for x in (X, constraints)):
-        from bregmat.sharded import cluster, tables
+        from bregmat.sharded import collections, tables
 
-        if cluster.is_collection(X):
-            X = cluster.DaskPoints.of(X)
-        if cluster.is_collection(constraints):
-            constraints = cluster.DaskRows(constraints, tables.constraints_of_frame)
-    return X, constraints
+        if collections.is_collection(X):
+            X = collections.DaskPoints.of(X)
+        if collections.is_collection(constraints):
+            constraints = collections.DaskRows(constraints, tables.constraints_of_frame)
+    if executor is None:
+        clients = (getattr(x, "client", None) for x in (X, constraints))
+        executor = next((client for client in clients if client is not None), None)
+    return X, constraints, executor
 
 
 def _nearest(

@@ -55,6 +55,7 @@ class Rows(Protocol):
     """All shards, as the driver knows them."""
 
     def reduce(self, what: Expression, combine: Callable[[Any, Any], Any]) -> Any: ...
+    def handed_out(self, column: Any) -> Any: ...
 
 
 def _plain(x: Any) -> Any:

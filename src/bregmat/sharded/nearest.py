@@ -107,7 +107,7 @@ def nearest_sharded(
         raise TypeError("slack_weight must be one number for sharded rows; give each row its own with weight.")
     block_size = block_size or max(1, BLOCK // max(1, len(coordinates.t0)))
     setting = Setting.of(coordinates, divergence, loss, slack_weight, block_size)
-    rows = _rows(setting, shards_of(constraints, block_size), coordinates.base, executor)
+    rows = rows_on(executor, setting, shards_of(constraints, block_size), coordinates.base)
     problem, span = _problem(setting, rows)
     hard = problem.losses.hard
     if not problem.losses.has_hard:
@@ -125,14 +125,24 @@ def nearest_sharded(
         iterate=proof.iterate,
         last=outcome.last,
         coordinates=coordinates,
-        dual=proof.dual,
-        values=proof.values,
-        violation=problem.violation(outcome.certificate.values),
+        dual=rows.handed_out(proof.dual),
+        values=rows.handed_out(proof.values),
+        violation=rows.handed_out(problem.violation(outcome.certificate.values)),
         weight_span=span,
     )
 
 
-def _rows(setting: Setting, sources: Sequence[ShardSource], points: Any, executor: Any) -> Rows:
+def rows_on(executor: Any, setting: Any, sources: Sequence[Any], points: Any) -> Rows:
+    """Shards where an executor works on them.
+
+    Parameters
+    ----------
+    executor : None, int or dask.distributed.Client
+    setting : Setting
+        Or what else has a ``key`` and loads a shard.
+    sources : sequence of ShardSource
+    points : ndarray or what has its shape and its slices
+    """
     if not sources:
         raise ValueError("constraints are empty; give at least one row.")
     if executor is None or (isinstance(executor, int) and not isinstance(executor, bool)):
