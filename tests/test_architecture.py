@@ -45,7 +45,7 @@ nearness
 proofs
 coordinates
 iterates
-binding
+binding array_operators
 compound_operators
 operators
 constraints losses kernels
@@ -53,7 +53,7 @@ scalar_losses
 terms divergences row_losses frames
 relations columns spectral sampling
 registry checks status numerics _html linalg _kernels
-_interrupt threads typing
+_interrupt threads typing arrays
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 
@@ -184,6 +184,15 @@ def test_core_needs_neither_estimators_nor_drawing():
     core = [name for name in MODULES if unit(name) and LEVEL[unit(name)] >= LEVEL["nearest"]]
     users = {name for name in core if optional & {other.split(".")[0] for other in imports(name)}}
     assert users == {"bregmat.sharded.cluster"}  # Dask, once somebody hands in a client or a collection
+
+
+def test_other_array_libraries_come_with_their_arrays():
+    """No file names one of them but the one that asks what an array is; none is loaded until somebody hands one in."""
+    own = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
+    users = {name for name in MODULES if own & {other.split(".")[0] for other in imports(name)}}
+    assert users == {"bregmat.arrays"}
+    solve = "bregmat.nearest_metric(np.eye(2), bregmat.Constraints.sq_distance(0, 1, 1.0, '<='))"
+    assert loaded_after(f"import numpy as np, bregmat; {solve}") & own == set()
 
 
 # ---------------------------------------------------------------- public names

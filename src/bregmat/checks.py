@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
+from bregmat.arrays import ArraySpace, array_space, check_no_gradient, to_numpy, working_space
+
 SYMMETRY = 1e-8  # difference of two mirrored entries, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
 NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
@@ -155,7 +157,7 @@ def as_numbers(
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
     try:
-        array = np.asarray(values)
+        array = np.asarray(to_numpy(name, values))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric; got {_given(values)}: {str(error).rstrip('.')}.") from error
     kind = array.dtype.kind
@@ -449,9 +451,17 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoints:
-    """Points that a door has checked: those that it hands them to do not look again."""
+    """Points that a door has checked: those that it hands them to do not look again.
+
+    Attributes
+    ----------
+    points : ndarray, memmap or csr array
+    space : ArraySpace or None
+        Where they were handed in, if not in NumPy: what is large is worked on there.
+    """
 
     points: Any
+    space: ArraySpace | None = None
 
 
 def check_numeric(name: str, X: Any) -> None:
@@ -460,6 +470,9 @@ def check_numeric(name: str, X: Any) -> None:
         return
     if as_numbers(name, X, booleans=True, complex_too=True).dtype.kind == "c":
         raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")  # its own words
+    space = array_space(X)
+    if space is not None and not space.is_host:
+        raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")
 
 
 def as_points(name: str, X: Any, *, look: bool = True) -> Any:
@@ -477,3 +490,50 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
             )
         return X
     return as_matrix(name, X, sparse="csr", booleans=True, finite=look)
+
+
+def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
+    """Points, copied to the host where they are of another library, and the space to work in: None for the host's memory.
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    X : array-like, scipy.sparse, CheckedPoints or array of another library
+    """
+    if isinstance(X, CheckedPoints):
+        return X, X.space
+    return to_numpy(name, X), working_space(X)
+
+
+def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
+    """Points as rows of another library, finite, in float32 or float64, where they are.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    x : array
+        For which :func:`bregmat.arrays.array_space` knows a space.
+    columns : int, optional
+        How many it must have.
+    """
+    space = array_space(x)
+    assert space is not None
+    xp = space.xp
+    check_no_gradient(name, x)
+    if xp.isdtype(x.dtype, "complex floating"):
+        raise TypeError(f"{name} must be real; got complex numbers.")
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(
+            f"{name} must be 2-dimensional, with at least one row and one column; got shape {tuple(x.shape)}."
+        )
+    if columns is not None and x.shape[1] != columns:
+        raise ValueError(f"{name} must have {columns} columns, as what was learned from; got shape {tuple(x.shape)}.")
+    if x.dtype not in (xp.float32, xp.float64):
+        x = xp.astype(x, xp.float64)
+    finite = xp.isfinite(x)
+    if not bool(xp.all(finite)):
+        bad = np.flatnonzero(~space.fetch(xp.all(finite, axis=1)))
+        raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(bad)}.")
+    return x

@@ -29,6 +29,7 @@ from bregmat.linalg import (
     factor_svd,
     graded_eigh,
     graded_factor,
+    product,
     sq_norms,
     triangular_inverse,
 )
@@ -111,7 +112,7 @@ class Coordinates:
 
     # ------------------------------------------------------------------ the way back
     def _map(self, X: Any) -> Any:
-        return X if self.R is None else X @ self.R
+        return X if self.R is None else product(X, self.R)
 
     def factor_map(self, iterate: Iterate) -> np.ndarray:
         """B with ``factor = base @ B``; forms a square matrix where a span is in use."""
@@ -126,7 +127,7 @@ class Coordinates:
         return F if self.scale == 1.0 else np.sqrt(self.scale) * F
 
     def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
-        """``X @ B`` for rows X in the coordinates of ``base``; dense."""
+        """``X @ B`` for rows X in the coordinates of ``base``; dense, in the library and on the device of X."""
         first: Any = self.R
         if first is None:
             first = self._factor_of(iterate) if self.span is None else self.span.vectors.T
@@ -134,9 +135,9 @@ class Coordinates:
             raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
         Z = self._map(X)
         if self.span is None:
-            return dense(Z @ self._factor_of(iterate))
+            return dense(product(Z, self._factor_of(iterate)))
         V = self.span.basis
-        return dense(Z) + np.asarray(Z @ V) @ (_root_minus_one(iterate) @ V.T)
+        return dense(Z) + product(dense(product(Z, V)), _root_minus_one(iterate) @ V.T)
 
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""

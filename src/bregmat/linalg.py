@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.arrays import array_space
+
 SMALL = 1e-3  # of 1: a correction whose square does not matter
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their rounding is a share of that
 
@@ -21,8 +23,16 @@ def _lapack() -> tuple[Any, ...]:
 
 
 def dense(A: Any) -> np.ndarray:
-    """An array, of a sparse matrix, too."""
+    """An array, of a sparse matrix, too; of another library as it is."""
+    if array_space(A) is not None:
+        return A
     return A.toarray() if hasattr(A, "toarray") else np.asarray(A)
+
+
+def product(X: Any, B: Any) -> Any:
+    """``X B`` for a matrix B of the host, where X is: in its library, on its device, in its precision."""
+    space = array_space(X)
+    return X @ B if space is None else X @ space.put_like(X, dense(B))
 
 
 def row_dot(A: Any, B: Any) -> np.ndarray:

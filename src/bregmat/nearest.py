@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._interrupt import tells_interrupts
+from bregmat.array_operators import on_space
+from bregmat.arrays import ArraySpace
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
-from bregmat.checks import check_limits
+from bregmat.checks import check_limits, handed_in
 from bregmat.constraints import Constraints
 from bregmat.coordinates import (
     Coordinates,
@@ -127,9 +129,14 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = as_divergence(divergence)
+    if isinstance(prior, Factor):
+        G0, space = handed_in("prior factor G0", prior.G0)
+        prior = Factor(G0)
+    else:
+        prior, space = handed_in("prior", prior)
     coordinates = kernel_coordinates(prior, D)
     return _nearest(
-        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
+        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback, space
     )
 
 
@@ -160,7 +167,8 @@ def nearest_metric(
     Parameters
     ----------
     X : array-like or scipy.sparse, shape (n, d)
-        Data, one sample per row.
+        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for the long sums
+        over rows; the result is in NumPy.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     prior : array-like, shape (d, d), or Factor, optional
@@ -199,8 +207,11 @@ def nearest_metric(
     """
     D = as_divergence(divergence)
     X, constraints, executor = _stored(X, constraints, executor)
+    X, space = handed_in("X", X)
     is_sharded = executor is not None or block_size is not None or hasattr(constraints, "shards")
     if is_sharded or hasattr(X, "read_rows"):
+        if space is not None:
+            raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
         from bregmat.sharded.nearest import Options, nearest_sharded
 
         if not hasattr(constraints, "shards"):
@@ -213,7 +224,7 @@ def nearest_metric(
         raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
     coordinates = metric_coordinates(X, prior, D)
     return _nearest(
-        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
+        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback, space
     )
 
 
@@ -244,6 +255,7 @@ def _nearest(
     max_seconds: float | None,
     warm_start: MatrixResult | None,
     callback: Callable[[Record], Any] | None,
+    space: ArraySpace | None,
 ) -> MatrixResult:
     clock = time.perf_counter()
     _check_options(constraints, tol, max_iter, max_seconds, warm_start, callback)
@@ -252,6 +264,8 @@ def _nearest(
     linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, hard)
     cliques = clique_weights(constraints, hard)
     coordinates, operator = coordinates.bind(constraints, in_span=divergence.keeps_rank or not (len(linked) or cliques))
+    if space is not None:
+        operator = on_space(operator, space)
     faces = list(exposed(operator, cliques))
     holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
     is_reducible = bool(len(linked) or faces) and not divergence.keeps_rank

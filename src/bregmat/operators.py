@@ -42,6 +42,10 @@ class Operator(Protocol):
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``sum_i w_i A_i``."""
 
+    def weighted(self, h: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """``X -> A*(h . A(X))``, for many X."""
+        return lambda X: self.adjoint(h * self.values(X))
+
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         """``values(diag(x))``; None stands for the identity."""
 
@@ -114,7 +118,7 @@ class Operator(Protocol):
 
 
 @lru_cache(maxsize=16)
-def _svec_index(r: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def svec_index(r: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Upper triangle and the weights (1 or sqrt 2) that make svec an isometry."""
     k, l = np.triu_indices(r)
     return k, l, np.where(k == l, 1.0, np.sqrt(2.0))
@@ -122,19 +126,19 @@ def _svec_index(r: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def svec(X: np.ndarray) -> np.ndarray:
     """Upper triangle of symmetric matrices (..., r, r) as vectors; an isometry."""
-    k, l, weight = _svec_index(X.shape[-1])
+    k, l, weight = svec_index(X.shape[-1])
     return X[..., k, l] * weight
 
 
 def smat(x: np.ndarray, r: int) -> np.ndarray:
     """Inverse of :func:`svec` for one vector."""
-    k, l, weight = _svec_index(r)
+    k, l, weight = svec_index(r)
     X = np.empty((r, r))
     X[k, l] = X[l, k] = x / weight
     return X
 
 
-class _OuterProducts(Operator):
+class OuterProducts(Operator):
     """``A_i = v_i v_i'``: trace and Frobenius norm are both ``|v_i|^2``."""
 
     is_rank_one = True
@@ -152,7 +156,7 @@ class _OuterProducts(Operator):
         return np.diag(self.adjoint(w))
 
 
-class RankOneRows(_OuterProducts):
+class RankOneRows(OuterProducts):
     """One vector per row: ``p_i = v_i' X v_i``."""
 
     def __init__(self, V: np.ndarray) -> None:
@@ -180,7 +184,7 @@ class RankOneRows(_OuterProducts):
         return RankOneRows(self.V.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        k, l, weight = _svec_index(self.r)
+        k, l, weight = svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
         columns = np.ascontiguousarray(self.V.T)  # gathering whole rows of it is quicker than picking columns
         found = columns[k]
@@ -211,7 +215,7 @@ def is_identity(F: np.ndarray) -> bool:
     return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
 
 
-class PairGraph(_OuterProducts):
+class PairGraph(OuterProducts):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
 
     def __init__(

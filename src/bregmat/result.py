@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from bregmat._html import certificate_rows, proof_text, result_html
-from bregmat.checks import as_points
+from bregmat.arrays import is_foreign
+from bregmat.checks import as_array_points, as_points
 from bregmat.status import ExitReason, Record, Status
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points
@@ -336,8 +337,9 @@ class MatrixResult(Result):
         return self.coordinates.factor(self.iterate)
 
     def transform(self, X: Points) -> np.ndarray:
-        """``X @ B``, shape (n, k), without forming B where the data has many columns."""
-        return self.coordinates.transform(as_points("X", X), self.iterate)
+        """``X @ B``, shape (n, k), without forming B where the data has many columns; a tensor where X is one, on its device."""
+        points = as_array_points("X", X) if is_foreign(X) else as_points("X", X)
+        return self.coordinates.transform(points, self.iterate)
 
     def kernel(self, iterate: Iterate | None = None) -> np.ndarray:
         """``W``, shape (n, n), at the certified matrix or at another iterate such as :attr:`last`."""

@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from bregmat._interrupt import held_interrupts
+from bregmat.arrays import to_numpy, working_space
 from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.columns import check_unique
 from bregmat.constraints import Constraints
@@ -130,7 +131,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         X : array-like or scipy.sparse, shape (n, d), or Factor
             Points; finite. For a :class:`bregmat.KernelLearner` kernel values (n, n) with "precomputed"; with "linear" a
             memory-mapped array or a :class:`bregmat.Factor` of one is read only where constraints touch it ("logdet", without
-            y), else once.
+            y), else once. For a :class:`bregmat.MetricLearner` also a tensor on a GPU, where the long sums of the solver are made then.
         y : array-like, shape (n,), optional
             Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs.
         constraints : Constraints, optional
@@ -163,7 +164,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            names = row_names(X, constraints, sample_id)
+            names = row_names(X, constraints, to_numpy("sample_id", sample_id))
+            space, y = working_space(X), to_numpy("y", y)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = point_weights(sample_weight, X.shape[0])
@@ -183,7 +185,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
             labels = None if self.n_constraints == 0 else y
-            task = Task(self, X.shape[0], given, labels, previous, weight)
+            task = Task(self, X.shape[0], given, labels, previous, weight, space)
             result, rows = self._learn(X, task)
             named = _named_constraints(rows, names)
             try:

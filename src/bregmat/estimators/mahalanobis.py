@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregmat.checks import check_numeric, rows_text
-from bregmat.linalg import blocks, dense, eigh
+from bregmat.arrays import array_space, is_foreign
+from bregmat.checks import as_array_points, check_numeric, rows_text
+from bregmat.linalg import blocks, dense, eigh, product
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import MetricPrior, Pairs, Points
@@ -68,9 +69,13 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64.
+            ``X @ components_.T``; float32 if X is, else float64. Of torch, CuPy or another library of the array API standard, and on the
+            same device, where X is.
         """
         check_is_fitted(self)
+        if is_foreign(X):
+            X = as_array_points("X", X, self.n_features_in_)
+            return self.result_.transform(X) if self._fit_components is None else product(X, self._fit_components.T)
         check_numeric("X", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if self._fit_components is None:
@@ -111,15 +116,24 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (m,)
+            Where the pairs are, if they are a tensor.
         """
-        check_numeric("pairs", pairs)
-        pairs, components = np.asarray(pairs), self.components_
+        given: Any = pairs
+        if not is_foreign(given):
+            check_numeric("pairs", given)
+            given = np.asarray(given)
+        components = self.components_
         d = components.shape[1]
-        if pairs.ndim != 3 or pairs.shape[1:] != (2, d):
-            raise ValueError(f"pairs must have shape (m, 2, {d}); got {pairs.shape}.")
-        out = np.empty(len(pairs))
-        for part in blocks(len(pairs), d, CHUNK):
-            some = np.asarray(pairs[part], dtype=float)
+        if given.ndim != 3 or tuple(given.shape[1:]) != (2, d):
+            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(given.shape)}.")
+        space = array_space(given)
+        if space is not None:
+            flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
+            apart = product(flat[:, :d] - flat[:, d:], components.T)
+            return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
+        out = np.empty(len(given))
+        for part in blocks(len(given), d, CHUNK):
+            some = np.asarray(given[part], dtype=float)
             bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
             if len(bad):
                 raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")

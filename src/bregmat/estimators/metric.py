@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from bregmat._interrupt import take_interrupt
+from bregmat.arrays import to_numpy
 from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
@@ -181,6 +182,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     # ------------------------------------------------------------------ fit
     def _checked_points(self, X: Any) -> Any:
+        X = to_numpy("X", X)
         check_numeric("X", X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         if self.n_components is not None and self.n_components > X.shape[1]:
@@ -190,7 +192,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        ground = MetricGround(CheckedPoints(X), self._prior(X, task))
+        ground = MetricGround(CheckedPoints(X, task.space), self._prior(X, task))
         result, rows = task.learn(ground)
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows

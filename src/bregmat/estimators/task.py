@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._interrupt import take_interrupt
+from bregmat.arrays import ArraySpace
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.labels import as_kinds
@@ -45,6 +46,7 @@ class Task:
     y: Any
     previous: MatrixResult | None
     weight: np.ndarray | None = None  # of points, positive, of mean 1
+    space: ArraySpace | None = None  # where the points were handed in, if not in the host's memory
 
     def learn(self, ground: Ground, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
         """The result, and its rows in row numbers: those drawn from the labels, then those given.

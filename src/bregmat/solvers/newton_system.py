@@ -160,14 +160,15 @@ def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, m
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
     precondition = precondition or fourth_moment(op, h, S)
+    weighted = op.weighted(h)
 
     def product(Q: np.ndarray) -> np.ndarray:
         X = Q if S is None else S * Q
         if single:
             size = float(np.abs(X).max())
-            W = size * op.adjoint(h * op.values((X / size).astype(np.float32))).astype(np.float64)
+            W = size * weighted((X / size).astype(np.float32)).astype(np.float64)
         else:
-            W = op.adjoint(h * op.values(X))
+            W = weighted(X)
         return Q + (W if S is None else S * W)
 
     def solve(B: np.ndarray, tol: float) -> LinearSolution:

@@ -1,0 +1,138 @@
+"""Arrays of other libraries than NumPy (torch, CuPy, what follows the array API standard): where they are, to the host and back.
+
+Who hands one in gets one back. Problems are stated and proven in NumPy; what is large goes where the points are
+(:mod:`bregmat.array_operators`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LIBRARIES = ("torch", "cupy")  # whose arrays do not tell their namespace by themselves
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySpace:
+    """A namespace of the array API on one of its devices.
+
+    Attributes
+    ----------
+    xp : module
+        As array-api-compat gives it.
+    device : object
+    is_host : bool
+        Whether NumPy reads its arrays as they are.
+    """
+
+    xp: Any
+    device: Any
+    is_host: bool
+
+    def put(self, x: np.ndarray, dtype: Any = None) -> Any:
+        """A NumPy array, copied there.
+
+        Parameters
+        ----------
+        x : ndarray
+        dtype : str, optional
+            By its name; by default that of x.
+        """
+        name = np.dtype(x.dtype if dtype is None else dtype).name
+        x = np.ascontiguousarray(x, dtype=name)
+        if not x.flags.writeable:  # torch shares memory at first, and warns where it must not write
+            x = x.copy()
+        return self.xp.asarray(x, dtype=getattr(self.xp, name), device=self.device)
+
+    def put_like(self, y: Any, x: np.ndarray) -> Any:
+        """The same, in float32 where one of its arrays y is, else in float64."""
+        return self.put(x, np.float32 if y.dtype == self.xp.float32 else np.float64)
+
+    def fetch(self, x: Any) -> np.ndarray:
+        """One of its arrays as a NumPy array."""
+        import array_api_compat
+
+        if array_api_compat.is_torch_array(x):
+            return x.detach().cpu().numpy()
+        if array_api_compat.is_cupy_array(x):
+            return x.get()
+        if not self.is_host and hasattr(
+            self.xp, "Device"
+        ):  # array-api-strict: devices that only say that they are some
+            x = self.xp.asarray(x, device=self.xp.Device("CPU_DEVICE"))
+        return np.asarray(x)
+
+    @property
+    def words(self) -> str:
+        """Library and device, for messages."""
+        library = self.xp.__name__.removeprefix("array_api_compat.")
+        return f"{library} array on {self.device}"
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether x is an array of another library than NumPy that follows the array API; Dask's, sparse ones and frames are not."""
+    kind = type(x)
+    library = kind.__module__.partition(".")[0]
+    if library in LIBRARIES:
+        return hasattr(kind, "dtype") and hasattr(kind, "ndim")
+    return library not in ("numpy", "dask") and hasattr(kind, "__array_namespace__") and not isinstance(x, np.ndarray)
+
+
+def array_space(x: Any) -> ArraySpace | None:
+    """The space of an array; None for NumPy's, and for all that is no array of a namespace."""
+    if not is_foreign(x):
+        return None
+    import array_api_compat
+
+    xp = array_api_compat.array_namespace(x)
+    return ArraySpace(xp, array_api_compat.device(x), _is_on_host(x))
+
+
+def working_space(x: Any) -> ArraySpace | None:
+    """The space that long sums over these points are made in; None for the host's memory, where compiled loops are quicker."""
+    space = array_space(x)
+    return None if space is None or space.is_host else space
+
+
+def _is_on_host(x: Any) -> bool:
+    if getattr(getattr(x, "device", None), "type", None) == "cpu":  # of torch, whatever its dtype
+        return True
+    try:
+        np.asarray(x[:0, ...] if x.ndim else x)
+        return int(x.__dlpack_device__()[0]) == 1
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        return False
+
+
+def to_numpy(name: str, x: Any) -> Any:
+    """The array in NumPy; anything else as it is.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for the message.
+    x : object
+
+    Raises
+    ------
+    TypeError
+        For an array whose gradients are recorded, which nothing here follows.
+    """
+    space = array_space(x)
+    if space is None:
+        return x
+    check_no_gradient(name, x)
+    if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
+        x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
+    return space.fetch(x)
+
+
+_KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64")
+
+
+def check_no_gradient(name: str, x: Any) -> None:
+    """Raise for an array whose gradients are recorded."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")
