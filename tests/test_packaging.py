@@ -2,11 +2,14 @@
 
 import re
 import sys
+import tarfile
 import tomllib
+import zipfile
 from importlib.metadata import metadata, version
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_sdist, build_wheel
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -91,8 +94,43 @@ def test_every_dependency_has_a_lowest_version():
         lowest({**PROJECT, "dependencies": ["numpy"]})
 
 
-def test_sdist_has_what_the_readme_speaks_of():
-    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-    included = set(tool["sdist"]["include"])
-    assert included >= {"src", "tests", "docs", "examples", "benchmarks", "Makefile", "CITATION.cff", "CHANGELOG.md"}
-    assert [name for name in included if not (ROOT / name).exists()] == []
+def written(folder, *suffixes):
+    """Files of a folder that people wrote, as the paths are in an archive."""
+    made = {"__pycache__", "generated", "gallery", "sg_execution_times.rst"}
+    found = (p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix in suffixes)
+    return {str(path) for path in found if not made & set(path.parts)}
+
+
+def test_sdist_has_what_the_readme_speaks_of(tmp_path, monkeypatch):
+    """All that is needed to run the tests, the benchmarks and the documentation; nothing that was generated."""
+    monkeypatch.chdir(ROOT)
+    with tarfile.open(tmp_path / build_sdist(str(tmp_path))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    single = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE", "Makefile"}
+    assert single | {"pyproject.toml", "PKG-INFO"} <= names
+    for folder, *suffixes in (
+        ("src", ".py", ".pyi", ".typed", ".html", ".css", ".js", ".mplstyle"),
+        ("tests", ".py", ".npz", ".json"),
+        ("docs", ".md", ".rst", ".py", ".css", ".png", ".gif"),
+        ("examples", ".py", ".rst"),
+        ("benchmarks", ".py"),
+    ):
+        files = written(folder, *suffixes)
+        assert files
+        assert files - names == set()
+    assert [
+        name for name in names if re.search(r"\.pyc$|/generated/|/gallery/|sg_execution_times|^(build|dist)/", name)
+    ] == []
+
+
+def test_wheel_has_the_packages_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as archive:
+        names = set(archive.namelist())
+    files = {
+        path.removeprefix("src/")
+        for path in written("src", ".py", ".pyi", ".typed", ".html", ".css", ".js", ".mplstyle")
+    }
+    assert {"bregmat/py.typed", "bregmat/__init__.pyi", "bregmat/report/templates/page.html"} <= files <= names
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"bregmat", "bregmat_papers"}
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
