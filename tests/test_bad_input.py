@@ -512,11 +512,11 @@ def test_every_public_call_has_its_bad_values():
     assert sum(len(values) for entry in ENTRIES.values() for values in entry.bad.values()) > 2000
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.good is not None])
 def test_good_values_are_taken(name, tmp_path, monkeypatch):
+    """Without an error or a warning: what is refused below is refused for its one bad value."""
     monkeypatch.chdir(tmp_path)
-    if ENTRIES[name].good is not None:
-        ENTRIES[name].call(**ENTRIES[name].good)
+    ENTRIES[name].call(**ENTRIES[name].good)
 
 
 @pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, entry in ENTRIES.items() for p in entry.bad])

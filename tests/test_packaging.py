@@ -73,6 +73,14 @@ def test_links_of_the_readme_are_absolute_and_lead_somewhere():
     assert [path for path in inside if not (ROOT / path).exists()] == []
 
 
+def test_the_readme_begins_with_the_documentation():
+    """Before the first heading: the pages that a newcomer looks for."""
+    top = README.partition("\n## ")[0]
+    for page in ("tutorial", "guide/index", "theory", "glossary", "faq", "migration", "performance"):
+        assert f"]({HOME}/blob/main/docs/{page}.md)" in top
+    assert f"]({HOME}/tree/main/examples)" in top and "make docs" in top
+
+
 def test_snippets_of_the_readme_need_no_more_than_the_extras():
     code = "\n".join(re.findall(r"```python\n(.*?)```", README, re.S))
     imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", code, re.M)}

@@ -146,14 +146,18 @@ def test_every_number_is_in_one_part(monkeypatch, n_threads):
 
 def test_threads_that_share_their_loops_do_not_wait_for_each_other(monkeypatch):
     monkeypatch.setattr(threads, "n_threads", lambda: 4)
+    outer, inner = [], []  # lengths of parts; appending is atomic
 
     def nested(start, stop):
-        in_parts(lambda first, last: None, 100, 1e8)
+        outer.append(stop - start)
+        in_parts(lambda first, last: inner.append(last - first), 100, 1e8)
 
     with ThreadPoolExecutor(16) as pool:
         runs = [pool.submit(in_parts, nested, 100, 1e8) for _ in range(32)]
         for run in runs:
             run.result(timeout=30)
+    assert sum(outer) == 32 * 100 and len(outer) > 32
+    assert sum(inner) == len(outer) * 100
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, MemoryError])

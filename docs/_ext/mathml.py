@@ -9,7 +9,13 @@ def _mathml(self, node: nodes.Element, as_block: bool) -> None:
     text = node.astext()
     try:
         markup = tex2mathml(text, as_block=as_block)
-    except Exception as error:  # noqa: BLE001 - MathError and SyntaxError; a formula that cannot be drawn is a warning, so `make docs` fails
+    except (
+        ValueError,
+        SyntaxError,
+        LookupError,
+        AttributeError,
+    ) as error:  # of formulas: a lone "^" or "&" ends in the last two
+        # a warning, so `make docs` fails
         logging.getLogger(__name__).warning("formula %r: %s", text, error, location=node)
         markup = f"<code>{self.encode(text)}</code>"
     self.body.append(f'<div class="formula">{markup}</div>' if as_block else markup)

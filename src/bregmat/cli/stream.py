@@ -40,7 +40,6 @@ def learn_stream(pairs: Path, settings: StreamSettings) -> int:
     target, out, checkpoint, plot = settings.target, settings.out, settings.checkpoint, settings.plot
     with bad_input():
         learner = MatrixExponentiatedGradient(**settings.parameters)
-        _ = learner.settings  # a bad option is told of before the file is read
         stream = PairFile(pairs, squared=settings.squared)
         U = None if target is None else _read_target(target, learner)
         store = None if checkpoint is None else Checkpoint(checkpoint)
