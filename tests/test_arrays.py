@@ -46,13 +46,15 @@ def every_relation():
 
 
 # ---------------------------------------------------------------------- the operator
-@pytest.mark.parametrize("rows", ["graph", "vectors", "all relations"])
+@pytest.mark.parametrize("rows", ["graph", "graph with signs", "vectors", "all relations"])
 def test_an_operator_there_is_the_operator(there, rng, rows, monkeypatch):
     monkeypatch.setattr("bregmat.array_operators.BLOCK", 10_000)  # several blocks
-    X, C = every_relation() if rows == "all relations" else soft_problem(n=90, d=36, c=900 if rows == "graph" else 70)
+    X, C = every_relation() if "relation" in rows else soft_problem(n=90, d=36, c=900 if "graph" in rows else 70)
+    if rows == "graph with signs":  # a similarity is a signed sum of three
+        C = Constraints.similarity(*C.index.T, 1.0, "<=")
     r = X.shape[1]
     here = bind(C, X)
-    assert isinstance(here, PairGraph) == (rows == "graph")
+    assert isinstance(getattr(here, "base", here), PairGraph) == ("graph" in rows)
     away = on_space(here, array_space(there(X)))
     assert (away.c, away.r) == (here.c, here.r)
     F = rng.normal(size=(r, r)) / np.sqrt(r)
@@ -246,6 +248,15 @@ def test_what_works_on_the_host_alone_says_so():
     for estimator in (KernelLearner(), MarginSVC()):
         with pytest.raises(TypeError, match="X must be in the host's memory here; got a array_api_strict array on"):
             estimator.fit(on_strict(X), y)
+
+
+def test_a_device_without_double_precision_is_refused():
+    X, C = soft_problem()
+    single = array_api_strict.asarray(X.astype(np.float32), device=array_api_strict.Device("no_float64"))
+    with pytest.raises(
+        TypeError, match=r"array_api_strict array on .*no_float64.* has no float64 there, which certificates need"
+    ):
+        nearest_metric(single, C, slack_weight=1.0)
 
 
 def test_gradients_are_not_dropped_silently():

@@ -31,11 +31,11 @@ class ArrayRows(OuterProducts):
     ----------
     space : ArraySpace
     Z : array, shape (n, r)
-    ends : (array, array, array), optional
-        a, b and s of every row, shape (c,) each; s in the precision of Z.
+    ends : (array, array, array or None), optional
+        a, b and s of every row, shape (c,) each; s in the precision of Z, None where all are -1.
     """
 
-    def __init__(self, space: ArraySpace, Z: Any, ends: tuple[Any, Any, Any] | None = None) -> None:
+    def __init__(self, space: ArraySpace, Z: Any, ends: tuple[Any, ...] | None = None) -> None:
         self.space, self.Z, self.ends = space, Z, ends
         self.c, self.r = (Z if ends is None else ends[0]).shape[0], Z.shape[1]
 
@@ -44,8 +44,8 @@ class ArrayRows(OuterProducts):
         """The rows of an operator of the host, copied there."""
         if isinstance(op, RankOneRows):
             return cls(space, space.put(op.V, float))
-        ends = space.put(op.a, np.int64), space.put(op.b, np.int64), space.put(op.sign, float)
-        return cls(space, space.put(op.Z, float), ends)
+        sign = None if (op.sign == -1).all() else space.put(op.sign, float)
+        return cls(space, space.put(op.Z, float), (space.put(op.a, np.int64), space.put(op.b, np.int64), sign))
 
     def _blocks(self, *points: Any) -> Iterator[tuple[slice, list[Any]]]:
         """Some rows at a time: their place, and for every array of the size of the points what it says of them."""
@@ -55,8 +55,12 @@ class ArrayRows(OuterProducts):
             if self.ends is None:
                 yield part, [Z[part, :] for Z in points]
                 continue
-            a, b, sign = (end[part] for end in self.ends)
-            yield part, [xp.take(Z, a, axis=0) + xp.take(Z, b, axis=0) * sign[:, None] for Z in points]
+            a, b, sign = (None if end is None else end[part] for end in self.ends)
+            found = []
+            for Z in points:
+                first, second = xp.take(Z, a, axis=0), xp.take(Z, b, axis=0)
+                found.append(first - second if sign is None else first + second * sign[:, None])
+            yield part, found
 
     def _column(self, *points: Any, of: Callable[..., Any]) -> np.ndarray:
         """A number of every row, from its block."""
@@ -118,7 +122,8 @@ class ArrayRows(OuterProducts):
         xp, some = self.space.xp, self.space.put(np.arange(self.c)[rows])
         if self.ends is None:
             return ArrayRows(self.space, xp.take(self.Z, some, axis=0))
-        few = ArrayRows(self.space, self.Z, tuple(xp.take(end, some, axis=0) for end in self.ends))  # type: ignore[arg-type]
+        ends = tuple(None if end is None else xp.take(end, some, axis=0) for end in self.ends)
+        few = ArrayRows(self.space, self.Z, ends)
         if few.c > self.Z.shape[0]:
             return few
         vectors = [V for _, (V,) in few._blocks(self.Z)]
@@ -126,9 +131,10 @@ class ArrayRows(OuterProducts):
 
     def astype(self, dtype: type) -> ArrayRows:
         xp = self.space.xp
-        kind = getattr(xp, np.dtype(dtype).name)
-        ends = None if self.ends is None else (*self.ends[:2], xp.astype(self.ends[2], kind))
-        return ArrayRows(self.space, xp.astype(self.Z, kind), ends)  # type: ignore[arg-type]
+        kind, ends = getattr(xp, np.dtype(dtype).name), self.ends
+        if ends is not None and ends[2] is not None:
+            ends = (*ends[:2], xp.astype(ends[2], kind))
+        return ArrayRows(self.space, xp.astype(self.Z, kind), ends)
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of some rows, of any shape: (..., r); fetched."""

@@ -91,9 +91,23 @@ def array_space(x: Any) -> ArraySpace | None:
 
 
 def working_space(x: Any) -> ArraySpace | None:
-    """The space that long sums over these points are made in; None for the host's memory, where compiled loops are quicker."""
+    """The space that long sums over these points are made in; None for the host's memory, where compiled loops are quicker.
+
+    Raises
+    ------
+    TypeError
+        For a device without double precision, which certificates need.
+    """
     space = array_space(x)
-    return None if space is None or space.is_host else space
+    if space is None or space.is_host:
+        return None
+    try:
+        is_double = space.xp.zeros(1, dtype=space.xp.float64, device=space.device).dtype == space.xp.float64
+    except (TypeError, ValueError, RuntimeError):
+        is_double = False
+    if not is_double:
+        raise TypeError(f"a {space.words} has no float64 there, which certificates need; copy it to the host's memory.")
+    return space
 
 
 def _is_on_host(x: Any) -> bool:
