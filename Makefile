@@ -81,7 +81,7 @@ locked-down: $(STAMP)
 $(VENV)-minimum/installed: pyproject.toml tests/lowest_versions.py
 	test -x $(VENV)-minimum/bin/python || $(PYTHON) -m venv $(VENV)-minimum
 	$(PYTHON) tests/lowest_versions.py > $(VENV)-minimum/lowest.txt
-	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging "hatchling>=1.24" "hatch-vcs>=0.4" array-api-compat
+	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging "hatchling>=1.24" "hatch-vcs>=0.4"
 	touch $@
 
 test-minimum: $(VENV)-minimum/installed

@@ -14,6 +14,17 @@ import numpy as np
 LIBRARIES = ("torch", "cupy")  # whose arrays do not tell their namespace by themselves
 
 
+def _compat() -> Any:
+    """array-api-compat, which knows what torch and CuPy call otherwise than the standard."""
+    try:
+        import array_api_compat
+    except ImportError as error:
+        raise ImportError(
+            "arrays of other libraries than NumPy need array-api-compat: pip install 'bregmat[gpu]'."
+        ) from error
+    return array_api_compat
+
+
 @dataclass(frozen=True, eq=False)
 class ArraySpace:
     """A namespace of the array API on one of its devices.
@@ -52,11 +63,10 @@ class ArraySpace:
 
     def fetch(self, x: Any) -> np.ndarray:
         """One of its arrays as a NumPy array."""
-        import array_api_compat
-
-        if array_api_compat.is_torch_array(x):
+        compat = _compat()
+        if compat.is_torch_array(x):
             return x.detach().cpu().numpy()
-        if array_api_compat.is_cupy_array(x):
+        if compat.is_cupy_array(x):
             return x.get()
         if not self.is_host and hasattr(
             self.xp, "Device"
@@ -84,10 +94,8 @@ def array_space(x: Any) -> ArraySpace | None:
     """The space of an array; None for NumPy's, and for all that is no array of a namespace."""
     if not is_foreign(x):
         return None
-    import array_api_compat
-
-    xp = array_api_compat.array_namespace(x)
-    return ArraySpace(xp, array_api_compat.device(x), _is_on_host(x))
+    compat = _compat()
+    return ArraySpace(compat.array_namespace(x), compat.device(x), _is_on_host(x))
 
 
 def working_space(x: Any) -> ArraySpace | None:
