@@ -3,6 +3,8 @@
 No GPU is needed: array-api-strict has devices that NumPy cannot read from, and torch's own CPU is taken for such a device.
 """
 
+import sys
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -279,3 +281,10 @@ def test_what_is_no_array_of_another_library():
         assert array_space(x) is None
     assert array_space(pandas.DataFrame({"a": [1.0]})) is None
     assert "torch array on cpu" in array_space(torch.eye(2)).words
+
+
+def test_without_array_api_compat_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "array_api_compat", None)
+    with pytest.raises(ImportError, match=r"pip install 'bregmat\[gpu\]'"):
+        array_space(torch.zeros(2, 2))
+    assert array_space(np.zeros((2, 2))) is None  # NumPy's need nothing
