@@ -175,7 +175,7 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: metric(sp.csr_array(nan_at(X, 1)), PAIR), ValueError, "X must be finite; got NaN or infinity"),
         (lambda: metric(X[0], PAIR), ValueError, r"X must be 2-dimensional; got shape \(3,\)"),
         (lambda: metric(np.ones((0, 3)), PAIR), ValueError, r"at least one row and one column; got shape \(0, 3\)"),
-        (lambda: metric(X.astype(str) + "x", PAIR), TypeError, "X must be numeric"),
+        (lambda: metric(np.char.add(X.astype(str), "x"), PAIR), TypeError, "X must be numeric"),
         (lambda: metric(X, PAIR, prior=EYE), ValueError, r"prior must have shape \(3, 3\).*\(4, 4\)"),
         (lambda: metric(X, PAIR, prior=nan_at(np.eye(3), 0)), ValueError, "prior must be finite; got NaN.* row 0"),
         (lambda: metric(X, pair([0, 1], [1, 7], 1.0, "<=")), ValueError, r"up to 7 but.*4 rows \(0 to 3\): row 1"),

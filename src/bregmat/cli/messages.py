@@ -6,6 +6,7 @@ __all__ = ["for_command", "for_labels", "of_file"]
 
 _OPTIONS = {
     "slack_weight": "--slack-weight",
+    "checkpoint_seconds": "--checkpoint-seconds",
     "loss_budget": "--loss-budget",
     "max_iter": "--max-iter",
     "n_components": "--n-components",
