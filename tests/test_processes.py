@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba.extending import overload
 
-from bregmat import _kernels, threads
+from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, _kernels, threads
 from bregmat._kernels.compiling import Kernel, njit
 from bregmat.threads import in_parts, single_thread_blas
 
@@ -108,6 +108,22 @@ def test_a_limit_that_an_interrupt_kept_from_leaving_is_lifted(blas):
     assert blas() == [7, 7]
     with single_thread_blas(order=64):
         assert blas() == [7, 7]
+
+
+def test_an_example_at_a_time_leaves_blas_alone(monkeypatch):
+    """Small products take one thread by themselves; setting it took a third of each trial."""
+    set_to = []
+    monkeypatch.setattr(threads, "_set_threads", lambda library, n: set_to.append(n))
+    learners = MatrixExponentiatedGradient(6), OnlineLogDet(differences=True), OnlinePCA(2)
+    examples = (0, 3), np.arange(4.0), np.arange(5.0)
+    for learner, x in zip(learners, examples):
+        labels = () if learner is learners[2] else (0.5,)
+        for _ in range(3):
+            learner.learn_one(x, *labels)
+    assert [learner.n_seen_ for learner in learners[:2]] == [3, 3]
+    assert set_to == []
+    with single_thread_blas():
+        assert set_to and set(set_to) == {1}
 
 
 def test_many_threads_leave_blas_as_it_was():

@@ -108,11 +108,12 @@ def _restore() -> None:
 def on_one_blas_thread(function: C) -> C:
     """The function, run under :class:`single_thread_blas`; of a class, its own public methods and properties.
 
-    Methods of a class whose names end in ``_one`` take an example at a time and see to themselves.
+    Methods of a class whose names end in ``_one`` take an example at a time and see to themselves; properties whose names begin
+    with ``n_`` are counts.
     """
     if isinstance(function, type):
         for name, member in list(vars(function).items()):
-            if name.startswith("_") or name.endswith("_one"):
+            if name.startswith(("_", "n_")) or name.endswith("_one"):
                 continue
             if isinstance(member, property) and member.fget is not None:
                 setattr(function, name, property(on_one_blas_thread(member.fget), member.fset, doc=member.__doc__))
