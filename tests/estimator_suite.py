@@ -4,17 +4,34 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import pytest
 from sklearn.exceptions import SkipTestWarning
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import check_array_api_input, estimator_checks_generator
+from sklearn.utils.estimator_checks import (
+    check_array_api_input,
+    check_global_output_transform_pandas,
+    check_global_set_output_transform_polars,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_set_output_transform_polars,
+    estimator_checks_generator,
+)
 
 REPEATED = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a repeated point is its own nearest neighbour, pairs are drawn by row, and "
     "percentiles count copies; where nothing is drawn and copies are not neighbours, test_sample_weight.py has the equality"
     for kind in ("dense", "sparse")
 }  # why weights are not repetitions for what learns from labels
+
+CONTAINERS = (  # scikit-learn runs these on its own transformers only
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_global_output_transform_pandas,
+    check_set_output_transform_polars,
+    check_global_set_output_transform_polars,
+)
 
 ALONE = pytest.mark.filterwarnings("ignore:.* are alone in their class")  # in the data of that check
 
@@ -29,11 +46,15 @@ def sklearn_checks(*estimators, unmet=None, raises=AssertionError):
             if not get_tags(estimator).input_tags.two_d_array:  # what needs no table of features is checked
                 warnings.simplefilter("ignore", SkipTestWarning)
             checks = list(estimator_checks_generator(estimator))
+        if hasattr(estimator, "set_output"):
+            checks += [(estimator, partial(check, type(estimator).__name__)) for check in CONTAINERS]
         for instance, check in checks:
             name = getattr(check, "func", check).__name__
             if name != check_array_api_input.__name__:
                 why = (unmet or {}).get(name)
                 marks = [] if why is None else [pytest.mark.xfail(reason=why, strict=True, raises=raises), ALONE]
+                if getattr(check, "func", None) in CONTAINERS:  # which map arrays after frames, and frames after arrays
+                    marks.append(pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names"))
                 yield pytest.param(
                     instance, check, marks=marks, id=f"{estimator}-{name}-{getattr(check, 'keywords', '')}"
                 )

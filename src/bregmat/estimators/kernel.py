@@ -215,6 +215,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     rank: int | None = None
 
     _kept = ("n_dropped_constraints_", "captured_trace_")
+    transform = KernelOfMap.transform  # a class's own, or set_output passes it by
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the constructor; ``kernel`` among them, which as an attribute is a method."""

@@ -89,6 +89,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     _kept = (*LearnerSearch._kept, "captured_trace_")
     _last = "_fit_map"
     _learner: ClassVar[type] = KernelLearner
+    transform = KernelOfMap.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -174,6 +174,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
     _kept = ("n_dropped_constraints_", "_fit_components", "prior_")
+    transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -99,6 +99,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     _kept = (*LearnerSearch._kept, "_fit_components")
     _last = "_fit_components"
     _learner = MetricLearner
+    transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

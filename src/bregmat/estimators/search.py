@@ -447,9 +447,10 @@ class _Search:
                 if time.monotonic() > self.deadline:
                     break
             seconds = time.perf_counter() - start
-            mapped = self.settings._map(candidate, learned, A)
-            model = clone(self.estimator).fit(mapped(A), y)
-            run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, mapped(B), z)), seconds
+            mapping = self.settings._map(candidate, learned, A)
+            near, unseen = np.asarray(mapping(A)), np.asarray(mapping(B))  # whatever container is configured
+            model = clone(self.estimator).fit(near, y)
+            run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, unseen, z)), seconds
         return run
 
     def _weighty(self, rows: np.ndarray) -> np.ndarray:

@@ -262,6 +262,8 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
     random_state: RandomState = None
     solver: SolverName | Solver = field(default="auto", kw_only=True)
 
+    transform = IndexedMetric.transform  # a class's own, or set_output passes it by
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True

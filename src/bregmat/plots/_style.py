@@ -207,7 +207,7 @@ class BeforeAndAfter:
             As in `from_data`.
         """
         X, located, _ = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(X, estimator.transform(X), located, **options)
+        return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
     @classmethod
     def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> Self:

@@ -83,7 +83,7 @@ class EmbeddingDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
         """Draw `X` before and after ``estimator.transform``; options as in `from_data`."""
-        return cls.from_data(X, estimator.transform, y, **options)
+        return cls.from_data(X, lambda points: np.asarray(estimator.transform(points)), y, **options)
 
     @classmethod
     def from_result(cls, result: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
@@ -258,7 +258,7 @@ def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
         sparse, points = False, points.toarray()
     pca = PCA(n_components=min(2, *points.shape), svd_solver="arpack" if sparse else "auto", random_state=0)
     with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no variance to divide by
-        coordinates = pca.fit_transform(points)
+        coordinates = np.asarray(pca.fit_transform(points))
     share = pca.explained_variance_ratio_
     missing = 2 - coordinates.shape[1]
     return np.pad(coordinates, ((0, 0), (0, missing))), tuple(np.pad(share, (0, missing)))

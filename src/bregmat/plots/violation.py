@@ -78,7 +78,7 @@ class ViolationDisplay:
             As in `from_data`.
         """
         X, located, names = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(estimator.transform(X), located, sample_id=names, **options)
+        return cls.from_data(np.asarray(estimator.transform(X)), located, sample_id=names, **options)
 
     @classmethod
     def from_result(cls, result: Any, constraints: Any, X: Any = None, **options: Any) -> ViolationDisplay:
