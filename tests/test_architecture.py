@@ -203,6 +203,8 @@ def test_public_names():
     assert all(getattr(bregmat, name) is not None for name in wanted)
     with pytest.raises(AttributeError, match="No bregmat attribute nearest_tensor"):
         _ = bregmat.nearest_tensor
+    with pytest.raises(AttributeError, match="No bregmat attribute PairsLearner; it is in bregmat.pairs"):
+        _ = bregmat.PairsLearner
 
 
 @pytest.mark.parametrize("name", sorted(set().union(*PUBLIC.values())))

@@ -3,6 +3,8 @@
 import re
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 
@@ -18,7 +20,7 @@ REFUSED = {
     "numbers as text": (
         lambda: checks.as_matrix("A", np.array([["1", 2.0]], dtype=object)),
         TypeError,
-        "A must be numeric; got ndarray with dtype object: it holds text.",
+        "A must be numeric; got ndarray with dtype object: it holds text, in column 0 ('1' in row 0).",
     ),
     "none": (lambda: checks.as_matrix("A", None), TypeError, "A must be numeric; got None."),
     "complex": (lambda: checks.as_matrix("A", 1j * np.eye(2)), TypeError, "A must be real; got complex numbers."),
@@ -187,3 +189,23 @@ def test_constraints_keep_a_copy_of_what_they_were_given():
     given = Constraints.sq_distance([0, 1], [2, 3], bound, "<=", weight=weight)
     bound[0] = weight[0] = 7.0  # which a shared read-only column would refuse, or follow
     assert given.bound.tolist() == given.weight.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
+    """Which column holds text, and which has gaps: the first mistakes with a table of one's own."""
+    with pytest.raises(
+        TypeError, match=r"X must be numeric; .*text, in columns 'id' \('p0' in row 0\), 'town' \('Ulm' in row 0\)"
+    ):
+        checks.check_numeric("X", kind({"id": ["p0", "p1"], "a": [1.0, 2.0], "town": ["Ulm", "Bonn"]}))
+    with pytest.raises(
+        ValueError, match=r"X must be finite; .* columns 'b' \(2\), 'c' \(1\): rows 0, 2, counted from 0"
+    ):
+        checks.check_numeric("X", kind({"a": [1.0, 2.0, 3.0], "b": [NAN, 1.0, NAN], "c": [1.0, 2.0, INF]}))
+    with pytest.raises(TypeError, match=r"text, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more"):
+        checks.check_numeric("X", kind({f"c{k}": ["x"] for k in range(7)}))
+
+
+def test_a_missing_number_of_pandas_is_named():
+    with pytest.raises(TypeError, match=r"NAType', in column 'b' \(<NA> in row 1\)"):
+        checks.check_numeric("X", pd.DataFrame({"a": [1, 2], "b": pd.array([1, None], dtype="Int64")}))

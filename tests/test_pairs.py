@@ -150,6 +150,25 @@ def test_indices_are_as_good_as_points(cls, form, pairs):
         formed.predict(index)
 
 
+@pytest.mark.parametrize("cls", [ITML, PairsLearner])
+def test_names_are_those_of_the_index(cls, pairs):
+    """A table of pairs by name, as it comes from a file."""
+    index, y = pairs
+    names = np.array([f"flower {k}" for k in range(len(X))])
+    by_name = pd.DataFrame(names[index], columns=["a", "b"])
+    frame = pd.DataFrame(X, index=names)
+    learner = cls(preprocessor=frame).fit(by_name, y)
+    again = cls(preprocessor=X).fit(index, y)
+    np.testing.assert_allclose(learner.pair_distance(by_name), again.pair_distance(index), rtol=1e-6)
+    assert np.array_equal(learner.predict(names[index].tolist()), again.predict(index))
+    with pytest.raises(ValueError, match=r"names of tuples must be in the index.*not there: \['rose'\]"):
+        learner.predict([["flower 0", "rose"]])
+    with pytest.raises(TypeError, match="such as flower .*Names need a pandas DataFrame whose index holds them"):
+        cls(preprocessor=X).fit(by_name, y)
+    with pytest.raises(ValueError, match="must name every row once; 'flower 3' occurs again"):
+        cls(preprocessor=pd.concat([frame, frame[3:4]])).fit(by_name, y)
+
+
 def test_columns_of_a_frame_are_known(pairs):
     frame = pd.DataFrame(X, columns=list("abcd"))
     learner = PairsLearner(preprocessor=frame).fit(*pairs)

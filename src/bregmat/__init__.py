@@ -15,7 +15,12 @@ for _package in ("io", "online", "pairs", "plots", "report"):  # ``bregmat.pairs
 
 def __getattr__(name: str) -> Any:
     if name != "__version__":
-        return _public(name)
+        try:
+            return _public(name)
+        except AttributeError as error:
+            if name in ("ITML", "ITML_Supervised", "PairsLearner"):
+                raise AttributeError(f"{error}; it is in bregmat.pairs") from None
+            raise
     from importlib.metadata import PackageNotFoundError, version  # which takes its time
 
     try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral, Number, Real
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
@@ -136,6 +136,20 @@ def _given(value: Any) -> str:
     return type(value).__name__ + (f" with dtype {dtype}" if dtype is not None else "")
 
 
+def _not_numbers(values: Any, array: np.ndarray, most: int = 5) -> str:
+    """Where a table holds what is no number: its first columns that do, with the first entry of each."""
+    if array.ndim != 2:
+        return ""
+    names, found = list(getattr(values, "columns", range(array.shape[1]))), []
+    for name, column in zip(names, array.T):
+        for row, value in enumerate(column):
+            if value is not None and not isinstance(value, Number | np.bool_):
+                found.append(f"{name!r} ({value!r} in row {row})")
+                break
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}" if found else ""
+
+
 # ---------------------------------------------------------------------- arrays of any shape
 def as_numbers(
     name: str, values: Any, *, booleans: bool = False, complex_too: bool = False, copy: bool = False
@@ -172,7 +186,8 @@ def as_numbers(
             raise TypeError("it holds text")  # which NumPy would read as numbers where it can
         return array.astype(complex if kind == "c" else float, copy=copy)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {_given(values)}: {str(error).rstrip('.')}.") from error
+        text = f"{name} must be numeric; got {_given(values)}: {str(error).rstrip('.')}"
+        raise TypeError(f"{text}{_not_numbers(values, array)}.") from error
 
 
 def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") -> None:
@@ -468,11 +483,26 @@ def check_numeric(name: str, X: Any) -> None:
     """Raise for what scikit-learn's own check of points converts silently or does not name: text, masked or complex entries, objects."""
     if scipy.sparse.issparse(X) or (type(X) in (np.ndarray, np.memmap) and X.dtype.kind in "biuf"):
         return
-    if as_numbers(name, X, booleans=True, complex_too=True).dtype.kind == "c":
+    numbers = as_numbers(name, X, booleans=True, complex_too=True)
+    if numbers.dtype.kind == "c":
         raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")  # its own words
     space = array_space(X)
     if space is not None and not space.is_host:
         raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")
+    if hasattr(X, "columns") and numbers.ndim == 2 and not np.isfinite(numbers).all():
+        _name_missing(name, X, numbers)
+
+
+def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> NoReturn:
+    """Raise for a data frame with NaN or infinities, by its columns."""
+    bad = ~np.isfinite(numbers)
+    counts = [f"{column!r} ({n})" for column, n in zip(frame.columns, bad.sum(axis=0)) if n]
+    more = f" and {len(counts) - most} more" if len(counts) > most else ""
+    raise ValueError(
+        f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:most])}{more}: "
+        f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill them up "
+        "(sklearn.impute.SimpleImputer)."
+    )
 
 
 def as_points(name: str, X: Any, *, look: bool = True) -> Any:

@@ -173,7 +173,10 @@ def check_unique(names: np.ndarray) -> np.ndarray:
     ordered = names[order]
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(repeated):
-        raise ValueError(f"sample_id must be unique; {ordered[repeated[0]]!r} occurs more than once.")
+        rows = np.sort(order[ordered == ordered[repeated[0]]])
+        raise ValueError(
+            f"sample_id must be unique; {ordered[repeated[0]]!s} occurs more than once, in {rows_text(rows)}."
+        )
     return order
 
 
@@ -185,8 +188,8 @@ def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
     theirs, ours = (kinds.get(a.dtype.kind, "names") for a in (names, keys))
     if len(keys) and len(names) and ours != theirs:
         raise TypeError(
-            f"sample_id holds {theirs} such as {names[0]!s} but the constraints name samples by {ours} "
-            f"such as {keys[0]!s}; use one kind."
+            f"sample_id holds {theirs} such as {names[0]!s} (row numbers, where it is not given) but the constraints name samples by "
+            f"{ours} such as {keys[0]!s}; use one kind: pass sample_id= with the name of each row of X."
         )
     if not len(names):
         return np.full(len(keys), -2)

@@ -108,7 +108,8 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     verbose : bool or int
         True prints progress at most once a second.
     preprocessor : array-like, shape (n, d), or callable, optional
-        Where pairs may be given by indices: the rows they are of, or what turns a 1-dimensional array of them into points.
+        Where pairs may be given by indices: the rows they are of (of a pandas data frame also by the names in its index), or what turns a
+        1-dimensional array of them into points.
     random_state : int, Generator, RandomState or None
         Seed of the prior "random".
     solver : str or object

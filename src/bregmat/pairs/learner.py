@@ -60,7 +60,8 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     warm_start : bool
         Start from the dual of the previous fit when it had as many rows.
     preprocessor : array-like, shape (n, d), or callable, optional
-        Where tuples may be given by indices: the rows they are of, or what turns a 1-dimensional array of them into points.
+        Where tuples may be given by indices: the rows they are of (of a pandas data frame also by the names in its index), or what turns a
+        1-dimensional array of them into points.
 
     Attributes
     ----------

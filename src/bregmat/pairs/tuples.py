@@ -118,7 +118,7 @@ def _wrong_shape(formed: str, either: str, given: np.ndarray, indices: int, prep
 
 # ---------------------------------------------------------------------- preprocessors
 class RowsOf:
-    """The preprocessor that an array-like stands for: row numbers to rows."""
+    """The preprocessor that an array-like stands for: row numbers to rows, and names to those of a pandas data frame's index."""
 
     def __init__(self, X: Any) -> None:
         self.X = X if sp.issparse(X) or hasattr(X, "columns") else np.asarray(X)
@@ -127,12 +127,31 @@ class RowsOf:
 
     def __call__(self, indices: np.ndarray) -> Any:
         n = self.X.shape[0]
+        if indices.dtype.kind in "OUS" and hasattr(self.X, "iloc") and all(isinstance(name, str) for name in indices):
+            indices = self._rows_of(indices)
         if indices.dtype.kind not in "iu":
-            raise TypeError(f"indices of tuples must be whole numbers, rows of the preprocessor; got {indices.dtype}.")
+            raise TypeError(
+                f"indices of tuples must be whole numbers, rows of the preprocessor; got {indices.dtype} such as {indices[0]!s}. "
+                "Names need a pandas DataFrame whose index holds them, or a function from names to points."
+            )
         bad = np.unique(indices[(indices < 0) | (indices >= n)])
         if len(bad):
             raise ValueError(f"indices must be rows of the preprocessor, 0 to {n - 1}; got {bad[:5].tolist()}.")
         return self.X.iloc[indices] if hasattr(self.X, "iloc") else self.X[indices]
+
+    def _rows_of(self, names: np.ndarray) -> np.ndarray:
+        """Row numbers of the names that the index holds."""
+        index = self.X.index
+        if not index.is_unique:
+            raise ValueError(
+                f"the index of the preprocessor must name every row once; {index[index.duplicated()][0]!r} occurs again."
+            )
+        rows = index.get_indexer(names)
+        if (rows < 0).any():
+            raise ValueError(
+                f"names of tuples must be in the index of the preprocessor; not there: {names[rows < 0][:5].tolist()}."
+            )
+        return rows
 
 
 def as_preprocessor(preprocessor: Any) -> Any:
