@@ -265,6 +265,27 @@ def test_journal_survives_and_is_only_of_its_points(tmp_path):
         Session(moved, Settings(), path, resume=True)
 
 
+def test_a_journal_without_answers_is_begun_anew(tmp_path):
+    """Who looks at the page and leaves it can start again; a file that is no journal is never emptied."""
+    path = tmp_path / "j.jsonl"
+    Session(wine_points(), Settings(slack_weight=3.0), path).close()
+    again = Session(wine_points(), Settings(), path)  # with other settings, too
+    with pytest.raises(ValueError, match="another bregmat label has this journal open"):
+        Session(wine_points(), Settings(), path)
+    again.say(same(0, 1))
+    again.close()
+    with pytest.raises(ValueError, match="exists; go on with --resume"):
+        Session(wine_points(), Settings(), path)
+    resumed = Session(wine_points(), Settings(), path, resume=True)
+    assert len(resumed.answers.active()) == 1
+    resumed.close()
+    for text in ("", "my notes\n", '{"format": "other"}\n'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="exists"):
+            Session(wine_points(), Settings(), path)
+        assert path.read_text() == text
+
+
 def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
     """A full disk: the person is told, and journal and session are as before."""
     path = tmp_path / "j.jsonl"

@@ -83,7 +83,8 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
         webbrowser.open(link(door.token))
     with suppress(KeyboardInterrupt):
         serve(session, door, listening)
-    note(f"{len(session.answers.active())} answers are kept in {session.journal.path}")
+    n_answers = len(session.answers.active())
+    note(f"{n_answers} answers are kept in {session.journal.path}" if n_answers else "nothing was answered")
 
 
 def _read(path: Path, options: LabelOptions) -> LabelPoints:

@@ -25,7 +25,7 @@ class Journal:
     head : dict
         Of plain values: ``points`` (a digest), settings.
     resume : bool
-        Go on with an existing file. Without it one must not exist, with it one must.
+        Go on with an existing file, which there must be. Without it there must be none, or one without any answer, which begins anew.
 
     Raises
     ------
@@ -38,16 +38,17 @@ class Journal:
         self.path = path
         if resume and not path.exists():
             raise ValueError(f"{path}: there is no journal to resume")
-        if not resume and path.exists():
-            raise ValueError(f"{path}: this journal exists; go on with --resume, or name another with --journal")
+        exists = path.exists()
         # held as long as the session lives; without a buffer, so that what could not be written is not written later
-        self._file = open(path, "r+b" if resume else "x+b", buffering=0)  # noqa: SIM115
+        self._file = open(path, "r+b" if exists else "x+b", buffering=0)  # noqa: SIM115
         self.events: list[dict[str, Any]] = []
         try:
             self._lock()
             if resume:
                 self._read({"format": FORMAT, **head})
             else:
+                if exists:
+                    self._empty()
                 self._write({"format": FORMAT, **head})
                 self._sync_folder()
         except BaseException:
@@ -81,6 +82,17 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ValueError(f"{self.path}: another bregmat label has this journal open") from error
+
+    def _empty(self) -> None:
+        """Begin anew where nothing was answered; any other file stays as it is."""
+        try:
+            self._read({})
+        except ValueError:
+            self.events.append({})  # damaged, or no journal: not ours to empty
+        if self.events:
+            raise ValueError(f"{self.path}: this journal exists; go on with --resume, or name another with --journal")
+        self._file.truncate(0)
+        self._file.seek(0)
 
     def _sync_folder(self) -> None:
         if os.name == "posix":  # the name of the file has to be on the disk, too

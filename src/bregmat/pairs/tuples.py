@@ -121,7 +121,7 @@ class RowsOf:
     """The preprocessor that an array-like stands for: row numbers to rows, and names to those of a pandas data frame's index."""
 
     def __init__(self, X: Any) -> None:
-        self.X = X if sp.issparse(X) or hasattr(X, "columns") else np.asarray(X)
+        self.X: Any = X if sp.issparse(X) or hasattr(X, "columns") else np.asarray(X)
         if len(self.X.shape) != 2:
             raise ValueError(f"preprocessor must have one row a point, shape (n, d); got shape {self.X.shape}.")
 
