@@ -9,8 +9,17 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
-from bregmat import Constraints, Factor, MetricLearner, nearest_kernel, nearest_metric
+from bregmat import (
+    Constraints,
+    Factor,
+    KernelKMeans,
+    MetricLearner,
+    constraints_from_labels,
+    nearest_kernel,
+    nearest_metric,
+)
 from bregmat import arrays as library
 from bregmat.array_operators import ArrayRows, on_space
 from bregmat.arrays import array_space, to_numpy
@@ -198,11 +207,38 @@ def test_a_learner_there_is_the_learner(there, settings):
     np.testing.assert_allclose(to_numpy("score", away.pair_score(there(pairs))), -away.pair_distance(pairs), **EQUAL)
 
 
-def test_bounds_and_weights_may_come_from_there(there):
+@pytest.mark.parametrize("settings", [{"kernel": "precomputed"}, {"kernel": "rbf"}, {"kernel": "linear"}, {"rank": 5}])
+def test_clusters_there_are_the_clusters(there, settings):
+    X = np.asarray(soft_problem(n=150)[0])
+    points = X @ X.T if settings.get("kernel") == "precomputed" else X
+    clusters = KernelKMeans(4, random_state=0, **settings)
+    here = clone(clusters).fit(points)
+    away = clone(clusters).fit(there(points), sample_weight=there(np.ones(len(X))))
+    assert np.array_equal(away.labels_, here.labels_)
+    assert away.inertia_ == pytest.approx(here.inertia_, rel=1e-10)
+    assert np.array_equal(away.predict(there(points)), here.labels_)
+    for name in ("dual_coef_", "sq_norms_", "cluster_centers_"):
+        if hasattr(here, name):
+            np.testing.assert_allclose(getattr(away, name), getattr(here, name), **EQUAL)
+    assert ("dual_coef_" in vars(here)) == (settings.get("kernel") in ("precomputed", "rbf"))
+
+
+def test_rows_and_labels_may_come_from_there(there):
     i, j = np.arange(4), np.arange(4, 8)
-    rows = Constraints.sq_distance(i, j, there(np.full(4, 2.0)), "<=", weight=there(np.arange(1.0, 5.0)))
+    rows = Constraints.sq_distance(there(i), there(j), there(np.full(4, 2.0)), "<=", weight=there(np.arange(1.0, 5.0)))
+    assert rows.index.tolist() == np.stack([i, j], axis=1).tolist()
     assert rows.bound.tolist() == [2.0] * 4
     assert rows.weight.tolist() == [1.0, 2.0, 3.0, 4.0]
+    pairs, same = there(np.stack([i, j], axis=1)), there(np.array([1, -1, 1, -1]))
+    assert Constraints.from_pairs(pairs, same, (1.0, 9.0)).bound.tolist() == [1.0, 9.0, 1.0, 9.0]
+    X, y = np.arange(24.0).reshape(12, 2) ** 2, np.arange(12) % 2
+    for strategy in ("random", "neighbors"):
+        drawn = [
+            constraints_from_labels(*given, strategy=strategy, random_state=0)
+            for given in ((X, y), (there(X), there(y)))
+        ]
+        assert np.array_equal(drawn[0].index, drawn[1].index)
+        assert np.array_equal(drawn[0].bound, drawn[1].bound)
 
 
 def test_in_host_memory_the_compiled_loops_work(monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.arrays import to_numpy
 from bregmat.checks import as_column, as_matrix, as_numbers, rows_text
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
@@ -28,7 +29,7 @@ class LowRankMatrix:
 
 def sample_names(name: str, values: Any) -> np.ndarray:
     """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
-    array = np.atleast_1d(np.asarray(values))
+    array = np.atleast_1d(np.asarray(to_numpy(name, values)))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
     if array.dtype.kind == "c":
@@ -68,6 +69,7 @@ def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
     """Columns of a list of pairs or triplets of samples, shape (c, k); ``roles`` names the k members."""
     k = len(roles.split())
     want = f"{name} must have shape (c, {k}), the samples {', '.join(roles.split())} of each row by row number or name"
+    values = to_numpy(name, values)
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if not np.iterable(values) or isinstance(values, str | bytes | dict | set):

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat.arrays import to_numpy
 from bregmat.checks import as_choice, as_points, check_integer, rows_text
 from bregmat.columns import is_missing
 from bregmat.constraints import Constraints
@@ -154,6 +155,7 @@ def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
     strategy, unlabeled
         As in :func:`constraints_from_labels`.
     """
+    y = to_numpy("y", y)
     values = np.asarray(y.toarray() if sp.issparse(y) else y)
     if strategy == "neighbors" and values.ndim == 2 and values.shape[1] > 1:
         if not np.isin(values, (0, 1)).all():
@@ -255,7 +257,7 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
 
 def _label_array(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Labels as a 1-D array and the mask of missing values."""
-    values = np.asarray(y)
+    values = np.asarray(to_numpy("y", y))
     if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
         values = np.array(y, dtype=object)
     if values.ndim != 1:

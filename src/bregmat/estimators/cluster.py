@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from bregmat._interrupt import take_interrupt
-from bregmat.checks import as_column, check_integer, check_numeric, check_positive
+from bregmat.arrays import ArraySpace, MatrixThere, to_numpy
+from bregmat.checks import as_column, check_integer, check_numeric, check_positive, handed_in
 from bregmat.estimators.base import AllOrNothing, KernelEstimator
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
@@ -113,7 +114,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; kernel values (n, n) with "precomputed".
+            Points; kernel values (n, n) with "precomputed". Of a tensor on a GPU the products with the kernel are made there; with
+            features the iteration is scikit-learn's, on the host.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Nonnegative, dimensionless; not all 0.
@@ -132,7 +134,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         with self._fitting():
             self._check_parameters()
-            n_found = self._fit(X, sample_weight, self._kernel_function().given(X))
+            X, space = handed_in("X", X)
+            n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
         if n_found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
@@ -142,7 +145,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             )
         return self
 
-    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction) -> int:
+    def _fit(self, X: Any, sample_weight: Any, base: KernelFunction, space: ArraySpace | None) -> int:
         """Set the fitted attributes; the number of different clusters."""
         check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
@@ -174,7 +177,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
             check_entries(K, replace(base, rounding=SINGLE) if X.dtype == np.float32 else base)
-            n_found = self._fit_kernel(K, weights, rng)
+            n_found = self._fit_kernel(K if space is None else MatrixThere(space, space.put(K)), weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
         self._fit_base = base  # predict goes by the kernel of the fit, whatever parameters are set later
@@ -205,8 +208,10 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
-    def _fit_kernel(self, K: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> int:
-        points = WeightedPoints(weights, np.diag(K), K @ (weights / weights.sum()), lambda rows: K[rows].T)
+    def _fit_kernel(self, K: np.ndarray | MatrixThere, weights: np.ndarray, rng: np.random.RandomState) -> int:
+        points = WeightedPoints(
+            weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)
+        )
         seeds = np.stack([points.seeds(self.n_clusters, rng) for _ in range(self.n_init)])
         found, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
         self.labels_ = found.labels.astype(np.int32)
@@ -228,6 +233,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         base = self._fit_base
+        X = to_numpy("X", X)
         check_numeric("X", X)
         X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
         if self._fit_pivots is not None:

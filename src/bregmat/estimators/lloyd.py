@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat._interrupt import is_interrupted, take_interrupt
+from bregmat.arrays import MatrixThere
 from bregmat.threads import cached_property
 
 MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
@@ -79,14 +80,14 @@ def _drawn(share: np.ndarray, order: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def kernel_lloyd(
-    K: np.ndarray, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
+    K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
 ) -> tuple[Clustering, int]:
     """The best of several starts, and how many of its clusters are empty because there are too few different points.
 
     Parameters
     ----------
-    K : ndarray, shape (n, n)
-        Symmetric kernel.
+    K : ndarray or MatrixThere, shape (n, n)
+        Symmetric kernel; products with it are made where it is.
     weights : ndarray, shape (n,)
         Nonnegative weights of the points.
     seeds : ndarray of int, shape (s, k)
@@ -115,19 +116,19 @@ def kernel_lloyd(
     labels, history, n_iter = runs[best_start([run[1][-1] for run in runs])]
     # once more without update formulas, so that labels are those that the centres give
     W, q, empty = _centres(K, weights, labels, k)
-    D = _sq_distances(K, K @ W, q, empty)
+    D = _sq_distances(K.diagonal(), K @ W, q, empty)
     final = D.argmin(axis=1)
     inertia = float(weights @ np.maximum(D[np.arange(n), final], 0.0))
     return Clustering(final, W, q, [*history, inertia], n_iter), int(empty.sum())
 
 
 def _runs(
-    K: np.ndarray, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
+    K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
 ) -> list[tuple[np.ndarray, list[float], int]]:
     """For each start the labels that its last centres are made of, the inertia by iteration, and their number."""
     n, (s, k) = len(K), seeds.shape
-    diagonal = np.diag(K)
-    labels = np.stack([(diagonal[row] - 2.0 * K[:, row]).argmin(axis=1) for row in seeds])
+    diagonal = K.diagonal()
+    labels = np.stack([(diagonal[row] - 2.0 * np.asarray(K[row].T)).argmin(axis=1) for row in seeds])
     Z = np.zeros((n, s, k))
     for r, label in enumerate(labels):
         Z[np.arange(n), r, label] = weights
@@ -145,7 +146,7 @@ def _runs(
                 empty = size <= 0
                 scale = np.where(empty, 1.0, size)
                 q = np.einsum("ij,ij->j", Z[:, r], KZ[:, r]) / scale**2
-                D = _sq_distances(K, KZ[:, r] / scale, q, empty)
+                D = _sq_distances(diagonal, KZ[:, r] / scale, q, empty)
                 new = D.argmin(axis=1)
                 nearest = np.maximum(D[every, new], 0.0)
                 inertia = float(weights @ nearest)
@@ -207,7 +208,7 @@ def _fill_empty_inplace(labels: np.ndarray, nearest: np.ndarray, weights: np.nda
 
 
 def _centres(
-    K: np.ndarray, weights: np.ndarray, labels: np.ndarray, k: int
+    K: np.ndarray | MatrixThere, weights: np.ndarray, labels: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     W = np.zeros((len(K), k))
     W[np.arange(len(K)), labels] = weights
@@ -217,8 +218,8 @@ def _centres(
     return W, np.einsum("ij,ij->j", W, K @ W), empty
 
 
-def _sq_distances(K: np.ndarray, KW: np.ndarray, q: np.ndarray, empty: np.ndarray) -> np.ndarray:
+def _sq_distances(diagonal: np.ndarray, KW: np.ndarray, q: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """``K_ii - 2 (K W)_ic + q_c``, infinite for empty clusters."""
-    D = np.diag(K)[:, None] - 2.0 * KW + q
+    D = diagonal[:, None] - 2.0 * KW + q
     D[:, empty] = np.inf
     return D
