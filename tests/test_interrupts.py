@@ -369,7 +369,7 @@ def test_nothing_compared_nothing_kept(monkeypatch, wine):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.search._Search._path", interrupt)
+    monkeypatch.setattr("bregmat.estimators.candidates.Search._path", interrupt)
     with pytest.raises(KeyboardInterrupt):
         search.fit(*wine)
     assert not [name for name in vars(search) if name.endswith("_")]

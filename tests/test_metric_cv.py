@@ -10,8 +10,8 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
+from bregmat.estimators.candidates import choose
 from bregmat.estimators.metric_cv import MetricCandidate
-from bregmat.estimators.search import _choose
 from bregmat.plots import SearchDisplay
 from estimator_suite import REPEATED, sklearn_checks
 
@@ -92,7 +92,7 @@ def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_th
     noise = np.array([0.02, -0.02, 0.03, -0.03])
 
     def chosen(*scores, usual=0.1):
-        return _choose([plain, light, heavy], np.array(scores), usual)
+        return choose([plain, light, heavy], np.array(scores), usual)
 
     assert chosen(same - 0.1, same - noise / 10, same) == 1
     assert chosen(same - 0.1, same - noise / 10, same, usual=10.0) == 2
@@ -106,8 +106,8 @@ def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_th
 
 def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(wine, monkeypatch):
     steps = []
-    monkeypatch.setattr("bregmat.estimators.search.SEARCH_STEPS", 2)
-    monkeypatch.setattr("bregmat.estimators.search._Search._is_late", lambda self, row: steps.append(row.iteration))
+    monkeypatch.setattr("bregmat.estimators.candidates.SEARCH_STEPS", 2)
+    monkeypatch.setattr("bregmat.estimators.candidates.Search._is_late", lambda self, row: steps.append(row.iteration))
     chooser = bm.MetricLearnerCV(**QUICK, priors=("identity",)).fit(*wine)
     assert max(steps) == 2
     assert chooser.best_learner_.result_.status == "OPTIMAL" and chooser.best_learner_.n_iter_ > 2
@@ -137,7 +137,7 @@ def test_regression(rng):
 
 
 def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
-    monkeypatch.setattr("bregmat.estimators.search.HALVING_FROM", 60)
+    monkeypatch.setattr("bregmat.estimators.candidates.HALVING_FROM", 60)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] > 0).astype(int)
     table = bm.MetricLearnerCV(**QUICK | {"slack_weights": (0.1, 1.0, 10.0)}).fit(X, y).cv_results_

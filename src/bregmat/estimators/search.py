@@ -1,11 +1,8 @@
-"""The search among settings of a learner, not learning among them: candidates on inner folds, halving, the simplest good one."""
+"""What searches among settings of a learner share, not learning among them: parameters, the fit, files; `candidates` has the comparing."""
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,61 +10,19 @@ from itertools import product
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.utils import get_tags
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from bregmat._interrupt import held_interrupts, is_interrupted, take_interrupt
 from bregmat.checks import as_choice, as_column, check_integer, check_positive
 from bregmat.coordinates import Factor
-from bregmat.estimators.base import AllOrNothing, Lines, check_verbose, say
+from bregmat.estimators.base import AllOrNothing, check_verbose, say
+from bregmat.estimators.candidates import Candidate, Search, described, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.labels import STRATEGIES, as_kinds
-from bregmat.result import SolverError
 from bregmat.sampling import check_random_state, generator
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
-
-HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
-SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
-SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
-SEARCH_STEPS = (
-    60  # of each pass of what is compared: in columns of very different size heavy weights take many times as long
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate(ABC):
-    """One way to map the points; without a strategy nothing is learned. Subclasses add what there is before learning."""
-
-    strategy: str | None = None
-    slack_weight: float = 0.0
-
-    of_learning: ClassVar[tuple[str, ...]] = ("slack_weight",)  # settings that say nothing where nothing is learned
-
-    @property
-    @abstractmethod
-    def size(self) -> int | None:
-        """Dimensions of the map; None is all of them."""
-
-    @property
-    def family(self) -> Self:
-        """What one warm-started path of slack weights has in common."""
-        return replace(self, slack_weight=0.0)
-
-    def complexity(self, usual: float) -> tuple[float, float]:
-        """Order of what is learned from simple to complex: few dimensions, slack weights near the usual one."""
-        return self.size or np.inf, abs(np.log(self.slack_weight) - np.log(usual))
-
-    def params(self) -> dict[str, Any]:
-        """As parameters of the learner; a strategy None says that nothing is learned."""
-        return {name: value for name, value in vars(self).items() if self.strategy or name not in self.of_learning}
-
 
 C = TypeVar("C", bound=Candidate)
 
@@ -155,7 +110,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
-            search = _Search(self, template, X, y, groups, np.flatnonzero(known), weight)
+            search = Search(self, template, X, y, groups, np.flatnonzero(known), weight)
             self.n_splits_ = len(search.folds)
             self.cv_results_: dict[str, Any]
             self.best_index_: int
@@ -177,7 +132,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _fitted(self, learner: ConstraintLearner, X: Any, y: Any, weight: np.ndarray | None) -> ConstraintLearner:
         """The learner fitted to all rows, as far as that came."""
         if self.verbose:
-            say(f"fit to all rows: {_words(self.best_params_)}")
+            say(f"fit to all rows: {in_words(self.best_params_)}")
             learner.set_params(verbose=max(learner.verbose, self.verbose))
         try:
             return learner.fit(X, y, sample_weight=weight)
@@ -197,12 +152,12 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         n_done = int(np.isfinite(self.cv_results_["mean_test_score"]).sum())
         return (
             f"with {n_done} of {n} candidates compared: cv_results_, best_params_ and best_score_ are of these, nothing is fitted "
-            f"to all rows. The best of them: {_words(self.best_params_)}."
+            f"to all rows. The best of them: {in_words(self.best_params_)}."
         )
 
     def _ending(self) -> str:
         learned = "" if self.best_learner_ is None else f"; {self.best_learner_._ending()}"
-        return f"{_words(self.best_params_)}, score {self.best_score_:.4f}{learned}"
+        return f"{in_words(self.best_params_)}, score {self.best_score_:.4f}{learned}"
 
     def _template(self) -> ConstraintLearner:
         """The learner with all settings that are not searched."""
@@ -253,7 +208,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         chooser = estimator_restored(cls, meta, arrays)
         start = "cv_results."
         numbers = {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
-        chooser.cv_results_ = _described(meta["cv_results"]) | numbers
+        chooser.cv_results_ = described(meta["cv_results"]) | numbers
         chooser.best_learner_ = None
         return chooser
 
@@ -276,220 +231,5 @@ def sizes(name: str, values: Any) -> list[int | None]:
     return found
 
 
-def _words(params: dict[str, Any]) -> str:
-    """Settings of a candidate in a line."""
-    return ", ".join(f"{name}={value!r}" for name, value in params.items() if value is not None or name == "strategy")
-
-
 def _seed(random_state: Any) -> int:
     return int(generator(random_state).integers(2**31))
-
-
-# ---------------------------------------------------------------------- the search
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """Scores and seconds of a path of candidates on one fold."""
-
-    scores: dict[Candidate, float]
-    seconds: dict[Candidate, float]
-
-
-class _SearchProgress:
-    """Lines about a search: paths done, the best so far, and within long fits the step."""
-
-    def __init__(self, verbose: int) -> None:
-        self.lines, self.process, self.clock = Lines(verbose), os.getpid(), time.perf_counter()
-        self.n_done = self.n_paths = self.size = 0
-
-    def begin(self, n_paths: int, size: int) -> None:
-        """A round of so many paths on so many rows."""
-        self.n_done, self.n_paths, self.size, self.lines = 0, n_paths, size, Lines(self.lines.verbose)
-
-    def tell_path(self, candidates: list[Any], scores: np.ndarray) -> None:
-        """One path of slack weights on one fold is done."""
-        self.n_done += 1
-        if self.lines.verbose and self.lines.is_due(self.n_done):
-            known = ~np.isnan(scores).all(axis=1)
-            means = np.full(len(scores), -np.inf)
-            means[known] = np.nanmean(scores[known], axis=1)
-            best = int(means.argmax())
-            found = f"; best so far {means[best]:.4f} with {_words(candidates[best].params())}" if known.any() else ""
-            say(f"{self._where()}{found}")
-
-    def tell_step(self, record: Any) -> None:
-        """A step of a fit; those in other processes are told of by their paths only."""
-        if self.lines.is_due(self.n_done, by_time_only=True) and os.getpid() == self.process:
-            say(f"{self._where()}, now iteration {record.iteration}, gap {record.gap:.1e}")
-
-    def _where(self) -> str:
-        seconds = time.perf_counter() - self.clock
-        return f"search on {self.size} rows: {self.n_done} of {self.n_paths} paths of slack weights, {seconds:.1f} s"
-
-
-class _Search:
-    """Candidates on folds: paths of slack weights, halving where rows are many, one table."""
-
-    def __init__(
-        self,
-        settings: LearnerSearch,
-        template: ConstraintLearner,
-        X: Any,
-        y: np.ndarray,
-        groups: Any,
-        known: np.ndarray,
-        weight: np.ndarray | None,
-    ) -> None:
-        self.settings, self.X, self.y, self.weight = settings, X, y, weight
-        self.is_pairwise = get_tags(settings).input_tags.pairwise
-        self.template = clone(template).set_params(
-            tol=max(template.tol, SEARCH_TOL),
-            max_iter=min(template.max_iter or SEARCH_STEPS, SEARCH_STEPS),
-            warm_start=True,
-            verbose=0,
-        )
-        is_class = "continuous" not in type_of_target(y[known])
-        estimator = settings.estimator
-        if estimator is None:
-            estimator = KNeighborsClassifier(4) if is_class else KNeighborsRegressor(4)
-        self.estimator, self.scorer = estimator, check_scoring(estimator, scoring=settings.scoring)
-        groups = None if groups is None else np.asarray(groups)[known]
-        try:
-            folds = check_cv(settings.cv, y[known], classifier=is_class).split(X[known], y[known], groups)
-            self.folds = [(self._weighty(known[train]), self._weighty(known[test])) for train, test in folds]
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"cv={settings.cv!r} does not fit {len(known)} labelled rows: {error}") from error
-        if not all(len(rows) for fold in self.folds for rows in fold):
-            raise ValueError(f"sample_weight leaves a fold of cv={settings.cv!r} without points of positive weight.")
-        budget = settings.max_seconds
-        self.deadline = np.inf if budget is None else time.monotonic() + budget
-        self.progress = _SearchProgress(int(settings.verbose))
-
-    def run(self, candidates: list[Any]) -> tuple[dict[str, Any], int]:
-        """The table, and the row that is chosen."""
-        n = min(len(train) for train, _ in self.folds)
-        n_rows = [n]
-        while n_rows[0] > HALVING_FROM:
-            n_rows.insert(0, n_rows[0] // SHARE_KEPT)
-        scores = np.full((len(candidates), len(self.folds)), np.nan)
-        seconds, n_samples = np.zeros(len(candidates)), np.zeros(len(candidates), np.int64)
-        left = list(range(len(candidates)))
-        for size in n_rows:
-            if is_interrupted():
-                break
-            new, spent = self._round([candidates[c] for c in left], size)
-            whole = ~np.isnan(new).any(axis=1)
-            if not whole.any():
-                break  # the time is up: what the last round said stands
-            scores[left], seconds[left], n_samples[left] = new, spent, size
-            left = [c for c, done in zip(left, whole) if done]
-            if size != n_rows[-1]:
-                learned = [c for c in left if candidates[c].strategy]
-                learned.sort(key=lambda c: -scores[c].mean())
-                best = learned[: -(-len(learned) // SHARE_KEPT)]
-                left = [c for c in left if not candidates[c].strategy or c in best]
-        if not left or np.isnan(scores[left]).all():
-            if is_interrupted():
-                raise KeyboardInterrupt
-            raise ValueError("max_seconds is too short for a single candidate on all folds.")
-        table = _described([c.params() for c in candidates]) | {
-            **{f"split{k}_test_score": scores[:, k] for k in range(len(self.folds))},
-            "mean_test_score": scores.mean(axis=1),
-            "std_test_score": scores.std(axis=1),
-            "mean_fit_time": seconds,
-            "n_samples": n_samples,
-        }
-        means = np.nan_to_num(table["mean_test_score"], nan=-np.inf)
-        table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
-        return table, left[_choose([candidates[c] for c in left], scores[left], float(self.template.slack_weight))]
-
-    def _round(self, candidates: list[Any], size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (candidates, folds), nan where a fit failed or the time was up, and mean seconds of a fit."""
-        families = {c.family: [d for d in candidates if d.family == c.family] for c in candidates}
-        jobs = [(fold, family) for family in families.values() for fold in range(len(self.folds))]
-        parallel = Parallel(n_jobs=self.settings.n_jobs, return_as="generator")
-        runs = parallel(delayed(self._path)(fold, family, size) for fold, family in jobs)
-        scores, seconds = np.full((len(candidates), len(self.folds)), np.nan), np.zeros(len(candidates))
-        self.progress.begin(len(jobs), size)
-        try:
-            for (fold, _), run in zip(jobs, runs):
-                for place, candidate in enumerate(candidates):
-                    if candidate in run.scores:
-                        scores[place, fold] = run.scores[candidate]
-                        seconds[place] += run.seconds[candidate] / len(self.folds)
-                self.progress.tell_path(candidates, scores)
-        except KeyboardInterrupt:
-            take_interrupt()
-        return scores, seconds
-
-    def _path(self, fold: int, family: list[Any], size: int) -> _Run:
-        """One fold: slack weights from light to heavy, each fit from the last."""
-        train, test = self.folds[fold]
-        if size < len(train):
-            train = np.random.default_rng(fold).permutation(train)[:size]
-        A, B = (self.X[np.ix_(rows, train)] if self.is_pairwise else self.X[rows] for rows in (train, test))
-        y, z = self.y[train], self.y[test]
-        weight = None if self.weight is None else self.weight[train]
-        run = _Run({}, {})
-        learner = clone(self.template)
-        for candidate in sorted(family, key=lambda c: c.slack_weight):
-            if time.monotonic() > self.deadline:
-                break
-            start = time.perf_counter()
-            learned = None
-            if candidate.strategy is not None:
-                learner.set_params(**self.settings._settings(candidate, A), callback=self._is_late)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # of a fold: not converged, or a class with one point
-                    try:
-                        learned = learner.fit(A, y, sample_weight=weight)
-                    except SolverError:
-                        continue
-                if time.monotonic() > self.deadline:
-                    break
-            seconds = time.perf_counter() - start
-            mapping = self.settings._map(candidate, learned, A)
-            near, unseen = np.asarray(mapping(A)), np.asarray(mapping(B))  # whatever container is configured
-            model = clone(self.estimator).fit(near, y)
-            run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, unseen, z)), seconds
-        return run
-
-    def _weighty(self, rows: np.ndarray) -> np.ndarray:
-        return rows if self.weight is None else rows[self.weight[rows] > 0]
-
-    def _is_late(self, record: Any) -> bool:
-        self.progress.tell_step(record)
-        return time.monotonic() > self.deadline
-
-
-def _choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:
-    """Of those learned and better than the best one unlearned: the simplest within a standard error of the best, fold by fold.
-
-    Where there is none, the best one unlearned. That is not taken for being simpler: with few rows a standard error hides what learning
-    gains.
-    """
-    means = scores.mean(axis=1)
-    floor = max((mean for c, mean in zip(candidates, means) if not c.strategy), default=-np.inf)
-    learned = [k for k, c in enumerate(candidates) if c.strategy and means[k] > floor]
-    if not learned:
-        return int(np.argmax(means))
-    best = max(learned, key=lambda k: means[k])
-    eligible = []
-    for k in learned:
-        behind = scores[best] - scores[k]
-        error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else 0.0
-        if behind.mean() <= error:
-            eligible.append((candidates[k].complexity(usual), -means[k], k))
-    return min(eligible)[2]
-
-
-def _described(params: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """``params`` and a masked column for each of them."""
-    rows = list(params)
-    table: dict[str, Any] = {"params": rows}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = np.ma.MaskedArray(np.empty(len(rows), dtype=object), mask=[name not in row for row in rows])
-        for k, row in enumerate(rows):
-            if name in row:
-                values[k] = row[name]
-        table[f"param_{name}"] = values
-    return table
