@@ -222,6 +222,19 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     assert "60 points, 5 features" in done.stdout
 
 
+def test_decimal_commas_that_are_not_read_are_told(bregmat, tmp_path, data):
+    """Quoted numbers such as "14,23" between commas may be thousands; they are left out, and why is said."""
+    X, y = data
+    words = np.array([f'"{abs(x):.2f}"'.replace(".", ",") for x in X[:, 0]])
+    rows = [f"{word},{x[1]},{x[2]},{label}" for word, x, label in zip(words, X, y)]
+    (tmp_path / "points.csv").write_text("\n".join(["price,b,c,y", *rows]))
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert "note: not used: price (not numeric)" in done.stderr
+    cell = words[0].strip('"')
+    assert f"note: price holds numbers such as '{cell}'; where commas part the cells" in done.stderr
+
+
 @pytest.fixture
 def shop(tmp_path, data):
     """The points with a number of a customer, a gap, decimal commas and another encoding."""

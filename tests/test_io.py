@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import fuzz_files
+from bregmat import MetricLearner
 from bregmat.io import ModelFileError, atomic_write, check_writable, load, models, read_manifest, save
 
 
@@ -162,6 +164,11 @@ def test_what_cannot_be_saved(tmp_path, meta, arrays, message):
 def test_only_known_classes_are_saved(tmp_path):
     with pytest.raises(TypeError, match=r"cannot save a builtins\.dict"):
         save(tmp_path / "m", {})
+    with pytest.raises(TypeError, match=r"cannot save a builtins\.str \(save\(path, model\): the file comes first\)"):
+        save({}, str(tmp_path / "m"))
+    with pytest.raises(TypeError, match=r"Pipeline \(of a pipeline, save the step: pipeline\['metriclearner'\]"):
+        save(tmp_path / "m", make_pipeline(MetricLearner()))
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---------------------------------------------------------------- damaged files

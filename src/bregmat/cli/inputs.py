@@ -24,6 +24,7 @@ __all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "import_term
 
 
 _ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|index|idx|uuid|row|nr)$)|(?<=[a-z])(?:Id|ID|Key)$")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def import_terms(name: str) -> None:
@@ -151,6 +152,12 @@ def read_task(
     unused = [name for name in points.columns if name not in (*wanted, id_name, "index") and not is_id(name)]
     if unused and not columns:
         task.warnings.append(f"not used: {listed(unused)} (not numeric)")
+        for name in unused:
+            if (cell := _decimal_comma(points.columns[name])) is not None:
+                task.warnings.append(
+                    f"{name} holds numbers such as '{cell}'; where commas part the cells they are not read as decimal commas: "
+                    "write semicolons between the cells, or points in the numbers"
+                )
     if constraints is not None:
         if task.sample_id is not None:
             _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
@@ -252,6 +259,12 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     if (codes < 0).all():
         raise ValueError(f"labels {name!r}: no row has a label")
     return codes
+
+
+def _decimal_comma(values: Any) -> str | None:
+    """The first cell of a column whose cells are all empty or numbers with decimal commas; None for any other column."""
+    cells = [cell for cell in np.asarray(values).astype(str).tolist() if cell not in NOT_AVAILABLE]
+    return cells[0] if cells and all(_DECIMAL_COMMA.fullmatch(cell) for cell in cells) else None
 
 
 def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:

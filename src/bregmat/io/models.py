@@ -116,7 +116,10 @@ def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None 
         raise TypeError(f"info must be None or a dict; got {info!r}.")
     name = type(obj).__name__
     if SAVABLE.get(name) != type(obj).__module__:
-        raise TypeError(f"cannot save a {type(obj).__module__}.{name}; savable: {', '.join(sorted(SAVABLE))}")
+        hint = " (save(path, model): the file comes first)" if isinstance(obj, str | os.PathLike) else ""
+        if hasattr(obj, "named_steps"):
+            hint = " (of a pipeline, save the step: pipeline['metriclearner']; joblib.dump keeps all of it)"
+        raise TypeError(f"cannot save a {type(obj).__module__}.{name}{hint}; savable: {', '.join(sorted(SAVABLE))}")
     meta, arrays = obj.to_state()
     manifest: dict[str, Any] = {
         "format": FORMAT,
