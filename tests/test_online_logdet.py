@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import online as kernels
 from bregmat.divergences import LogDet
+from bregmat.online import UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet as Plain
 
 SENSES = ("==", "<=", ">=")
@@ -365,8 +366,6 @@ BAD = {
     "label nan": (Z2, [1.0, np.nan], "==", ValueError, "y must be finite"),
     "label text": (Z2, ["a", "b"], "==", TypeError, "y must be numeric"),
     "nan": ([[1.0, 2.0], [np.nan, 0.0]], [1.0, 1.0], "==", ValueError, "NaN or infinity in row 1"),
-    "identical points": (np.zeros((2, 2)), [1.0, 1.0], "==", ValueError, "identical points in rows 0, 1"),
-    "identical far apart": ([[0.0, 0.0]], [1.0], ">=", ValueError, "identical points in row 0"),
     "features": (np.ones((2, 3)), [1.0, 1.0], "==", ValueError, "2 features; got 3|expecting 2 features"),
     "shape": (np.ones((2, 3, 2)), [1.0, 1.0], "==", ValueError, "X must have shape|expecting 2 features"),
     "one dimension": ([1.0, 2.0], [1.0, 1.0], "==", ValueError, "X must have shape|Expected 2D array, got 1D array"),
@@ -394,6 +393,24 @@ def test_bad_examples_change_nothing(rng, name):
         5,
         learner.loss_of(np.eye(2)),
     )
+
+
+@pytest.mark.parametrize("sense", ["==", ">="])
+def test_identical_points_that_are_told_to_be_apart_are_left_out(rng, sense):
+    """With one warning; the others count as if those had been told to be at 0, which all metrics put them at."""
+    X, y = rng.normal(size=(6, 2)), rng.exponential(size=6)
+    X[[1, 4]] = 0.0
+    told = y.copy()
+    learner, other = OnlineLogDet(2, keep_examples=True), OnlineLogDet(2, keep_examples=True)
+    with pytest.warns(UnreachableLabelWarning, match="identical points in rows 1, 4") as caught:
+        learner.partial_fit(X, told, sense=sense)
+    assert len(caught) == 1 and (told == y).all()
+    y[[1, 4]] = 0.0
+    other.partial_fit(X, y, sense=sense)
+    assert (learner.components_ == other.components_).all()
+    assert (learner.cumulative_loss_, learner.n_seen_) == (other.cumulative_loss_, 6)
+    U = np.diag([2.0, 0.5])
+    assert learner.cumulative_loss_ <= learner.loss_bound(U) == other.loss_bound(U)
 
 
 def test_identical_points_that_a_metric_can_have(rng):

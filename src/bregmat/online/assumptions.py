@@ -23,7 +23,7 @@ class SpectralSpreadWarning(UserWarning):
 
 
 class UnreachableLabelWarning(UserWarning):
-    """A label is beyond what any matrix of the trace can predict: none fits the stream within the loss budget."""
+    """A label is beyond what any matrix can predict: of the trace, so that none fits the stream within the loss budget; or at all."""
 
 
 def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> None:

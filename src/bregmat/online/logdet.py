@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ from bregmat.divergences import LogDet
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
+from bregmat.online.assumptions import UnreachableLabelWarning
 from bregmat.online.learner import OnlineLearner, Undo, whole_labels
 from bregmat.online.records import KeptExamples
 from bregmat.threads import on_one_blas_thread
@@ -158,6 +160,11 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             Naming what is wrong and where. Nothing of the block is learned then.
         FloatingPointError
             A step that cannot be computed: scale X and y, or lower a fixed eta. Nothing of the block is learned then.
+
+        Warns
+        -----
+        UnreachableLabelWarning
+            Identical points are told to be apart, which no metric puts them: such rows are left out, as if told to be at 0.
         """
         self.predict_then_learn(X, y, sense=sense)
         return self
@@ -357,7 +364,8 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         Z = self._differences(X, self._dim(fresh=fresh))
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
-        _check_labels(Z, y, sense)
+        _check_labels(y)
+        _leave_out_identical(Z, y, sense)
         fixed = self._first_rate() if fresh else self._fixed
         if fresh and not len(Z):
             raise ValueError("X must hold at least one example to begin with.")
@@ -414,13 +422,17 @@ def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     return np.ascontiguousarray(A)
 
 
-def _check_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
+def _check_labels(y: np.ndarray) -> None:
     """Raise for squared distances that no metric has."""
     bad = np.flatnonzero(y < 0.0)
     if len(bad):
         raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
+
+
+def _leave_out_identical(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
+    """Identical points that are told to be apart get the label 0 in `y`, which every metric meets, with a warning."""
     bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
     if len(bad):
-        raise ValueError(
-            f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}."
-        )
+        text = f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}: left out."
+        warnings.warn(text, UnreachableLabelWarning, stacklevel=4)
+        y[bad] = 0.0
