@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 import bregmat
-from bregmat import Constraints, nearest_metric
+from bregmat import Constraints, nearest_metric, operators
 from bregmat.binding import bind
 from bregmat.coordinates import sharded_coordinates
 from bregmat.divergences import LogDet
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
-from bregmat.operators import PairGraph
+from bregmat.operators import PairGraph, drawn_numbers
 from bregmat.sharded.expressions import FAN, reduced
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.nearest import shards_of
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.parts import Setting
+from bregmat.solvers import mirror_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 
 
@@ -110,6 +111,84 @@ def test_large_products_and_vectors_of_pairs():
     assert whole.n_iter == blocks.n_iter
     assert blocks.status == "OPTIMAL"
     np.testing.assert_allclose(blocks.metric(), whole.metric(), rtol=1e-6, atol=1e-6)
+
+
+# ---------------------------------------------------------------------- a sample first
+def test_a_row_is_drawn_by_its_number_alone():
+    whole = drawn_numbers(0, 100_000, 0.125)
+    assert abs(len(whole) - 12_500) < 4 * np.sqrt(12_500)
+    later = drawn_numbers(30_000, 70_000, 0.125)
+    assert np.array_equal(later + 30_000, whole[whole >= 30_000])
+    assert np.isin(drawn_numbers(0, 100_000, 0.125 / 8), whole).all()
+    gaps = np.bincount(np.minimum(np.diff(whole), 60))[1:40] / len(whole)
+    np.testing.assert_allclose(gaps, 0.125 * 0.875 ** np.arange(39), atol=0.01)  # geometric, as of independent draws
+
+
+@pytest.mark.parametrize("divergence", KINDS)
+def test_many_rows_start_from_a_sample_of_them(divergence, monkeypatch):
+    X, C = soft_problem(c=20_000)
+    settings = {"divergence": divergence, "slack_weight": 1.0, "solver": "mirror_newton", "tol": 1e-9}
+    cold = nearest_metric(X, C, **settings)
+    monkeypatch.setattr(mirror_newton, "MANY", 1000)
+    seen = []
+    measured = mirror_newton._measured
+    monkeypatch.setattr(
+        mirror_newton, "_measured", lambda problem, *args: seen.append(problem.c) or measured(problem, *args)
+    )
+    found = nearest_metric(X, C, **settings)
+    assert found.status == "OPTIMAL"
+    assert found.objective == pytest.approx(cold.objective, rel=2e-9)
+    assert found.dual_bound <= cold.objective
+    assert 2000 < seen[0] < 3000
+    assert seen.count(20_000) <= cold.n_iter + 1 - (divergence == "logdet")  # steps for all rows
+    blocks = nearest_metric(X, C, block_size=3000, **settings)
+    assert (blocks.n_iter, blocks.status) == (found.n_iter, found.status)
+    np.testing.assert_allclose(blocks.metric(), found.metric(), rtol=1e-9, atol=1e-9)
+    threads = nearest_metric(X, C, block_size=3000, executor=3, **settings)
+    assert np.array_equal(threads.metric(), blocks.metric())
+
+
+def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
+    """Three rows an entry: their solution is worse than the prior for all rows, and Newton's method is long in leaving it."""
+    X, C = soft_problem(c=6000)
+    settings = {"slack_weight": 1.0, "solver": "mirror_newton"}
+    cold = nearest_metric(X, C, **settings)
+    for name, few in (("MANY", 1000), ("RICH", 2), ("SHARE", 0.02)):
+        monkeypatch.setattr(mirror_newton, name, few)
+    found = nearest_metric(X, C, **settings)
+    assert found.status == "OPTIMAL"
+    assert found.objective == pytest.approx(cold.objective, rel=1e-6)
+    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.PATIENCE
+
+
+def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
+    X, C = soft_problem(c=6000)
+    for name, few in (("MANY", 1000), ("RICH", 10)):
+        monkeypatch.setattr(mirror_newton, name, few)
+    for limit in (0, 1, 3):
+        result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)
+        assert result.exit_reason == "MAX_ITER"
+        assert len(result.values) == 6000
+        assert bregmat.verify({"X": X, "constraints": C, "slack_weight": 1.0}, result).holds
+    blocks = nearest_metric(X, C, slack_weight=1.0, max_iter=3, block_size=950)
+    assert blocks.objective == pytest.approx(result.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [3000, 200_000])
+def test_gathers_in_their_own_order_give_the_same_values(n, rng, monkeypatch):
+    Z = rng.normal(size=(n, 6))
+    a, b = rng.integers(n, size=(2, 40_000)).astype(np.int32)
+    X = rng.normal(size=(6, 6))
+    X += X.T
+    plain = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
+    assert plain._ordered()[0] is None
+    monkeypatch.setattr(operators, "SORTED_WORK", 0)
+    monkeypatch.setattr(operators, "NEAR_BYTES", 10_000)
+    sorted_ = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
+    assert np.array_equal(np.sort(sorted_._ordered()[0]), np.arange(40_000))
+    assert np.array_equal(sorted_.values(X), plain.values(X))
+    assert np.array_equal(sorted_.values_diagonal(None), plain.values_diagonal(None))
+    assert sorted_.congruence(X)._order is sorted_._order
 
 
 def test_squared_lengths_are_worked_out_once(rng):

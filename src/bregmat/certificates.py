@@ -54,7 +54,7 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     if not np.isfinite(T).all():
         return -np.inf, mu
     t = eigvalsh(T)
-    terms = (MODEST + len(on)) * EPS * float(rows.extents(np.abs(mu[on])).sum())
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
     error = terms + _share(problem) * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         root = 1.0 / np.sqrt(-t0) if (t0 < 0).all() else None

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property
 
 FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless
+N = TypeVar("N", bound="Nearness")
 SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior
 
 
@@ -109,6 +110,17 @@ class Nearness:
         """
         D = self.divergence
         return (D.keeps_rank and self.stretch > FAR) or (not D.keeps_range and self.stretch < 1.0 / FAR)
+
+    def sampled(self: N, share: float) -> N:
+        """The problem of about so large a share of its rows, soft ones, with weights that make up for the others."""
+        rows = self.operator.drawn(share)
+        losses = self.losses.restrict(rows)
+        return replace(
+            self,
+            operator=self.operator.restrict(rows),
+            losses=losses.weighted(losses.gamma / share),
+            unit=self.unit[rows],
+        )
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""

@@ -23,6 +23,8 @@ from bregmat._kernels import pairs as kernels
 from bregmat._kernels.rows import OuterRows
 from bregmat.threads import in_parts
 
+NEAR_BYTES = 2**20  # points that stay in a core's own cache
+SORTED_WORK = 5e6  # entries that a pass must gather before an order of its own pays
 VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
 
 
@@ -54,6 +56,10 @@ class Operator(Protocol):
 
     def restrict(self, rows: np.ndarray) -> Operator:
         """Some of the rows."""
+
+    def drawn(self, share: float) -> np.ndarray:
+        """Numbers of about so large a share of the rows, as if drawn at random, the same every time."""
+        return drawn_numbers(0, self.c, share)
 
     def astype(self, dtype: type) -> Operator:
         """The same in another precision."""
@@ -115,6 +121,14 @@ class Operator(Protocol):
         """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c); None stands for 1."""
         Phi = self.features(S)
         return Phi @ Phi.T
+
+
+def drawn_numbers(first: int, count: int, share: float) -> np.ndarray:
+    """Which of ``first + range(count)`` are drawn, less ``first``: a matter of each number alone (SplitMix64, Steele et al. 2014)."""
+    x = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.flatnonzero((x ^ (x >> np.uint64(31))) < np.uint64(min(share, 0.5) * 2.0**64))
 
 
 @lru_cache(maxsize=16)
@@ -230,6 +244,7 @@ class PairGraph(OuterProducts):
         self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
         self.c, self.r = len(a), Z.shape[1]
         self._graph = graph
+        self._order: tuple | None = None  # of gathers, once there was one
         self._squares = squares  # squared lengths of the vectors, once they are known
 
     @property
@@ -271,16 +286,43 @@ class PairGraph(OuterProducts):
         return out
 
     def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
-        """A kernel over all pairs, shared among threads."""
+        """A kernel over all pairs, in the order in which it finds most points in a cache, shared among threads."""
+        order, a, b, sign = self._ordered()
+        found = out if order is None else np.empty_like(out)
 
         def run(start: int, stop: int) -> None:
             some = slice(start, stop)
-            kernel(out[some], *points, self.a[some], self.b[some], self.sign[some])
+            kernel(found[some], *points, a[some], b[some], sign[some])
 
         in_parts(run, self.c, float(self.c * self.r))
+        if order is not None:
+            out[order] = found
+
+    def _ordered(self) -> tuple:
+        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign), shared by congruent operators.
+
+        A block is no larger than that each point has two or three pairs with it, so that their first point is fetched once for them.
+        """
+        if self._order is None:
+            n, pieces = len(self.Z), -(-self.Z.nbytes // NEAR_BYTES)
+            if pieces == 1 or self.c * self.r < SORTED_WORK:
+                self._order = None, self.a, self.b, self.sign
+            else:
+                blocks = max(1, min(pieces, int(0.4 * self.c / n), 256))
+                groups = 2**16 // blocks
+                first, second = self.a // -(-n // groups), self.b // -(-n // blocks)
+                order = np.argsort((second * groups + first).astype(np.uint16), kind="stable").astype(np.int32)
+                self._order = order, self.a[order], self.b[order], self.sign[order]
+        return self._order
 
     def congruence(self, F: np.ndarray) -> PairGraph:
-        return self if is_identity(F) else PairGraph(self.Z @ F, self.a, self.b, self.sign, self._graph)
+        return self if is_identity(F) else self._with(self.Z @ F)
+
+    def _with(self, Z: np.ndarray) -> PairGraph:
+        """The same pairs of other points."""
+        made = type(self)(Z, self.a, self.b, self.sign, self._graph)
+        made._order = self._order
+        return made
 
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
         """Some of the rows; their vectors themselves once there are fewer of them than points."""
@@ -293,7 +335,9 @@ class PairGraph(OuterProducts):
         return None if self._squares is None else self._squares[rows]
 
     def astype(self, dtype: type) -> PairGraph:
-        return PairGraph(self.Z.astype(dtype), self.a, self.b, self.sign, self._graph, self._squares)
+        made = self._with(self.Z.astype(dtype))
+        made._squares = self._squares
+        return made
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""

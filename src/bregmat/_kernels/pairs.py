@@ -36,17 +36,27 @@ def bilinear_inplace(out, Z, Y, a, b, sign):
 
 @njit(fastmath=FAST, cache=True, nogil=True)
 def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z, start, stop):
-    """``out_u = sum over terms at u of w_e (z_u + s z_other)``: rows start..stop of the weighted graph matrix times Z (n, r)."""
+    """``out_u = sum over terms at u of w_e (z_u + s z_other)``: rows start..stop of the weighted graph matrix times Z (n, r).
+
+    Four terms at a time, the last ones filled up with weight 0: a row of the sum is loaded and stored once for all of them.
+    """
+    zero = Z.dtype.type(0.0)
     for u in range(start, stop):
-        row, zu = out[u], Z[u]
-        row[:] = 0.0
-        for q in range(ptr[u], ptr[u + 1]):
-            e = edge[q]
-            f = Z.dtype.type(w[e])
-            if f != 0.0:
-                zo, g = Z[other[q]], f * Z.dtype.type(sign[e])
-                for k in range(Z.shape[1]):
-                    row[k] += f * zu[k] + g * zo[k]
+        row, zu, q, last = out[u], Z[u], ptr[u], ptr[u + 1]
+        row[:] = zero
+        while q < last:
+            q1, q2, q3 = min(q + 1, last - 1), min(q + 2, last - 1), min(q + 3, last - 1)
+            f0 = Z.dtype.type(w[edge[q]])
+            f1 = Z.dtype.type(w[edge[q1]]) if q + 1 < last else zero
+            f2 = Z.dtype.type(w[edge[q2]]) if q + 2 < last else zero
+            f3 = Z.dtype.type(w[edge[q3]]) if q + 3 < last else zero
+            g0, g1 = f0 * Z.dtype.type(sign[edge[q]]), f1 * Z.dtype.type(sign[edge[q1]])
+            g2, g3 = f2 * Z.dtype.type(sign[edge[q2]]), f3 * Z.dtype.type(sign[edge[q3]])
+            z0, z1, z2, z3 = Z[other[q]], Z[other[q1]], Z[other[q2]], Z[other[q3]]
+            for k in range(Z.shape[1]):
+                x = zu[k]
+                row[k] += ((f0 * x + g0 * z0[k]) + (f1 * x + g1 * z1[k])) + ((f2 * x + g2 * z2[k]) + (f3 * x + g3 * z3[k]))
+            q += 4
 
 
 @njit(cache=True)

@@ -147,8 +147,11 @@ class WorkerPlace:
         POINTS.hold(self, setting.key)
 
     def remembered(self, key: str) -> Any:
-        """What was worked out before."""
-        return self._kept.get(key)
+        """What was worked out before; what is asked for is the last to be forgotten."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept[key] = self._kept.pop(key)
+        return found
 
     def remember(self, key: str, value: Any) -> None:
         """In place of the oldest."""

@@ -19,7 +19,7 @@ from bregmat.sharded.expressions import Expression, reduced, value_of
 from bregmat.sharded.parts import POINTS, Part, Setting, ShardSource
 from bregmat.threads import single_thread_blas
 
-REMEMBERED = 8  # expressions of a shard: values, violated rows and their weights at an iterate or two
+REMEMBERED = 12  # expressions of a shard: values, violated rows and their weights at an iterate or two, and a sample
 ALIGNED = 64
 
 
@@ -103,8 +103,11 @@ class LocalPlace:
         return found
 
     def remembered(self, key: str) -> Any:
-        """What was worked out before."""
-        return self._drawer.get(key)
+        """What was worked out before; what is asked for is the last to be forgotten."""
+        found = self._drawer.get(key)
+        if found is not None:
+            self._drawer.names[key] = self._drawer.names.pop(key)
+        return found
 
     def remember(self, key: str, value: Any) -> None:
         """Put away, in place of the oldest."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.rows import OuterRows
-from bregmat.operators import Operator
+from bregmat.operators import Operator, drawn_numbers
 from bregmat.sharded.expressions import PART, Column, Expression, Rows, called, got
 from bregmat.sharded.parts import restricted
 
@@ -80,6 +80,10 @@ class ShardedOperator(Operator):
             self.rows, self.r, Expression(restricted, self.expression, rows, self._lengths, keep=True)
         )
 
+    def drawn(self, share: float) -> Any:
+        """By their numbers among all rows, the same whatever the cuts, as long as they are all there; else by their places in a shard."""
+        return Column(self.rows, Expression(_drawn, PART, self.expression, share, keep=True))
+
     def astype(self, dtype: type) -> ShardedOperator:
         moved = self._moved("astype", dtype, keep=True)
         moved._facts = self._facts
@@ -108,6 +112,10 @@ class ShardedOperator(Operator):
         raise _no_rows()
 
 
+def _drawn(part: Any, op: Operator, share: float) -> np.ndarray:
+    return drawn_numbers(part.first if op.c == part.operator.c else 0, op.c, share)
+
+
 def _no_rows() -> TypeError:
     return TypeError("sharded rows give no rows of their own to the driver, which this solver asks for.")
 
@@ -128,14 +136,16 @@ class ShardedLosses:
     rows : Rows
     groups : list of (ScalarLoss, Column)
         The different losses, each with as many places as shards have it; what a solver asks when it looks for its needs.
+    expression : Expression, optional
+        The losses of a shard; by default those of its rows as they were bound.
     """
 
-    def __init__(self, rows: Rows, groups: list[tuple[Any, Any]]) -> None:
+    def __init__(self, rows: Rows, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
         self.rows, self.groups = rows, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
+        self._losses = Expression(got, "losses", PART) if expression is None else expression
         for name in ("bound", "sense", "gamma", "hard"):
-            setattr(self, name, Column(rows, Expression(got, f"losses.{name}", PART)))
-        self._losses = Expression(got, "losses", PART)
+            setattr(self, name, Column(rows, Expression(got, name, self._losses)))
 
     bound: Any
     sense: Any
@@ -151,6 +161,17 @@ class ShardedLosses:
     def _pair(self, expression: Expression) -> tuple[Any, Any]:
         first, second = (Column(self.rows, Expression(operator.getitem, expression, k)) for k in (0, 1))
         return first, second
+
+    def _moved(self, method: str, *args: Any) -> ShardedLosses:
+        return ShardedLosses(self.rows, self.groups, Expression(called, method, self._losses, *args, keep=True))
+
+    def restrict(self, rows: Any) -> ShardedLosses:
+        """The losses of some rows, by their places in a column."""
+        return self._moved("restrict", rows)
+
+    def weighted(self, gamma: Any) -> ShardedLosses:
+        """The same losses with other slack weights."""
+        return self._moved("weighted", gamma)
 
     def value(self, p: Any) -> float:
         """Total loss."""
@@ -175,13 +196,16 @@ class ShardedLosses:
     @property
     def dual_box(self) -> tuple[Any, Any]:
         """Lower and upper bounds of the dual weights."""
-        return self._pair(Expression(got, "losses.dual_box", PART))
+        return self._pair(Expression(got, "dual_box", self._losses))
 
     def outside(self, p: Any) -> np.ndarray:
-        """Rows whose loss has no derivative at these values: row numbers of all data, at most a few of every shard."""
-        found = self.rows.reduce(Expression(_outside, PART, p), operator.add)
+        """Rows whose loss has no derivative at these values: row numbers of all data, at most a few of every shard.
+
+        Of losses that were restricted: shards' first numbers with the places among their rows that are left.
+        """
+        found = self.rows.reduce(Expression(_outside, PART, self._losses, p), operator.add)
         return np.concatenate(found)
 
 
-def _outside(part: Any, p: np.ndarray) -> list[np.ndarray]:
-    return [part.first + part.losses.outside(p)[:8]]
+def _outside(part: Any, losses: Any, p: np.ndarray) -> list[np.ndarray]:
+    return [part.first + losses.outside(p)[:8]]

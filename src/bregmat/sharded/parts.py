@@ -252,8 +252,8 @@ class SharedPairs(PairGraph):
     def congruence(self, F: np.ndarray) -> SharedPairs:
         if is_identity(F):
             return self
-        Z = POINTS.made(self.Z, F, lambda: self.Z @ F)
-        return SharedPairs(Z, self.a, self.b, self.sign, self._graph)
+        made: Any = self._with(POINTS.made(self.Z, F, lambda: self.Z @ F))
+        return made  # type: ignore[no-any-return]
 
     def restrict(self, rows: np.ndarray) -> Any:
         """Some of the rows; their vectors themselves once there are far fewer of them than points."""
@@ -261,12 +261,14 @@ class SharedPairs(PairGraph):
         if FEW * len(a) <= len(self.Z):
             return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
         some = SharedPairs(self.Z, a, b, sign, squares=self._squares_of(rows))
-        some._graph = some.graph  # built now: a shard that is put away keeps it
+        some._graph = some.graph  # built now: a shard that is put away keeps it, and the order of its gathers
+        some._ordered()
         return some
 
     def astype(self, dtype: type) -> SharedPairs:
-        Z = POINTS.made(self.Z, dtype, lambda: self.Z.astype(dtype))
-        return SharedPairs(Z, self.a, self.b, self.sign, self._graph, self._squares)
+        made: Any = self._with(POINTS.made(self.Z, dtype, lambda: self.Z.astype(dtype)))
+        made._squares = self._squares
+        return made  # type: ignore[no-any-return]
 
 
 def restricted(op: Operator, rows: np.ndarray, values: np.ndarray | None) -> Operator:
@@ -279,7 +281,9 @@ def restricted(op: Operator, rows: np.ndarray, values: np.ndarray | None) -> Ope
 def with_shared_points(op: Any) -> Any:
     """The operator, its pairs as :class:`SharedPairs`."""
     if isinstance(op, PairGraph):
-        return SharedPairs(op.Z, op.a, op.b, op.sign, squares=op._squares)
+        shared = SharedPairs(op.Z, op.a, op.b, op.sign, squares=op._squares)
+        shared._order = op._ordered()
+        return shared
     if isinstance(op, SignedSums):
         return SignedSums(with_shared_points(op.base), op.P)
     if isinstance(op, Stacked):

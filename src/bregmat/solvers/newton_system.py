@@ -44,6 +44,7 @@ def solve_newton_system(
     max_steps: int = 500,
     direct_flops: float = DIRECT_FLOPS,
     single: bool = True,
+    rough: tuple[Operator, np.ndarray] | None = None,
 ) -> LinearSolution:
     """Solve ``E + S o A*(h . A(S o E)) = B``.
 
@@ -60,12 +61,14 @@ def solve_newton_system(
         Absolute tolerance on the Frobenius norm of the residual.
     single : bool
         Products in float32 where the system is large; the residual is recursive, so keep ``tol`` above 1e-6 |B|.
+    rough : (Operator, ndarray), optional
+        Fewer rows with weights that make up for the others: the preconditioner is made of them.
     """
     if op.c == 0:
         return LinearSolution(B, 0, 0.0)
     is_small = factor_flops(op) <= direct_flops and not (op.is_sharded and op.c < op.r * (op.r + 1) // 2)
     solve = _by_factor(op, h, S) if is_small else None
-    solve = solve or _by_conjugate_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000)
+    solve = solve or _by_conjugate_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000, rough)
     return solve(B, tol)
 
 
@@ -154,9 +157,18 @@ def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | N
     return (lambda B, tol: LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)) if ok else None
 
 
-def _by_conjugate_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int, single: bool) -> Inverse:
-    """At most so many steps; products in float32 if ``single``."""
+def _by_conjugate_gradients(
+    op: Operator,
+    h: np.ndarray,
+    S: np.ndarray | None,
+    most: int,
+    single: bool,
+    rough: tuple[Operator, np.ndarray] | None = None,
+) -> Inverse:
+    """At most so many steps; products in float32 if ``single``; a preconditioner of fewer rows if these are given."""
     precondition = heavy_block(op, h, S)
+    if precondition is None and rough is not None:
+        precondition = fourth_moment(*rough, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
     precondition = precondition or fourth_moment(op, h, S)
