@@ -299,7 +299,7 @@ class PairGraph(OuterProducts):
             out[order] = found
 
     def _ordered(self) -> tuple:
-        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign), shared by congruent operators.
+        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign); kept by congruent ones.
 
         A block is no larger than that each point has two or three pairs with it, so that their first point is fetched once for them.
         """

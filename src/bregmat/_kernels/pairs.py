@@ -55,7 +55,9 @@ def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z, start, stop):
             z0, z1, z2, z3 = Z[other[q]], Z[other[q1]], Z[other[q2]], Z[other[q3]]
             for k in range(Z.shape[1]):
                 x = zu[k]
-                row[k] += ((f0 * x + g0 * z0[k]) + (f1 * x + g1 * z1[k])) + ((f2 * x + g2 * z2[k]) + (f3 * x + g3 * z3[k]))
+                row[k] += ((f0 * x + g0 * z0[k]) + (f1 * x + g1 * z1[k])) + (
+                    (f2 * x + g2 * z2[k]) + (f3 * x + g3 * z3[k])
+                )
             q += 4
 
 

@@ -6,7 +6,6 @@ Stationarity ``R = T - T0 + A*(loss'(p)) = 0`` with ``M = psi(T)``; the iterate 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,8 +24,10 @@ MANY = 200_000  # rows from which on a sample of them is solved first
 SHARE = 0.125  # of the rows in it
 RICH = 50  # rows of a sample, over entries of the matrix: a poorer one costs what it saves
 PATIENCE = 12  # steps on a sample
-SMALL = 1e-3  # relative decrease of a step after which a sample is solved; directions that grow slowly are cheaper there
-TOLD = 0.25  # share of the way from its own objective to the prior's that a sample may have missed
+SMALL = (
+    1e-3  # relative decrease of a step after which a sample is solved; directions that grow slowly are cheaper there
+)
+TOLD = 0.25  # share of its own progress that may be lost on all rows
 
 _Point = tuple[Iterate, Operator, np.ndarray]  # with the rows in its frame, and their values
 
@@ -47,7 +48,6 @@ class MirrorNewtonState(MatrixState):
     tol: float
     stalled: bool = False
     linear_steps: int = 0
-    sample: ClassVar[NearestMatrix | None] = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,10 @@ class SampledState(MatrixState):
     whole: NearestMatrix
     sample: NearestMatrix
     inner: MirrorNewtonState
+    first: float  # objective of the sample at its start
     steps: int = 0
-    signal: ClassVar[float] = np.inf
-    stalled: ClassVar[bool] = False
+    signal: float = np.inf
+    stalled: bool = False
 
     @property
     def iterate(self) -> Iterate:
@@ -134,23 +135,22 @@ class MirrorNewton(SolverWithNeeds):
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
         if start is None and _is_rich(problem, problem.c):
             sample = problem.sampled(SHARE)
-            return SampledState(problem, sample, _measured(sample, _framed(sample, _shrunk_prior(sample)), tol))
+            inner = _measured(sample, _framed(sample, _shrunk_prior(sample)), tol)
+            return SampledState(problem, sample, inner, inner.objective)
         if iterate is None or len(problem.losses.outside(_framed(problem, iterate)[2])):
             iterate = _shrunk_prior(problem)
         return _measured(problem, _framed(problem, iterate), tol)
 
-    def step(
-        self, problem: NearestMatrix, state: MirrorNewtonState | SampledState
-    ) -> MirrorNewtonState | SampledState:
+    def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
         """One inexact Newton step with Armijo's rule, for a sample as long as that helps."""
-        if state.sample is None:
+        if not isinstance(state, SampledState):
             return self._newton_step(problem, state)
         inner = self._newton_step(state.sample, state.inner)
-        if not inner.is_finite():
-            inner = state.inner
-        elif inner.objective < (1.0 - SMALL) * state.objective and not inner.stalled and state.steps < PATIENCE:
-            return SampledState(problem, state.sample, inner, state.steps + 1)
-        point = _told(problem, inner) or _framed(problem, _shrunk_prior(problem))
+        if inner.is_finite():
+            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
+            if inner.objective < (1.0 - SMALL) * last and not inner.stalled and state.steps < PATIENCE:
+                return state
+        point = _told(problem, state) or _framed(problem, _shrunk_prior(problem))
         return _measured(problem, point, inner.tol)
 
     def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
@@ -192,14 +192,12 @@ def _sampled(op: Operator, h: np.ndarray) -> tuple[Operator, np.ndarray]:
     return op.restrict(rows), h[rows] / SHARE
 
 
-def _told(problem: NearestMatrix, before: MirrorNewtonState) -> _Point | None:
-    """The point of a sample, where it is much better than the prior for more rows, too: what fits a few rows too well is a bad start."""
-    point, L = _framed(problem, before.iterate), problem.losses
-    prior = iterate_at_prior(problem.divergence, problem.t0)
-    at_prior = prior.value() + L.value(_framed(problem, prior)[2])
-    here = before.iterate.value() + L.value(point[2])
-    is_good = here - before.objective <= TOLD * (at_prior - before.objective)
-    return point if is_good and not len(L.outside(point[2])) else None
+def _told(problem: NearestMatrix, state: SampledState) -> _Point | None:
+    """The point of a sample, where it is as good for all rows: what fits a few rows too well is a bad start."""
+    point = _framed(problem, state.iterate)
+    lost = state.iterate.value() + problem.losses.value(point[2]) - state.objective
+    is_good = lost <= TOLD * (state.first - state.objective)
+    return point if is_good and not len(problem.losses.outside(point[2])) else None
 
 
 def _framed(problem: NearestMatrix, iterate: Iterate) -> _Point:
