@@ -5,6 +5,8 @@ No array grows with the square of the number of points (sampling.py, neighbors.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -120,7 +122,7 @@ def constraints_from_labels(
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "random":
-        return _random_pairs(points, kinds.codes, n_constraints, percentiles, rng)
+        return random_pairs(points, Classes.of(kinds.codes), n_constraints, percentiles, rng)
     space = PointSpace(points, None if isinstance(index, str) else index)
     return neighbor_constraints(
         space, kinds, n_neighbors=n_neighbors, n_impostors=n_impostors, form=form, n_constraints=n_constraints, rng=rng
@@ -184,29 +186,64 @@ def _is_continuous(values: np.ndarray) -> bool:
     return bool((known != np.rint(known)).any())
 
 
-def _random_pairs(
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Who is labelled, and how: what random pairs are drawn from.
+
+    Attributes
+    ----------
+    sizes : ndarray of int, shape (k,)
+        Points of each class.
+    labelled : ndarray of int
+        Row numbers of the labelled points, ascending; or what gives some of them by their places.
+    ordered : ndarray of int
+        The same by class.
+    code_of : callable
+        Classes of some rows, by their numbers.
+    """
+
+    sizes: np.ndarray
+    labelled: Any
+    ordered: Any
+    code_of: Callable[[np.ndarray], np.ndarray]
+
+    @classmethod
+    def of(cls, codes: np.ndarray) -> Classes:
+        """Classes by number, -1 unlabelled."""
+        rows = np.flatnonzero(codes >= 0)
+        ordered = rows[np.argsort(codes[rows], kind="stable")]
+        return cls(np.bincount(codes[rows]), rows, ordered, codes.__getitem__)
+
+
+def random_pairs(
     points: Any,
-    codes: np.ndarray,
+    classes: Classes,
     n_constraints: int | None,
     percentiles: tuple[float, float],
     rng: np.random.Generator,
 ) -> Constraints:
-    """Pairs of one class and of two, bounded by percentiles; the seed's generator is advanced."""
-    rows = np.flatnonzero(codes >= 0)
-    k = int(codes.max()) + 1
+    """Pairs of one class and of two, bounded by percentiles; the seed's generator is advanced.
+
+    Parameters
+    ----------
+    points : ndarray, csr array, or points in blocks, shape (n, d)
+    classes : Classes
+    n_constraints, percentiles
+        As in :func:`constraints_from_labels`.
+    rng : Generator
+    """
+    k, code, ordered, sizes = len(classes.sizes), classes.code_of, classes.ordered, classes.sizes
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
 
     apart = differ(points)
-    near_bound, far_bound = sq_distance_percentiles(points, rows, percentiles, rng, which="labelled points")
-    ordered = rows[np.argsort(codes[rows], kind="stable")]
-    sizes = np.bincount(codes[rows])
+    near_bound, far_bound = sq_distance_percentiles(points, classes.labelled, percentiles, rng, which="labelled points")
     within = PairGroups.within(ordered, sizes)
     across = PairGroups.across(ordered, sizes)
     n_same = min(n_constraints // 2 if k > 1 else n_constraints, within.n_pairs)
     n_same = max(n_same, n_constraints - across.n_pairs)
     same = within.draw(n_same, rng, apart)
-    different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (codes[i] != codes[j]) & apart(i, j))
+    different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (code(i) != code(j)) & apart(i, j))
     if k > 1 and not len(different[0]) and n_constraints > len(same[0]):
         raise ValueError(
             "y gives different classes to identical points, and no two points of different classes were found that "

@@ -242,17 +242,38 @@ def neighbor_constraints(
     has_impostor = np.any((impostors.rows >= 0) & ~coincides, axis=1)
     _check_any(known, has_target, impostors.rows[:, 0] >= 0, has_impostor)
     if is_first:
-        _warn_of_left_out(kinds.alone, np.any(coincides, axis=1))
+        warn_of_left_out(kinds.alone, np.any(coincides, axis=1))
 
     points = np.flatnonzero(has_target & has_impostor)
     most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
     each = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
     if len(points) * each > most:
         points = np.sort(rng.choice(points, size=-(-most // each), replace=False))
-    near, far = targets.rows[points], np.where(coincides[points], -1, impostors.rows[points])
-    sq = targets.distances[points] ** 2
+    far = np.where(coincides[points], -1, impostors.rows[points])
+    targets = Nearest(targets.rows[points], targets.distances[points])
+    return rows_between(points, targets, far, impostors.distances[points, 0], form, most)
+
+
+def rows_between(
+    points: np.ndarray, targets: Nearest, far: np.ndarray, nearest_impostor: np.ndarray, form: str, most: int
+) -> Constraints:
+    """Rows of some points, their targets and their impostors.
+
+    Parameters
+    ----------
+    points : ndarray of int, shape (m,)
+    targets : Nearest
+        Of these points.
+    far : ndarray of int, shape (m, k)
+        Impostors; -1 where there are fewer.
+    nearest_impostor : ndarray, shape (m,)
+        Distances.
+    form, most
+        As ``form`` and ``n_constraints`` of :func:`neighbor_constraints`.
+    """
+    near, sq = targets.rows, targets.distances**2
     apart = sq[np.isfinite(sq) & (sq > 0)]
-    margin = float(np.median(apart if len(apart) else impostors.distances[points, 0] ** 2))
+    margin = float(np.median(apart if len(apart) else nearest_impostor**2))
     if form == "comparison":
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         i, j, l = (column[:most] for column in (points[p], near[p, a], far[p, b]))
@@ -291,7 +312,7 @@ def _check_any(known: np.ndarray, has_target: np.ndarray, has_other: np.ndarray,
         )
 
 
-def _warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:
+def warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:
     """Say which points have no target, and which coincide with a point of another class."""
     for left_out, why in (
         (alone, "are alone in their class: they serve as neighbours of others only"),

@@ -46,8 +46,18 @@ def check_random_state(random_state: Any) -> None:
 
 def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Which pairs of rows are not identical, as a function of their row numbers."""
+    if hasattr(points, "read_rows"):  # in blocks: no number for every row
+        return lambda i, j: _differ_as_read(points, i, j)
     size = sq_norms(points)
     return lambda i, j: sq_distances(points, i, j) > IDENTICAL * (size[i] + size[j])
+
+
+def _differ_as_read(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    out = np.empty(len(i), dtype=bool)
+    for part in blocks(len(i), points.shape[1], 5_000_000):
+        A, B = points[i[part]], points[j[part]]
+        out[part] = sq_norms(A - B) > IDENTICAL * (sq_norms(A) + sq_norms(B))
+    return out
 
 
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:

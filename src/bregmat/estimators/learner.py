@@ -187,18 +187,21 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             labels = None if self.n_constraints == 0 else y
             task = Task(self, X.shape[0], given, labels, previous, weight, space)
             result, rows = self._learn(X, task)
-            named = _named_constraints(rows, names)
-            try:
-                check(result)
-            except SolverError as error:
-                error.constraints = named
-                raise
-            with held_interrupts():
-                self._keep(X, task, result)
-                self.constraints_: Constraints = named
-                self.result_: MatrixResult = result
-                self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants one step at least
+            self._keep_all(X, task, result, _named_constraints(rows, names))
         return self
+
+    def _keep_all(self, X: Any, task: Task, result: MatrixResult, named: Any) -> None:
+        """Set the fitted attributes, unless the result is none."""
+        try:
+            check(result)
+        except SolverError as error:
+            error.constraints = named
+            raise
+        with held_interrupts():
+            self._keep(X, task, result)
+            self.constraints_: Constraints = named
+            self.result_: MatrixResult = result
+            self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants one step at least
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -10,9 +11,10 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.arrays import array_space, is_foreign
-from bregmat.checks import as_array_points, check_numeric, rows_text
+from bregmat.checks import as_array_points, as_points, check_numeric, rows_text
 from bregmat.linalg import blocks, dense, eigh, product
 from bregmat.result import MatrixResult
+from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_mapped
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import MetricPrior, Pairs, Points
 
@@ -65,14 +67,19 @@ class MahalanobisMetric:
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
+            Also an array or a data frame of Dask.
 
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64. Of torch, CuPy or another library of the array API standard, and on the
-            same device, where X is.
+            ``X @ components_.T``; float32 if X is, else float64. A lazy Dask array for what is Dask's; of torch, CuPy or another library
+            of the array API standard, and on the same device, where X is.
         """
         check_is_fitted(self)
+        if is_collection(X):
+            X = array_of("X", X, self.n_features_in_)
+            dtype = X.dtype if X.dtype == np.float32 else np.dtype(float)
+            return rows_mapped(partial(_map_block, self._mapping(), dtype), X, self._n_features_out, dtype)
         if is_foreign(X):
             X = as_array_points("X", X, self.n_features_in_)
             return self.result_.transform(X) if self._fit_components is None else product(X, self._fit_components.T)
@@ -81,6 +88,12 @@ class MahalanobisMetric:
         if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
         return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
+
+    def _mapping(self) -> Any:
+        """The map as what can be sent: components transposed, or coordinates and an iterate."""
+        if self._fit_components is None:
+            return self.result_.coordinates, self.result_.iterate
+        return self._fit_components.T
 
     @property
     def components_(self) -> np.ndarray:
@@ -112,37 +125,68 @@ class MahalanobisMetric:
         Parameters
         ----------
         pairs : array-like, shape (m, 2, d)
+            Also a Dask array of that shape, or a data frame of Dask with 2 d columns: those of the first points, then those of the second.
 
         Returns
         -------
         ndarray, shape (m,)
-            Where the pairs are, if they are a tensor.
+            A lazy Dask array for what is Dask's; where the pairs are, if they are a tensor.
         """
+        if is_collection(pairs):
+            pairs = pairs_of("pairs", pairs, self.components_.shape[1])
+            return rows_mapped(partial(_pair_block, self.components_), pairs, None)
         given: Any = pairs
         if not is_foreign(given):
             check_numeric("pairs", given)
             given = np.asarray(given)
-        components = self.components_
-        d = components.shape[1]
-        if given.ndim != 3 or tuple(given.shape[1:]) != (2, d):
-            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(given.shape)}.")
-        space = array_space(given)
-        if space is not None:
-            flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
-            apart = product(flat[:, :d] - flat[:, d:], components.T)
-            return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
-        out = np.empty(len(given))
-        for part in blocks(len(given), d, CHUNK):
-            some = np.asarray(given[part], dtype=float)
-            bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
-            if len(bad):
-                raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-            out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
-        return out
+        return pair_distances(self.components_, given)
 
     def pair_score(self, pairs: Pairs) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""
         return -self.pair_distance(pairs)
+
+
+def pair_distances(components: np.ndarray, pairs: Any) -> Any:
+    """Distances, not squared, of points two by two after a map.
+
+    Parameters
+    ----------
+    components : ndarray, shape (r, d)
+    pairs : ndarray or tensor, shape (m, 2, d)
+
+    Returns
+    -------
+    ndarray or tensor, shape (m,)
+    """
+    d = components.shape[1]
+    if pairs.ndim != 3 or tuple(pairs.shape[1:]) != (2, d):
+        raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(pairs.shape)}.")
+    space = array_space(pairs)
+    if space is not None:
+        flat = as_array_points("pairs", space.xp.reshape(pairs, (pairs.shape[0], 2 * d)))
+        apart = product(flat[:, :d] - flat[:, d:], components.T)
+        return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
+    out = np.empty(len(pairs))
+    for part in blocks(len(pairs), d, CHUNK):
+        some = np.asarray(pairs[part], dtype=float)
+        bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
+        if len(bad):
+            raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
+        out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
+    return out
+
+
+def _map_block(mapping: Any, dtype: np.dtype, X: np.ndarray) -> np.ndarray:
+    """Points of one block of Dask's, mapped."""
+    X = as_points("X", X).astype(dtype, copy=False)
+    if isinstance(mapping, np.ndarray):
+        return np.asarray(X @ mapping.astype(dtype, copy=False))
+    coordinates, iterate = mapping
+    return np.asarray(coordinates.transform(X, iterate)).astype(dtype, copy=False)
+
+
+def _pair_block(components: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    return pair_distances(components, pairs.reshape(len(pairs), 2, -1))
 
 
 def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -168,7 +212,9 @@ def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.n
 def covariance(X: Any) -> tuple[np.ndarray, np.ndarray]:
     """Covariance of the rows, shape (d, d), and which columns vary (beyond rounding)."""
     n = X.shape[0]
-    if sp.issparse(X):
+    if hasattr(X, "scatter"):  # in blocks
+        S, size = X.scatter()
+    elif sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
         S = np.asarray((X.T @ X).todense()) - n * np.outer(mean, mean)
         size = np.asarray(X.multiply(X).sum(axis=0)).ravel()
@@ -212,7 +258,7 @@ def inverse_covariance(X: Any) -> np.ndarray:
         kept = values > RANK_TOL * values[-1]
         P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
     else:  # the same from the n x n products of the standardised rows
-        Z = np.asarray(dense(X), dtype=float)
+        Z = np.asarray(dense(X[:]), dtype=float)
         size = np.einsum("ij,ij->j", Z, Z)
         Z = Z - Z.mean(axis=0)
         variance = np.einsum("ij,ij->j", Z, Z)
@@ -233,10 +279,11 @@ def prior_components(X: Any, prior: str) -> np.ndarray:
 
 def inverse_deviations(X: Any) -> np.ndarray:
     """1 / standard deviation of each column, 0 for constant ones, shape (d,); ones if all are constant."""
-    size, mean = (
-        np.asarray((X.multiply(X) if sp.issparse(X) else X * X).mean(axis=0)).ravel(),
-        np.asarray(X.mean(axis=0)).ravel(),
-    )
+    if hasattr(X, "moments"):  # in blocks
+        size, mean = X.moments()
+    else:
+        squares = X.multiply(X) if sp.issparse(X) else X * X
+        size, mean = (np.asarray(x.mean(axis=0)).ravel() for x in (squares, X))
     variance = size - mean * mean
     scale = _inverse_root(variance, variance > CONSTANT * size)
     return scale if scale.any() else np.ones(len(scale))

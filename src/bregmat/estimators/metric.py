@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.dimension import Neighborhood, few_components
 from bregmat.divergences import as_divergence
-from bregmat.estimators.learner import ConstraintLearner
+from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
     MOST_NUMBERS,
@@ -33,9 +33,13 @@ from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
 from bregmat.result import ExitReason, MatrixResult, Status
+from bregmat.sharded.collections import is_collection
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
-from bregmat.typing import DivergenceName, MetricPrior, Strategy, Table
+from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
+
+if TYPE_CHECKING:
+    from bregmat.sharded.parts import RowFiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +186,105 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return tags
 
     # ------------------------------------------------------------------ fit
+    def fit(
+        self,
+        X: Points | Factor,
+        y: Labels | None = None,
+        *,
+        constraints: Constraints | RowFiles | None = None,
+        sample_id: Labels | None = None,
+        sample_weight: Values | None = None,
+        executor: Any = None,
+        block_size: int | None = None,
+    ) -> Self:
+        """Learn from labels, constraints or both.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d)
+            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`): these are worked on
+            in blocks, as is an array where an executor or a block size is given.
+        y : array-like, shape (n,), optional
+            Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs. Dask's, too. In blocks not
+            numbers that are not whole, nor sets of labels.
+        constraints : Constraints, optional
+            Name values of ``sample_id``, or row numbers of X. Without y also in files (:func:`bregmat.io.open_constraints`) or in a
+            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay where the rows are.
+        sample_id : array-like, shape (n,), optional
+            Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
+            constraints name samples by anything but numbers. Not with blocks.
+        sample_weight : array-like, shape (n,), optional
+            How much each point counts, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
+        executor : None, int or dask.distributed.Client
+            Where blocks are worked on: one after the other, on so many threads, on the workers of a cluster; by default on the one
+            that has X in memory. The result has the same bits on all of them.
+        block_size : int, optional
+            Most rows in a block, of points and of constraints.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Bad parameter or input, named in the message; neither labels nor constraints.
+        SolverError
+            The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
+        KeyboardInterrupt
+            Ctrl-C. What was learned by then, if anything, is kept: ``result_`` and all else, named in a RuntimeWarning.
+
+        Notes
+        -----
+        In blocks the draws are those of memory with the same ``random_state``, whatever the executor: pairs by their places among the
+        points of each class; neighbours exactly, every block being searched for each point that takes part. Where not all of these
+        can (``n_constraints``, by default 1,000,000 rows), they are drawn before their neighbours are known, not after.
+        """
+        is_stored = hasattr(X, "read_rows") or hasattr(constraints, "shards")
+        if (
+            is_stored
+            or executor is not None
+            or block_size is not None
+            or is_collection(X)
+            or is_collection(constraints)
+        ):
+            with self._fitting():
+                self._fit_in_blocks(X, y, constraints, (sample_id, sample_weight), executor, block_size)
+            return self
+        rows: Any = constraints
+        return super().fit(X, y, constraints=rows, sample_id=sample_id, sample_weight=sample_weight)
+
+    def _fit_in_blocks(
+        self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
+    ) -> None:
+        from bregmat.estimators.blocks import BlockGround, BlockLabels
+        from bregmat.sharded.points import PointsInBlocks
+
+        self._check_parameters()
+        for name, value in zip(("sample_id", "sample_weight"), others):
+            if value is not None:
+                raise TypeError(f"{name} is not taken where points are worked on in blocks.")
+        if y is None and constraints is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
+                "and so is constraints."
+            )
+        points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
+        self._checked_points(_stand_in(X, points.shape[1]))
+        given: Any = constraints
+        self.n_dropped_constraints_ = 0
+        if constraints is None or isinstance(constraints, Constraints):
+            given, self.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
+        elif y is not None:
+            raise TypeError(
+                "constraints must be in memory to be joined with those drawn from y: leave out one of them."
+            )
+        labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
+        task = Task(self, points.shape[0], given, labels, None)
+        ground = BlockGround(points, self._prior(points, task), block_size)
+        result, rows = self._learn_on(ground, points, task)
+        self._keep_all(points, task, result, rows)
+
     def _checked_points(self, X: Any) -> Any:
         X = to_numpy("X", X)
         check_numeric("X", X)
@@ -193,7 +296,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        ground = MetricGround(CheckedPoints(X, task.space), self._prior(X, task))
+        ground: Any = MetricGround(CheckedPoints(X, task.space), self._prior(X, task))
+        return self._learn_on(ground, X, task)
+
+    def _learn_on(self, ground: Any, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         result, rows = task.learn(ground)
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
@@ -221,8 +327,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.n_components is None or self.strategy != "neighbors" or task.y is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
-        kinds = as_kinds(task.y, n, "neighbors", unlabeled=self.unlabeled)
-        kinds = replace(kinds, codes=kinds.codes[sample])
+        if hasattr(task.y, "kinds_of"):  # in blocks
+            kinds = task.y.kinds_of(np.arange(n)[sample])
+        else:
+            kinds = as_kinds(task.y, n, "neighbors", unlabeled=self.unlabeled)
+            kinds = replace(kinds, codes=kinds.codes[sample])
         points = Neighborhood(np.asarray(X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
         return points if len(points.compared) else None
 
@@ -248,3 +357,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
+
+
+def _stand_in(X: Any, d: int) -> Any:
+    """Two rows with as many columns, and their names if X has them."""
+    rows = np.arange(2.0 * d).reshape(2, d)
+    return type(X._meta)(rows, columns=X.columns) if hasattr(X, "columns") and hasattr(X, "_meta") else rows

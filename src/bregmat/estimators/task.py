@@ -31,6 +31,14 @@ class Ground(ABC):
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         """Random pairs, as :func:`bregmat.constraints_from_labels` draws them."""
 
+    def kinds(self, y: Any, n: int, unlabeled: Any) -> Any:
+        """Who belongs together, as :meth:`neighbors` takes it."""
+        return as_kinds(y, n, "neighbors", unlabeled=unlabeled)
+
+    def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
+        """Rows between neighbours, as :func:`bregmat.neighbors.neighbor_constraints` draws them."""
+        return neighbor_constraints(self.space(result), kinds, **options)
+
     @abstractmethod
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`, which takes the settings."""
@@ -75,7 +83,7 @@ class Task:
     def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
         """Rows are drawn again in the learned metric until those that are active in the optimum no longer change."""
         learner, last = self.learner, None
-        kinds = as_kinds(self.y, self.n_points, "neighbors", unlabeled=learner.unlabeled)
+        kinds = ground.kinds(self.y, self.n_points, learner.unlabeled)
         seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
         names = ("n_neighbors", "n_impostors", "form", "n_constraints")
         options = {name: getattr(learner, name) for name in names}
@@ -84,8 +92,8 @@ class Task:
         before = history[-1].stage or 0 if history else 0
         for stage in range(before + 1, before + learner.passes + 1):
             try:
-                space = ground.space(None if last is None else last.result)
-                drawn = neighbor_constraints(space, kinds, rng=generator(seed), is_first=stage == 1, **options)
+                before_it = None if last is None else last.result
+                drawn = ground.neighbors(before_it, kinds, rng=generator(seed), is_first=stage == 1, **options)
                 rows = self._with_given(drawn)
                 keys = _keys(rows, self.n_points)
                 if last is None:

@@ -17,6 +17,11 @@ def is_collection(x: Any) -> bool:
     return type(x).__module__.startswith("dask") and bool(dask_modules()[0].is_dask_collection(x))
 
 
+def is_lazy(x: Any) -> bool:
+    """Whether it is something that Dask has still to work out, or has on a worker."""
+    return type(x).__module__.startswith(("dask", "distributed"))
+
+
 def array_of(name: str, x: Any, width: int | None = None) -> Any:
     """A Dask array (n, d) of points in blocks of whole rows, from an array or a frame of numbers; lengths may be unknown.
 
@@ -37,6 +42,15 @@ def array_of(name: str, x: Any, width: int | None = None) -> Any:
     return x.rechunk({1: -1}) if x.numblocks[1] > 1 else x
 
 
+def pairs_of(name: str, x: Any, width: int) -> Any:
+    """A Dask array of points two by two in blocks of whole pairs: (m, 2, width), or of a frame (m, 2 width)."""
+    if hasattr(x, "to_dask_array"):
+        return array_of(name, x, 2 * width)
+    if x.ndim != 3 or x.shape[1:] != (2, width):
+        raise ValueError(f"{name} must have shape (m, 2, {width}); got {x.shape}.")
+    return x.rechunk({1: -1, 2: -1}) if max(x.numblocks[1:]) > 1 else x
+
+
 def rows_mapped(function: Callable[[np.ndarray], np.ndarray], x: Any, width: int | None, dtype: Any = float) -> Any:
     """``function(block)`` of every block of rows of a Dask array, as a lazy Dask array.
 
@@ -45,16 +59,15 @@ def rows_mapped(function: Callable[[np.ndarray], np.ndarray], x: Any, width: int
     function : callable
         Picklable; from rows (m, ...) to an array (m, width), or (m,) where the width is None.
     x : dask array
-        In blocks of whole rows.
+        In blocks of whole rows; with a width of two dimensions.
     width : int, optional
     dtype : dtype
         Of the result.
     """
-    rest = (x.ndim - 1) * [0]
-    more: dict[str, Any] = {"drop_axis": list(range(1, x.ndim))} if width is None else {"chunks": (x.chunks[0], width)}
-    if width is not None and len(rest) > 1:
-        more["drop_axis"] = list(range(2, x.ndim))
-    return x.map_blocks(function, dtype=dtype, meta=np.zeros(0 if width is None else (0, 0), dtype), **more)
+    if width is None:
+        drop = list(range(1, x.ndim))
+        return x.map_blocks(function, dtype=dtype, meta=np.zeros(0, dtype), drop_axis=drop)
+    return x.map_blocks(function, dtype=dtype, meta=np.zeros((0, 0), dtype), chunks=(x.chunks[0], width))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +79,7 @@ class DaskPoints:
     @classmethod
     def of(cls, x: Any, name: str = "X") -> DaskPoints:
         """From an array, or a frame of numbers; lengths that are not known are counted."""
-        x = array_of(name, x)
-        if np.isnan(x.shape[0]):
-            counts = computed(rows_mapped(_length, x, None, int))
-            x = x.copy()
-            x._chunks = (tuple(int(k) for k in counts), x.chunks[1])
+        x = known_lengths(name, array_of(name, x))
         return cls(x)
 
     @property
@@ -89,6 +98,17 @@ class DaskPoints:
         return np.asarray(computed(self.array[rows]))
 
     __getitem__ = read_rows
+
+
+def known_lengths(name: str, x: Any) -> Any:
+    """An array, or a series, as an array with lengths; those that are not known are counted."""
+    if hasattr(x, "to_dask_array"):
+        x = x.to_dask_array()
+    if np.isnan(x.shape[0]):
+        counts = computed(x.map_blocks(_length, dtype=int, meta=np.zeros(0, int), drop_axis=list(range(1, x.ndim))))
+        x = x.copy()
+        x._chunks = (tuple(int(k) for k in counts), *x.chunks[1:])
+    return x
 
 
 def _length(block: np.ndarray) -> np.ndarray:
@@ -130,9 +150,5 @@ class FrameShard:
 
     def read(self) -> Constraints:
         """The rows."""
-        table = computed(self.partition) if _is_lazy(self.partition) else self.partition
+        table = computed(self.partition) if is_lazy(self.partition) else self.partition
         return self.convert(table.iloc[self.start : self.start + self.count])
-
-
-def _is_lazy(x: Any) -> bool:
-    return type(x).__module__.startswith(("dask", "distributed"))

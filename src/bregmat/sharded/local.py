@@ -99,7 +99,8 @@ class LocalPlace:
         found = self._drawer.get("rows")
         if found is None:
             found = self._load()
-            self._drawer.put("rows", found)
+            if not found.is_light:
+                self._drawer.put("rows", found)
         return found
 
     def remembered(self, key: str) -> Any:

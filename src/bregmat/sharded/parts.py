@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -68,6 +68,7 @@ class Part:
     number: int
     first: int
     weight_range: tuple[float, float]
+    is_light: ClassVar[bool] = False  # worth putting away where it was made
 
 
 @dataclass(frozen=True, eq=False)

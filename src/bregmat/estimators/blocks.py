@@ -1,0 +1,320 @@
+"""A metric learned from points in blocks: rows drawn from labels block by block, with the draws of points in memory.
+
+What comes to the driver are counts of classes, the points that are drawn, and the rows made of them; never a number for every point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
+
+from bregmat.constraints import Constraints
+from bregmat.coordinates import Factor
+from bregmat.estimators.task import Ground
+from bregmat.labels import Classes, label_codes, random_pairs
+from bregmat.linalg import blocks, dense, eigh, sq_norms
+from bregmat.nearest import nearest_metric
+from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, rows_between, warn_of_left_out
+from bregmat.result import MatrixResult
+from bregmat.sampling import IDENTICAL, check_percentiles, generator
+from bregmat.sharded.cluster import computed
+from bregmat.sharded.collections import is_lazy
+from bregmat.sharded.points import PointBlock, PointsInBlocks
+
+MOST_CLASSES = 10_000
+QUERIES = 1_000_000  # numbers in the points whose neighbours are looked for at once
+
+
+# ---------------------------------------------------------------------- labels
+@dataclass(frozen=True, eq=False)
+class BlockLabels:
+    """Classes of points in blocks.
+
+    Attributes
+    ----------
+    points : PointsInBlocks
+        With their labels.
+    codes : Expression
+        Class of each point of a block, -1 unlabelled.
+    counts : ndarray of int, shape (blocks, k)
+    """
+
+    points: PointsInBlocks
+    codes: Any
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, points: PointsInBlocks, unlabeled: Any) -> BlockLabels:
+        """Classes in the order of their first appearance, as in memory."""
+        distinct = points.reduce(_distinct, combine=_merged)
+        if len(distinct) > MOST_CLASSES:
+            raise ValueError(
+                f"y must hold class labels where points are in blocks; got more than {MOST_CLASSES} different values. Numbers and sets "
+                "of labels need X and y in memory."
+            )
+        values = np.empty(len(distinct), dtype=object)
+        values[:] = distinct
+        code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
+        codes = points.kept(_codes, dict(zip(distinct, code.tolist())))
+        counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
+        if counts.sum() < 2:
+            raise ValueError(
+                f"y must label at least 2 rows to make a pair; {int(counts.sum())} of {points.shape[0]} rows are labelled "
+                f"(unlabeled={unlabeled!r}, n_samples={points.shape[0]})."
+            )
+        return cls(points, codes, counts)
+
+    def code_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Classes of some rows."""
+        wanted, place = np.unique(numbers, return_inverse=True)
+        return np.concatenate(self.points.reduce(_codes_at, self.codes, wanted))[place]
+
+    def classes(self) -> Classes:
+        """What random pairs are drawn from."""
+        every = np.arange(self.counts.shape[1])
+        return Classes(
+            self.counts.sum(axis=0), Ranked(self, every, is_by_class=False), Ranked(self, every), self.code_of
+        )
+
+    def kinds_of(self, numbers: np.ndarray) -> Kinds:
+        """Who belongs together among some rows."""
+        kinds = Kinds.of_classes(np.arange(self.counts.shape[1]))
+        return replace(kinds, codes=self.code_of(numbers))
+
+
+class Ranked:
+    """Row numbers of labelled points by their places: ascending, or those of one class after those of another.
+
+    Parameters
+    ----------
+    labels : BlockLabels
+    classes : ndarray of int
+        Those that count.
+    is_by_class : bool
+    """
+
+    def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
+        self.labels, self.classes, self.is_by_class = labels, classes, is_by_class
+        counts = labels.counts[:, classes]
+        if not is_by_class:
+            counts = counts.sum(axis=1, keepdims=True)
+        ends = np.cumsum(counts.T.ravel()).reshape(counts.T.shape).T
+        self.starts, self.length = ends - counts, int(counts.sum())  # of each class in each block
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, places: Any) -> np.ndarray:
+        places = np.arange(self.length)[places] if isinstance(places, slice) else np.asarray(places)
+        wanted, back = np.unique(places, return_inverse=True)
+        labels = self.labels
+        found = labels.points.reduce(_ranked, labels.codes, self.classes, self.starts, self.is_by_class, wanted)
+        rows = np.empty(len(wanted), np.int64)
+        for at, numbers in found:
+            rows[at] = numbers
+        return rows[back]
+
+
+def _distinct(block: PointBlock) -> list[Any]:
+    """Different labels of a block that are known, in the order of their appearance, a few too many at most."""
+    assert block.y is not None
+    label_codes(block.y, unlabeled=None)  # raises for what are no classes
+    known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
+    return known[: MOST_CLASSES + 1]
+
+
+def _merged(a: list[Any], b: list[Any]) -> list[Any]:
+    return list(dict.fromkeys(a + b))[: MOST_CLASSES + 1]
+
+
+def _codes(block: PointBlock, table: dict[Any, int]) -> np.ndarray:
+    assert block.y is not None
+    return np.array([table.get(value, -1) for value in block.y.tolist()], dtype=np.int64)
+
+
+def _counts(block: PointBlock, codes: np.ndarray, k: int) -> list[np.ndarray]:
+    return [np.bincount(codes[codes >= 0], minlength=k)]
+
+
+def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    a, b = np.searchsorted(numbers, [block.first, block.first + len(codes)])
+    return [codes[numbers[a:b] - block.first]]
+
+
+def _ranked(
+    block: PointBlock, codes: np.ndarray, classes: np.ndarray, starts: np.ndarray, is_by_class: bool, wanted: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which of the wanted places are in this block, and the row numbers there."""
+    rows = np.flatnonzero(np.isin(codes, classes))
+    group = np.searchsorted(classes, codes[rows]) if is_by_class else np.zeros(len(rows), np.int64)
+    order = np.argsort(group, kind="stable")
+    rows, group = rows[order], group[order]
+    within = np.arange(len(rows)) - np.searchsorted(group, group)
+    places = starts[block.number][group] + within
+    at = np.searchsorted(places, wanted)
+    here = (at < len(places)) & (places[np.minimum(at, len(places) - 1)] == wanted) if len(places) else at < 0
+    return [(np.flatnonzero(here), block.first + rows[at[here]])]
+
+
+# ---------------------------------------------------------------------- neighbours
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The nearest points of some others: squared distances (m, k), inf where there is none, row numbers, squared lengths."""
+
+    sq: np.ndarray
+    rows: np.ndarray
+    sizes: np.ndarray
+
+    def joined(self, other: _Found) -> _Found:
+        """The nearest of both; of equal distances that of the lower row number."""
+        k = self.sq.shape[1]
+        sq, rows, sizes = (np.hstack([getattr(self, x), getattr(other, x)]) for x in ("sq", "rows", "sizes"))
+        order = np.lexsort((rows, sq))[:, :k]
+        return _Found(*(np.take_along_axis(x, order, axis=1) for x in (sq, rows, sizes)))
+
+
+def _joined(a: tuple[_Found, _Found], b: tuple[_Found, _Found]) -> tuple[_Found, _Found]:
+    return a[0].joined(b[0]), a[1].joined(b[1])
+
+
+def _mapped(block: PointBlock, P: Any) -> np.ndarray:
+    return block.X if P is None else np.asarray(block.X @ P)
+
+
+def _nearest(
+    block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
+) -> tuple[_Found, _Found]:
+    """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
+    found = [_Found(np.full((len(Q), n), np.inf), np.full((len(Q), n), -1), np.zeros((len(Q), n))) for n in k]
+    for group in np.unique(codes[codes >= 0]).tolist():
+        among = np.flatnonzero(codes == group)
+        for which, asked in ((0, np.flatnonzero(kind == group)), (1, np.flatnonzero(kind != group))):
+            n = min(k[which] + (which == 0), len(among))  # the point itself may be found
+            if not len(asked):
+                continue
+            with threadpool_limits(1, user_api="openmp"):
+                places = NearestNeighbors(n_neighbors=n).fit(Z[among]).kneighbors(Q[asked], return_distance=False)
+            near = among[places]
+            sq = np.stack([sq_norms(Z[near[:, m]] - Q[asked]) for m in range(n)], axis=1)
+            rows = block.first + near
+            sq = np.where(rows == numbers[asked, None], np.inf, sq)
+            rows = np.where(np.isfinite(sq), rows, -1)
+            sizes = np.stack([sq_norms(Z[near[:, m]]) for m in range(n)], axis=1)
+            before = found[which]
+            best = _Found(before.sq[asked], before.rows[asked], before.sizes[asked]).joined(_Found(sq, rows, sizes))
+            before.sq[asked], before.rows[asked], before.sizes[asked] = best.sq, best.rows, best.sizes
+    return found[0], found[1]
+
+
+# ---------------------------------------------------------------------- the ground of a fit
+@dataclass(frozen=True, eq=False)
+class BlockGround(Ground):
+    """Points in blocks, and a prior metric; the problem is solved on sharded rows.
+
+    Attributes
+    ----------
+    points : PointsInBlocks
+    prior
+        As :func:`bregmat.nearest_metric` takes it.
+    block_size : int, optional
+    """
+
+    points: PointsInBlocks
+    prior: Any
+    block_size: int | None
+
+    def space(self, result: MatrixResult | None) -> Space:
+        raise TypeError("points in blocks are in no space as a whole.")
+
+    def _map(self, result: MatrixResult | None) -> Any:
+        if result is not None:
+            return result.B
+        if self.prior is None or isinstance(self.prior, Factor):
+            return None if self.prior is None else dense(self.prior.G0)
+        values, vectors = eigh(self.prior)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
+    def kinds(self, y: Any, n: int, unlabeled: Any) -> BlockLabels:
+        return y
+
+    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
+        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng)
+
+    def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
+        """Neighbours of the points that take part, which are drawn first where there are too many of them."""
+        names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
+        n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
+        sizes = kinds.counts.sum(axis=0)
+        able = np.flatnonzero(sizes > 1)
+        if len(sizes) < 2:
+            raise ValueError(
+                "y must tell at least two classes apart to draw neighbours: all labelled points belong together. "
+                "Use strategy='random', or give constraints."
+            )
+        if not len(able):
+            raise ValueError("y puts no two points together: every labelled point is alone in its class.")
+        most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
+        each = n_targets * n_impostors if form == "comparison" else n_targets + n_impostors
+        ranked = Ranked(kinds, able, is_by_class=False)
+        places = np.arange(0) if len(ranked) * each > most else np.arange(len(ranked))
+        if not len(places):
+            places = np.sort(rng.choice(len(ranked), size=-(-most // each), replace=False))
+        numbers = ranked[places]
+        near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
+        size = sq_norms(self._read(numbers, self._map(result)))
+        coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
+        if is_first:
+            alone = Ranked(kinds, np.flatnonzero(sizes == 1))[:]
+            warn_of_left_out(*(_marked(self.points.shape[0], rows) for rows in (alone, numbers[coincides.any(axis=1)])))
+        has_impostor = ((far.rows >= 0) & ~coincides).any(axis=1)
+        if not has_impostor.any():
+            raise ValueError("y gives different classes to identical points, and no others are near.")
+        kept = np.flatnonzero(has_impostor)
+        targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
+        others = np.where(coincides[kept], -1, far.rows[kept])
+        return rows_between(numbers[kept], targets, others, np.sqrt(far.sq[kept, 0]), form, most)
+
+    def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
+        Q = self.points[numbers]
+        return Q if P is None else Q @ P
+
+    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
+        """Exact: every block is searched for some of the points at a time."""
+        Z, kind = self.points.kept(_mapped, P), labels.code_of(numbers)
+        found = []
+        for part in blocks(len(numbers), self.points.shape[1], QUERIES):
+            Q = self._read(numbers[part], P)
+            found.append(
+                self.points.reduce(_nearest, labels.codes, Z, Q, numbers[part], kind[part], k, combine=_joined)
+            )
+        pieces = [
+            [np.concatenate([getattr(one[which], x) for one in found]) for x in ("sq", "rows", "sizes")]
+            for which in (0, 1)
+        ]
+        return _Found(*pieces[0]), _Found(*pieces[1])
+
+    def solve(self, rows: Any, **settings: Any) -> MatrixResult:
+        points = self.points
+        result = nearest_metric(
+            points.source, rows, prior=self.prior, executor=points.executor, block_size=self.block_size, **settings
+        )
+        if not isinstance(rows, Constraints):
+            return result
+        # these rows are at the driver, and so are their numbers
+        dual, values, violation = (_fetched(x) for x in (result.dual, result.values, result.violation))
+        return replace(result, dual=dual, values=values, violation=violation)
+
+
+def _marked(n: int, rows: np.ndarray) -> np.ndarray:
+    found = np.zeros(n if len(rows) else 0, dtype=bool)
+    found[rows] = True
+    return found
+
+
+def _fetched(column: Any) -> np.ndarray:
+    return computed(column) if is_lazy(column) else np.asarray(column)
