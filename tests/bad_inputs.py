@@ -324,6 +324,9 @@ ENTRIES = {
             "slack_weight": WEIGHT,
             "solver": SETTING,
             "warm_start": {"array": EYE, "number": 1, "word": "x"},
+            "executor": count(1),
+            "block_size": count(1),
+            "checkpoint": {"number": 3, "word": "x", "thing": Thing()},
         }
         | LIMITS,
     ),
@@ -728,6 +731,8 @@ ENTRIES = {
             "constraints": {k: v for k, v in ROWS.items() if k != "none"},
             "sample_id": SAMPLES,
             "sample_weight": WEIGHTS,
+            "executor": count(1),
+            "block_size": count(1),
         },
     ),
     "MetricLearner.transform": Entry(
@@ -824,7 +829,7 @@ ENTRIES = {
     "KernelKMeans.fit": Entry(
         bregmat.KernelKMeans(2, n_init=1).fit,
         {"X": X},
-        {"X": POINTS, "sample_weight": WEIGHTS},
+        {"X": POINTS, "sample_weight": WEIGHTS, "executor": count(1), "block_size": count(1)},
         free=("y",),
     ),
     "KernelKMeans.predict": Entry(

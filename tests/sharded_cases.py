@@ -71,3 +71,11 @@ def write_points(path, X):
         table = pyarrow.table({f"x{k}": column for k, column in enumerate(X.T)})
         pyarrow.parquet.write_table(table, path, row_group_size=70)
     return path
+
+
+def labelled_points(n=400, d=5):
+    """Points of three classes named a, b and c, the later features the noisier."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(3, size=n)
+    X = 1.5 * rng.normal(size=(3, d))[kinds] + rng.normal(size=(n, d)) * np.linspace(0.5, 3.0, d)
+    return X, np.array(["a", "b", "c"])[kinds]

@@ -10,13 +10,14 @@ import threading
 import time
 
 import dask
+import dask.array
 import distributed
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat import nearest_metric
+from bregmat import Factor, KernelKMeans, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.coordinates import sharded_coordinates
 from bregmat.divergences import LogDet
 from bregmat.io import open_constraints, open_points
@@ -24,7 +25,7 @@ from bregmat.sharded import cluster as cluster_module
 from bregmat.sharded.expressions import PART, Expression, got
 from bregmat.sharded.nearest import shards_of
 from bregmat.sharded.parts import Setting
-from sharded_cases import KINDS, hard_problem, soft_problem, write_parquet, write_points
+from sharded_cases import KINDS, hard_problem, labelled_points, soft_problem, write_parquet, write_points
 
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own, in other threads, while workers are killed
 
@@ -141,7 +142,6 @@ def test_two_clients_at_once(client, cluster):
 
 
 def test_collections_of_dask(client, tmp_path):
-    import dask.array
     import dask.dataframe
 
     X, C = soft_problem(n=100, d=4, c=1000)
@@ -158,7 +158,6 @@ def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
     """Persisted collections are not loaded again: the files may be gone; without an executor their own cluster is it."""
     import shutil
 
-    import dask.array
     import dask.dataframe
 
     X, C = soft_problem(n=300, d=4, c=1000)
@@ -177,7 +176,6 @@ def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
 
 
 def test_columns_of_a_result_are_arrays_of_dask(client, tmp_path):
-    import dask.array
 
     for settings, X, C in problems():
         alone = nearest_metric(X, C, block_size=150, tol=1e-5, **settings)
@@ -206,6 +204,47 @@ def test_a_step_asks_the_workers_themselves(client):
     assert rows.n_by_tasks == 1
     assert rows.reduce(count, operator.add) == 600
     assert rows.n_by_tasks == 1
+
+
+def learned(**how):
+    """What a metric, clusters and a kernel are from blocks, as arrays."""
+    X, y = how.pop("data", labelled_points(n=120))
+    found = []
+    for divergence in KINDS:
+        for strategy, slack in (("random", 1.0), ("neighbors", 1.0)):
+            settings = {"divergence": divergence, "strategy": strategy, "slack_weight": slack, "n_impostors": 2}
+            learner = MetricLearner(random_state=0, passes=1, **settings).fit(X, y, block_size=60, **how)
+            found += [learner.components_, learner.result_.dual]
+    Z, C = hard_problem(n=200, d=4, c=300)
+    learner = MetricLearner(slack_weight=np.inf).fit(Z, constraints=C, block_size=60, **how)
+    found += [learner.components_, learner.result_.dual]
+    clusters = KernelKMeans(3, n_init=2, random_state=0).fit(X, block_size=60, **how)
+    return [*found, clusters.cluster_centers_, np.asarray(clusters.labels_)]
+
+
+def test_estimators_have_the_same_bits_on_1_2_and_4_workers(client, cluster):
+
+    alone = learned()
+    X, y = labelled_points(n=120)
+    lazy = dask.array.from_array(X, chunks=(60, 5)), dask.array.from_array(y, chunks=(60,))
+    for how in (
+        {"executor": 2},
+        {"executor": only(client, cluster, 1)},
+        {"executor": only(client, cluster, 4), "data": lazy},
+        {"executor": only(client, cluster, 2)},
+        {"data": client.persist(lazy)},  # on the cluster that has it
+    ):
+        for one, other in zip(alone, learned(**how), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_a_kernel_from_a_factor_on_a_cluster(client):
+    G, C = soft_problem(n=100, d=4, c=400)
+    alone = nearest_kernel(Factor(G), C, slack_weight=1.0, block_size=150)
+    found = nearest_kernel(
+        Factor(dask.array.from_array(G, chunks=50)), C, slack_weight=1.0, block_size=150, executor=client
+    )
+    assert np.array_equal(found.kernel(), alone.kernel())
 
 
 def test_faults_come_from_the_workers(client, tmp_path):

@@ -141,7 +141,8 @@ class Coordinates:
 
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
-        return self.transform(self._data, iterate)
+        X = self._data
+        return self.transform(X[0 : X.shape[0]] if hasattr(X, "read_rows") else X, iterate)
 
     @property
     def _data(self) -> Any:

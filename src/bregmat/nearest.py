@@ -13,7 +13,7 @@ from bregmat._interrupt import tells_interrupts
 from bregmat.array_operators import on_space
 from bregmat.arrays import ArraySpace
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
-from bregmat.checks import check_limits, handed_in
+from bregmat.checks import check_integer, check_limits, handed_in
 from bregmat.constraints import Constraints
 from bregmat.coordinates import (
     Coordinates,
@@ -55,7 +55,7 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 @on_one_blas_thread
 def nearest_kernel(
     prior: Table | Factor,
-    constraints: Constraints,
+    constraints: Constraints | RowFiles,
     *,
     divergence: DivergenceName | SpectralDivergence = "logdet",
     loss: LossName | Loss | None = None,
@@ -66,6 +66,9 @@ def nearest_kernel(
     max_seconds: float | None = None,
     warm_start: MatrixResult | None = None,
     callback: Callable[[Record], Any] | None = None,
+    executor: Any = None,
+    block_size: int | None = None,
+    checkpoint: Any = None,
 ) -> MatrixResult:
     """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
 
@@ -104,6 +107,9 @@ def nearest_kernel(
         An earlier result; its dual weights are reused, new rows at the end start at 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops.
+    executor, block_size, checkpoint
+        As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
+        from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
 
     Returns
     -------
@@ -129,6 +135,41 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = as_divergence(divergence)
+    if isinstance(prior, Factor) or hasattr(constraints, "shards") or executor is not None or block_size is not None:
+        from bregmat.sharded.nearest import check_executor
+
+        check_executor(executor)
+        check_integer("block_size", block_size, 1)
+        given = prior.G0 if isinstance(prior, Factor) else prior
+        G0, rows, executor = _stored(given, constraints, executor)
+        if executor is not None or block_size is not None or hasattr(rows, "shards") or hasattr(G0, "read_rows"):
+            if not isinstance(prior, Factor):
+                raise TypeError(
+                    f"sharded rows need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
+                )
+            if not D.is_congruence_invariant:
+                raise TypeError(
+                    f"sharded rows of a kernel need divergence='logdet', which does not see the factor's own axes; got {D.name!r}. "
+                    "nearest_metric takes it, and measures the matrix in place of the kernel."
+                )
+            return nearest_metric(
+                G0,
+                rows,
+                divergence=D,
+                loss=loss,
+                slack_weight=slack_weight,
+                solver=solver,
+                tol=tol,
+                max_iter=max_iter,
+                max_seconds=max_seconds,
+                warm_start=warm_start,
+                callback=callback,
+                executor=executor,
+                block_size=block_size,
+                checkpoint=checkpoint,
+            )
+    if checkpoint is not None:
+        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
     if isinstance(prior, Factor):
         G0, space = handed_in("prior factor G0", prior.G0)
         prior = Factor(G0)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bregmat._interrupt import call_under_way, raise_interrupt
 from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
@@ -107,6 +109,12 @@ class KernelEstimator:
     def _kernel_function(self) -> KernelFunction:
         """The kernel of the parameters, checked."""
         return KernelFunction.of(vars(self)["kernel"], self.gamma, self.degree, self.coef0, self.kernel_params)
+
+
+def stand_in(X: Any, d: int) -> Any:
+    """Two rows with as many columns, and their names if X has them."""
+    rows = np.arange(2.0 * d).reshape(2, d)
+    return type(X._meta)(rows, columns=X.columns) if hasattr(X, "columns") and hasattr(X, "_meta") else rows
 
 
 def check_run(estimator: Any) -> None:

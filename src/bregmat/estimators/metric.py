@@ -16,6 +16,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.dimension import Neighborhood, few_components
 from bregmat.divergences import as_divergence
+from bregmat.estimators.base import stand_in
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
@@ -270,7 +271,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 "and so is constraints."
             )
         points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
-        self._checked_points(_stand_in(X, points.shape[1]))
+        self._checked_points(stand_in(X, points.shape[1]))
         given: Any = constraints
         self.n_dropped_constraints_ = 0
         if constraints is None or isinstance(constraints, Constraints):
@@ -357,9 +358,3 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
-
-
-def _stand_in(X: Any, d: int) -> Any:
-    """Two rows with as many columns, and their names if X has them."""
-    rows = np.arange(2.0 * d).reshape(2, d)
-    return type(X._meta)(rows, columns=X.columns) if hasattr(X, "columns") and hasattr(X, "_meta") else rows

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -282,7 +283,8 @@ class ClusterRows:
         from distributed.protocol.pickle import dumps, loads
 
         if self._asked is None:
-            dask_modules()[1].wait(self._shards)
+            with self.client.as_current():  # it need not be the default one
+                dask_modules()[1].wait(self._shards)
             self.client.gather([future for future in self._shards if future.status == "error"])  # raises
             self._asked = self._places()
         if len(self._asked) > MOST_ASKED:
@@ -357,9 +359,8 @@ class ClusterRows:
             return column
         import dask.array
 
-        task = dask_modules()[0].delayed(_column, pure=False)
-        blocks = [
-            dask.array.from_delayed(task(shard, column.expression), (source.count,), dtype=float)
-            for shard, source in zip(self._shards, self._given[1])
-        ]
-        return dask.array.concatenate(blocks)
+        name = f"bregmat-{uuid4().hex}"
+        graph: dict[Any, Any] = {shard.key: shard for shard in self._shards}
+        graph |= {(name, k): (_column, shard.key, column.expression) for k, shard in enumerate(self._shards)}
+        counts = tuple(source.count for source in self._given[1])
+        return dask.array.Array(graph, name, (counts,), dtype=float)

@@ -132,6 +132,21 @@ def nearest_sharded(
     )
 
 
+def check_executor(executor: Any) -> None:
+    """Raise for what is neither None, nor a number of threads, nor a client of Dask that waits for its answers."""
+    if executor is None or (isinstance(executor, int) and not isinstance(executor, bool)):
+        check_integer("executor", executor, 1)
+        return
+    from bregmat.sharded.cluster import is_client
+
+    if not is_client(executor):
+        raise TypeError(
+            f"executor must be None, a number of threads or a dask.distributed.Client; got {type(executor).__name__}."
+        )
+    if executor.asynchronous:
+        raise TypeError("executor must be a client that waits for its answers; got one with asynchronous=True.")
+
+
 def rows_on(executor: Any, setting: Any, sources: Sequence[Any], points: Any) -> Rows:
     """Shards where an executor works on them.
 
@@ -145,15 +160,11 @@ def rows_on(executor: Any, setting: Any, sources: Sequence[Any], points: Any) ->
     """
     if not sources:
         raise ValueError("constraints are empty; give at least one row.")
-    if executor is None or (isinstance(executor, int) and not isinstance(executor, bool)):
-        check_integer("executor", executor, 1)
+    check_executor(executor)
+    if executor is None or isinstance(executor, int):
         return LocalRows(setting, sources, points, executor or 1)
-    from bregmat.sharded.cluster import ClusterRows, is_client
+    from bregmat.sharded.cluster import ClusterRows
 
-    if not is_client(executor):
-        raise TypeError(
-            f"executor must be None, a number of threads or a dask.distributed.Client; got {type(executor).__name__}."
-        )
     return ClusterRows(setting, sources, points, executor)
 
 

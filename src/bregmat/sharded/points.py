@@ -61,7 +61,15 @@ class BlockSetting:
     is_shared: ClassVar[bool] = False
 
     def load(self, source: Any, points: Any, number: int, first: int) -> PointBlock:
-        """Read a block; points must be finite."""
+        """Read a block; points must be finite.
+
+        Parameters
+        ----------
+        source : PointSource
+        points : None
+        number, first : int
+            Place of the block among all, and of its first row.
+        """
         try:
             X, y = source.read()
             check_finite("X", X)

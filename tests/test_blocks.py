@@ -1,0 +1,231 @@
+"""Estimators on points in blocks: the answers of memory, the same bits on threads, Dask's collections, lazily."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from bregmat import Constraints, Factor, KernelKMeans, MetricLearner, nearest_kernel
+from bregmat.io import open_constraints, open_points
+from bregmat.sharded.points import PointsInBlocks
+from sharded_cases import labelled_points, soft_problem, write_parquet, write_points
+
+
+@pytest.fixture(scope="module")
+def data():
+    return labelled_points()
+
+
+# ---------------------------------------------------------------------- points
+def test_points_in_blocks_are_the_points(tmp_path, data):
+    import dask.array
+
+    X, _ = data
+    sources = (X, dask.array.from_array(X, chunks=(90, 2)), open_points(write_points(tmp_path / "p.zarr", X)))
+    for source in sources:
+        points = PointsInBlocks(source, block_size=70)
+        rows = np.array([399, 3, 3, 120])
+        assert points.shape == X.shape
+        assert np.array_equal(points[rows], X[rows])
+        assert np.array_equal(points[5:300:7], X[5:300:7])
+        squares, mean = points.moments()
+        np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(squares, (X * X).mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(points.scatter()[0], np.cov(X.T) * (len(X) - 1), rtol=1e-12, atol=1e-10)
+
+
+def test_bad_points_and_labels_are_named(data):
+    import dask.array
+
+    X, y = data
+    bad = X.copy()
+    bad[207, 1] = np.nan
+    with pytest.raises(ValueError, match="rows 200 to 299 of X: X must be finite; got NaN or infinity in row 7"):
+        MetricLearner().fit(bad, y, block_size=100)
+    with pytest.raises(ValueError, match="one label per row of X"):
+        MetricLearner().fit(X, y[:-1], block_size=100)
+    with pytest.raises(ValueError, match="continuous"):
+        MetricLearner().fit(X, X[:, 0], block_size=100)
+    with pytest.raises(ValueError, match="-1 and 1"):
+        MetricLearner().fit(X, np.where(y == "a", -1, 1), block_size=100)
+    with pytest.raises(ValueError, match="2-dimensional collection"):
+        MetricLearner().fit(dask.array.from_array(X[:, 0]), y)
+
+
+# ---------------------------------------------------------------------- metrics
+DRAWS = (
+    {"strategy": "random"},
+    {"strategy": "random", "prior": "covariance", "n_constraints": 300},
+    {"strategy": "neighbors", "passes": 1, "n_impostors": 3},
+    {"strategy": "neighbors", "passes": 1, "n_impostors": 3, "n_components": 2, "form": "sq_distance"},
+    {"strategy": "neighbors", "passes": 1, "n_impostors": 3, "n_constraints": 500},
+)
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: " ".join(map(str, draw.values())))
+def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
+    import dask.array
+
+    X, y = data
+    y = np.where(np.arange(len(y)) % 50 == 0, None, y.astype(object))  # some without a label
+    settings = draw | {"random_state": 3, "tol": 1e-9}
+    whole = MetricLearner(**settings).fit(X, y)
+    first = MetricLearner(**settings).fit(X, y, block_size=150)
+    assert np.array_equal(first.constraints_.index, whole.constraints_.index)
+    np.testing.assert_allclose(first.constraints_.bound, whole.constraints_.bound, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(first.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-4, atol=1e-5)
+    assert first.result_.status == "OPTIMAL"
+    assert len(first.result_.dual) == first.constraints_.n_constraints
+    lazy = dask.array.from_array(X, chunks=(150, 5)), dask.array.from_array(y, chunks=130)
+    for other in (
+        MetricLearner(**settings).fit(X, y, block_size=150, executor=2),
+        MetricLearner(**settings).fit(*lazy, block_size=150),
+    ):
+        assert np.array_equal(other.components_, first.components_)
+        assert np.array_equal(other.result_.dual, first.result_.dual)
+    again = pickle.loads(pickle.dumps(first))
+    assert np.array_equal(again.transform(X), first.transform(X))
+
+
+def test_passes_in_the_learned_metric(data):
+    X, y = data
+    whole = MetricLearner(random_state=0, tol=1e-9, n_impostors=3).fit(X, y)
+    blocks = MetricLearner(random_state=0, tol=1e-9, n_impostors=3).fit(X, y, block_size=150)
+    assert [row.stage for row in blocks.result_.history][-1] == [row.stage for row in whole.result_.history][-1]
+    np.testing.assert_allclose(blocks.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-3, atol=1e-4)
+
+
+def test_points_that_coincide_and_points_alone(data):
+    X, y = data
+    X, y = np.vstack([X, X[:1], [[9.0] * 5]]), np.concatenate([y, ["b" if y[0] != "b" else "c", "d"]])
+    for options in ({}, {"block_size": 150}):
+        with pytest.warns(UserWarning) as caught:
+            MetricLearner(passes=1, random_state=0, n_impostors=3).fit(X, y, **options)
+        said = sorted(str(one.message) for one in caught)
+        assert [text[:9] for text in said] == ["1 points ", "2 points "]
+        assert said[0].endswith("(row 401).")
+        assert said[1].endswith("(rows 0, 400).")
+
+
+def test_constraints_in_files_without_labels(tmp_path):
+    X, C = soft_problem()
+    rows = open_constraints(write_parquet(tmp_path / "pairs", C))
+    points = open_points(write_points(tmp_path / "points.npy", X))
+    stored = MetricLearner(tol=1e-9).fit(points, constraints=rows)
+    whole = MetricLearner(tol=1e-9).fit(X, constraints=C)
+    np.testing.assert_allclose(stored.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-5, atol=1e-6)
+    assert np.asarray(stored.result_.dual).shape == (C.n_constraints,)
+    np.testing.assert_allclose(np.abs(stored.transform(X)), np.abs(whole.transform(X)), rtol=1e-3, atol=1e-3)
+
+
+def test_constraints_beside_labels(data):
+    X, y = data
+    more = Constraints.sq_distance([0, 1], [5, 9], [4.0, 5.0], "<=")
+    settings = {"strategy": "random", "random_state": 0, "tol": 1e-9}
+    blocks = MetricLearner(**settings).fit(X, y, constraints=more, block_size=150)
+    whole = MetricLearner(**settings).fit(X, y, constraints=more)
+    assert blocks.constraints_.n_constraints == whole.constraints_.n_constraints
+    np.testing.assert_allclose(blocks.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_blocks_do_not_take(data, tmp_path):
+    X, y = data
+    _, C = soft_problem(n=400, c=100)
+    rows = open_constraints(write_parquet(tmp_path / "pairs", C))
+    for given, said in (
+        ({"y": y, "sample_weight": np.ones(len(X))}, "sample_weight is not taken"),
+        ({"y": y, "sample_id": np.arange(len(X))}, "sample_id is not taken"),
+        ({"y": y, "constraints": rows}, "must be in memory to be joined"),
+        ({"y": y, "executor": "dask"}, "executor must be .*; got str"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            MetricLearner().fit(X, block_size=100, **given)
+    with pytest.raises(TypeError, match="kernel='linear' and rank=None; got kernel='rbf'"):
+        KernelKMeans(2, kernel="rbf").fit(X, block_size=100)
+    with pytest.raises(TypeError, match="got rank=3"):
+        KernelKMeans(2, rank=3).fit(X, block_size=100)
+    with pytest.raises(TypeError, match="sample_weight is not taken"):
+        KernelKMeans(2).fit(X, sample_weight=np.ones(len(X)), block_size=100)
+    with pytest.raises(ValueError, match="n_clusters must be at most n_samples=400"):
+        KernelKMeans(401).fit(X, block_size=100)
+    with pytest.raises(ValueError, match="requires y"):
+        MetricLearner().fit(X, block_size=100)
+
+
+# ---------------------------------------------------------------------- maps
+def test_maps_of_collections_are_lazy(data):
+    import dask.array
+    import dask.dataframe
+    import pandas
+
+    X, y = data
+    learner = MetricLearner(random_state=0, strategy="random").fit(X, y)
+    lazy = learner.transform(dask.array.from_array(X, chunks=(100, 3)))
+    assert isinstance(lazy, dask.array.Array)
+    assert lazy.shape == X.shape
+    assert np.array_equal(lazy.compute(scheduler="synchronous"), learner.transform(X))
+    single = learner.transform(dask.array.from_array(X.astype(np.float32), chunks=100))
+    assert single.dtype == single.compute(scheduler="synchronous").dtype == np.float32
+    frame = dask.dataframe.from_pandas(pandas.DataFrame(X), npartitions=3)
+    assert np.array_equal(learner.transform(frame).compute(scheduler="synchronous"), learner.transform(X))
+    pairs = np.random.default_rng(0).normal(size=(50, 2, 5))
+    frame = dask.dataframe.from_pandas(pandas.DataFrame(pairs.reshape(50, 10)), npartitions=3)
+    for given in (dask.array.from_array(pairs, chunks=20), frame):
+        found = learner.pair_distance(given)
+        assert isinstance(found, dask.array.Array)
+        assert np.array_equal(found.compute(scheduler="synchronous"), learner.pair_distance(pairs))
+        score = learner.pair_score(given)
+        assert np.array_equal(score.compute(scheduler="synchronous"), learner.pair_score(pairs))
+    with pytest.raises(ValueError, match="must have 5 columns"):
+        learner.transform(dask.array.ones((10, 4)))
+    with pytest.raises(ValueError, match=r"must have shape \(m, 2, 5\)"):
+        learner.pair_distance(dask.array.ones((10, 3, 5)))
+    wrong = learner.transform(dask.array.full((4, 5), np.nan))
+    with pytest.raises(ValueError, match="finite"):
+        wrong.compute(scheduler="synchronous")
+
+
+# ---------------------------------------------------------------------- clusters
+def test_clusters_of_blocks(data, tmp_path):
+    import dask.array
+
+    X, _ = data
+    whole = KernelKMeans(3, random_state=0).fit(X)
+    first = KernelKMeans(3, random_state=0).fit(X, block_size=90)
+    assert first.inertia_ == pytest.approx(whole.inertia_, rel=1e-3)  # KMeans has a look at when to end of its own
+    assert np.array_equal(first.predict(X), first.labels_)
+    assert first.inertia_ == pytest.approx(((X - first.cluster_centers_[first.labels_]) ** 2).sum(), rel=1e-12)
+    lazy = dask.array.from_array(X, chunks=(90, 5))
+    for source, executor in ((X, 2), (lazy, None), (lazy, 2), (open_points(write_points(tmp_path / "p.npy", X)), 2)):
+        other = KernelKMeans(3, random_state=0).fit(source, block_size=90, executor=executor)
+        assert np.array_equal(other.cluster_centers_, first.cluster_centers_)
+        assert np.array_equal(np.asarray(other.labels_), first.labels_)
+    assert isinstance(KernelKMeans(3, random_state=0).fit(lazy).labels_, dask.array.Array)
+    assert np.array_equal(first.predict(lazy).compute(scheduler="synchronous"), first.labels_)
+
+
+def test_no_cluster_of_blocks_stays_empty():
+    """Seeds fall together where points do: the farthest point takes the place."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(6, 2)), [300, 1, 1, 1, 1, 1], axis=0)
+    found = KernelKMeans(6, n_init=3, random_state=0).fit(X, block_size=70)
+    assert found.inertia_ == pytest.approx(0.0, abs=1e-20)
+    assert len(np.unique(found.labels_)) == 6
+
+
+# ---------------------------------------------------------------------- kernels
+def test_a_kernel_from_a_factor_in_blocks():
+    import dask.array
+
+    G, C = soft_problem()
+    whole = nearest_kernel(Factor(G), C, slack_weight=1.0, tol=1e-10)
+    for G0 in (G, dask.array.from_array(G, chunks=(100, 8))):
+        found = nearest_kernel(Factor(G0), C, slack_weight=1.0, tol=1e-10, block_size=1000)
+        assert found.objective == pytest.approx(whole.objective, rel=1e-9)
+        np.testing.assert_allclose(found.kernel(), whole.kernel(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(TypeError, match=r"its factor, Factor\(G0\)"):
+        nearest_kernel(np.eye(300), C, slack_weight=1.0, block_size=1000)
+    with pytest.raises(TypeError, match="need divergence='logdet'"):
+        nearest_kernel(Factor(G), C, slack_weight=1.0, block_size=1000, divergence="vonneumann")
+    with pytest.raises(ValueError, match="checkpoint is for sharded rows"):
+        nearest_kernel(Factor(G), C, slack_weight=1.0, checkpoint=print)
