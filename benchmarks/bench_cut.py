@@ -96,10 +96,10 @@ def referee(A: Any, dual: np.ndarray) -> float:
 
 
 def rival(A: Any, find: Callable[[Any], np.ndarray], given: Any) -> tuple[float, int, float]:
-    """Cut, imbalance and wall seconds."""
-    start = time.perf_counter()
+    """Cut, imbalance and CPU seconds."""
+    start = time.process_time()
     labels = find(given)
-    spent = time.perf_counter() - start
+    spent = time.process_time() - start
     A = A.tocoo()
     return (
         float(A.data[labels[A.row] != labels[A.col]].sum() / 2),
@@ -133,11 +133,11 @@ def refinement(rounds: int = 5) -> None:
         for seed in range(rounds):
             best = BestCut(work, True)
             scores = np.random.default_rng(seed).normal(size=work.size)
-            spent.append(harness.timed(lambda best=best, scores=scores: best.offer(scores)).wall_median)
+            spent.append(harness.timed(lambda best=best, scores=scores: best.offer(scores)).cpu_median)
             ours.append(best.value)
-            start = time.perf_counter()
+            start = time.process_time()
             sides = nx.community.kernighan_lin_bisection(graph, seed=seed)
-            theirs_spent.append(time.perf_counter() - start)
+            theirs_spent.append(time.process_time() - start)
             theirs.append(nx.cut_size(graph, *sides))
         times = [float(np.median(t)) for t in (spent, theirs_spent)]
         line = [name, f"{np.mean(ours):.1f}", harness.seconds(times[0]), f"{np.mean(theirs):.1f}"]
@@ -151,13 +151,15 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="graphs of 5,000 to 40,000 vertices, too")
     args = parser.parse_args()
     harness.one_thread()
-    print(harness.machine() + "; one thread, wall seconds, one run each")
+    print(harness.machine() + "; one thread, CPU seconds, one run each")
     balanced_cut(np.ones((6, 6)) - np.eye(6))  # compiles
     lines, sound = [], True
     for name, make in graphs(args.large).items():
         graph = make()
         A = nx.to_scipy_sparse_array(graph, weight="weight", dtype=float, format="csr")
+        start = time.process_time()
         ours = balanced_cut(graph, random_state=0)
+        spent = time.process_time() - start
         again = referee(A, ours.dual)
         line = [
             name,
@@ -168,14 +170,14 @@ def main() -> None:
         ]
         line += [
             "yes" if ours.is_optimal else f"gap {100 * ours.gap:.2g} %",
-            harness.seconds(ours.seconds),
+            harness.seconds(spent),
             ours.solver,
         ]
         rivals = [rival(A, metis, A)]
         rivals.append(rival(A, kernighan_lin, graph) if len(graph) <= SLOW else (np.nan, 0, np.nan))
-        for cut, imbalance, spent in rivals:
+        for cut, imbalance, seconds in rivals:
             off = f" (off by {imbalance})" if imbalance > 1 else ""
-            line += ["", ""] if np.isnan(cut) else [f"{cut:.6g}{off}", harness.seconds(spent)]
+            line += ["", ""] if np.isnan(cut) else [f"{cut:.6g}{off}", harness.seconds(seconds)]
             sound &= not (cut < ours.lower_bound * (1 - 1e-9) and imbalance <= 1)
         sound &= not again < ours.relaxation_bound - 1e-6 * max(1.0, abs(ours.relaxation_bound))
         lines.append(line)

@@ -229,7 +229,7 @@ def test_preconditioner_saves_steps(rng, monkeypatch):
 
 
 def test_block_of_heavy_entries_saves_steps(rng, monkeypatch):
-    """A metric over many decades and heavy rows: a few entries hold the condition of the system; their block is exact."""
+    """A metric over many decades and heavy rows: a few entries hold the condition of the system, and a sample of the rows their block."""
     op = RankOneRows(rng.normal(size=(2000, 20)) * np.geomspace(1.0, 0.1, 20))
     S = np.sqrt(np.multiply.outer(np.geomspace(10.0, 1e-4, 20), np.geomspace(10.0, 1e-4, 20)))
     h, B = 10.0 ** rng.uniform(-6, 1, op.c), np.diag(rng.normal(size=20))
@@ -238,7 +238,7 @@ def test_block_of_heavy_entries_saves_steps(rng, monkeypatch):
     with_it = solve_newton_system(op, h, S, B, **given)
     assert residual(op, h, S, B, with_it.E) < 1e-7
     monkeypatch.setattr(newton_system, "heavy_block", lambda *_: None)
-    assert with_it.steps < 0.3 * solve_newton_system(op, h, S, B, **given).steps
+    assert with_it.steps < 0.6 * solve_newton_system(op, h, S, B, **given).steps
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])

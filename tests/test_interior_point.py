@@ -199,7 +199,7 @@ def test_spectral_frame_is_an_exact_chord_when_psi_and_m_agree():
 
 def test_rows_of_six_decades_are_solved_over_rows_not_only_over_entries(monkeypatch):
     """Conjugate gradients meet their residual over entries of the matrix; over rows it was 0.7 of the right-hand side."""
-    monkeypatch.setattr(newton_system, "SHARED_FLOPS", 0.0)  # no factorisation
+    monkeypatch.setattr(newton_system, "BLOCK_FLOPS", 0.0)  # no factorisation
     rng = np.random.default_rng(0)
     rows = RankOneRows(rng.normal(size=(200, 6)))
     d, root = 10.0 ** rng.uniform(-6, 0, 200), 10.0 ** rng.uniform(-1, 1, 6)

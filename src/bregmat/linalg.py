@@ -68,6 +68,12 @@ def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
     return C, info == 0 and bool(np.isfinite(C).all())
 
 
+def is_definite_inplace(A: np.ndarray) -> bool:
+    """Whether the Cholesky factorisation of a symmetric matrix in Fortran's order, of its lower triangle, runs to its end."""
+    C, info = _lapack()[1](A, lower=1, clean=0, overwrite_a=1)
+    return info == 0 and bool(np.isfinite(C.diagonal()).all())
+
+
 def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``A^-1 b`` from the lower Cholesky factor of ``A``."""
     return _lapack()[2](C, b, lower=1)[0]

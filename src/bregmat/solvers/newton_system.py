@@ -19,9 +19,12 @@ from bregmat.operators import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
 SHARED_FLOPS = 2e10  # the same where several right-hand sides share it
+BLOCK_FLOPS = 3e9  # and where a block of the system takes the place of the whole
 REFINEMENTS = 4  # of a solution over rows, whose residual is far larger than that over entries where h is large
-HEAVY = 1e3  # largest diagonal entry, over those outside of it and the identity's, from where the heaviest block pays
-BLOCK = 14  # its order over r at most: it then costs about 50 products of conjugate gradients
+HEAVY = 100.0  # largest diagonal entry, beside the identity's 1, from where a block of the heaviest pays
+LIGHT, BLOCK = 0.1, 1400  # entries of at most that stay outside; the order of the block at most
+SAMPLED, ROWS = 0.1, 4  # size from which every row is taken, and how many rows at most for each entry of the block
+SAMPLE_FLOPS = 4e9  # or more where they cost no more than this
 MOST_FLOPS = 2e11  # below this it is shared, too, where conjugate gradients took longer the last time
 
 
@@ -97,7 +100,8 @@ def row_system(
     h = 1.0 / d
     m = op.r * (op.r + 1) // 2
     flops = factor_flops(op)
-    is_small = flops <= SHARED_FLOPS or flops <= min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2)
+    has_block = op.c >= m and S is not None and op.is_rank_one
+    is_small = flops <= max(BLOCK_FLOPS if has_block else SHARED_FLOPS, min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2))
     if is_small and op.c < m:
         root = np.sqrt(h)
         scale = root / unit
@@ -191,42 +195,44 @@ def _by_conjugate_gradients(
 
 
 def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Preconditioner: the block of the heaviest entries of the matrix E, exact to float32, and the diagonal of the others.
+    """Preconditioner: the block of the heaviest entries of the matrix E from a sample of the rows, and the diagonal of the others.
 
-    Heavy slack and a metric S that falls over many decades leave a few entries with all of the condition of the system. None
-    without a metric, where rows are not of rank one or sharded, where the block is a small part of the system, and where no entry is heavy.
+    Heavy slack and a metric S that falls over many decades leave some entries, and some rows, with all of the condition of the system.
+    A row of size q, ``h <A, S o S o A>`` beside the identity's 1, is taken with probability ``q / SAMPLED`` and its weight is
+    divided by that: light rows by the thousand count in the mean (q bounds a leverage score: Cohen et al. 2015, "Uniform sampling for
+    matrix approximation"). None without a metric, where most entries are heavy; where rows are not of rank one or sharded; and where
+    no entry is heavy.
     """
-    if (
-        S is None or not op.is_rank_one or op.r > 6 * BLOCK or op.is_sharded
-    ):  # beyond, as measured, most of the heavy entries are outside of it
+    if S is None or not op.is_rank_one or op.is_sharded:
         return None
     k, l = np.triu_indices(op.r)
     root = np.sqrt(h)
-    chunks = [np.arange(first, min(first + 4096, op.c)) for first in range(0, op.c, 4096)]
     squares = np.zeros((op.r, op.r))
-    for rows in chunks:
+    for first in range(0, op.c, 4096):
+        rows = np.arange(first, min(first + 4096, op.c))
         V = op.vectors(rows) * np.sqrt(root[rows])[:, None]
         V *= V
         squares += V.T @ V
     weight = np.where(k == l, 1.0, np.sqrt(2.0)) * S[k, l]
     diagonal = weight * weight * squares[k, l]
-    order = np.argsort(-diagonal)
-    heaviest, others = order[: BLOCK * op.r], order[BLOCK * op.r :]
-    if not diagonal.max() > HEAVY * diagonal[others].max(initial=1.0):  # of what is left to the diagonal
+    if not diagonal.max(initial=0.0) > HEAVY:
         return None
-    top = heaviest[diagonal[heaviest] > 1e-2]
-    first, second, size = k[top], l[top], weight[top]
+    top = np.argsort(-diagonal, kind="stable")[:BLOCK]
+    top = top[diagonal[top] > LIGHT]
+    rows, share = _systematic_sample(
+        h * op.squared_norms(S * S), max(ROWS * len(top), int(SAMPLE_FLOPS / len(top) ** 2))
+    )
+    columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows] / np.sqrt(share))[:, None]).T)
+    unit = np.sqrt(1.0 + diagonal[top])
+    scale = (weight[top] / unit)[:, None]
     H = np.zeros((len(top), len(top)))
-    unit = np.sqrt(1.0 + diagonal[top])  # entries of at most 1: float32 neither overflows nor vanishes
-    for rows in chunks:
-        columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows])[:, None]).T)
-        Phi = columns[first]
-        Phi *= columns[second]
-        Phi *= (size / unit)[:, None]
-        single = Phi.astype(np.float32)
-        H += single @ single.T
-    # 1e-5 outweighs the rounding of float32, so that the block stays positive definite
-    C, ok = cholesky(add_diagonal(H, 1.0 / (unit * unit) + 1e-5))
+    for first in range(0, len(rows), 4096):
+        part = columns[:, first : first + 4096]
+        Phi = part[k[top]]
+        Phi *= part[l[top]]
+        Phi *= scale
+        H += Phi @ Phi.T
+    C, ok = cholesky(add_diagonal(H, 1.0 / (unit * unit)))
     if not ok:
         return None
 
@@ -237,6 +243,19 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[
         return smat(y, op.r)
 
     return inverse
+
+
+def _systematic_sample(size: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, each taken with probability ``min(1, size / level)``, and their probabilities; about ``most`` at most.
+
+    Evenly spaced places on the sum of the probabilities: no random numbers, and the same rows every time.
+    """
+    level = SAMPLED
+    while (chance := np.minimum(1.0, size / level)).sum() > most:
+        level *= 2.0
+    places = np.floor(np.cumsum(chance) + 0.5)
+    rows = np.flatnonzero(np.diff(places, prepend=0.0) > 0)
+    return rows, chance[rows]
 
 
 def fourth_moment(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:

@@ -16,6 +16,7 @@ CG_STEPS = 100
 FIRST_BOUND = 0.03  # residual below which the multipliers are worth a factorisation
 DEAD = 0.1  # length of a column of R, relative to the longest, up to which it may be left out
 SMALLEST = 1e-10
+SMOOTHING = 8, 32, 128  # degrees of polynomials of L, one after the other
 PATIENCE = 80  # steps at one rank; 20 are many
 
 
@@ -48,10 +49,12 @@ class LowRank:
         self.coarse = 1.0 if n <= LARGE else 100.0
         self.most = min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n)
         self.R = self._retract(rng.normal(size=(n, min(self.most, rank))))
+        if n > LARGE:
+            self.R = self._smoothed(self.R)
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self.fewest = 1  # columns; where the method has stalled with fewer, these stay
-        self._due, self.n_steps = FIRST_BOUND, 0
+        self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else 4.0 * FIRST_BOUND), 0
         self._derivatives()
 
     def _derivatives(self) -> None:
@@ -85,6 +88,34 @@ class LowRank:
             b = np.linalg.pinv(n * np.eye(k) - R.T @ R, rcond=1e-8, hermitian=True) @ s
             R = R - b
         return R / np.linalg.norm(R, axis=1, keepdims=True)
+
+    def _smoothed(self, R: np.ndarray) -> np.ndarray:
+        """A start that hardly changes along edges, from where Newton's steps are few on grids, too: Chebyshev polynomials of L, of
+        a higher degree as long as the value falls by half."""
+        A, top, value = self.graph.A, 2.0 * float(self.graph.degree.max(initial=0.0)), np.inf
+        for degree in SMOOTHING if top > 0 else ():
+            low = top * min(0.5, (2.5 / degree) ** 2)  # eigenvalues from there on fall to a few hundredths
+            shifted, along = self.graph.degree - 0.5 * (top + low), np.empty(len(R))
+            last, now = np.zeros_like(R), R
+            for k in range(degree):  # T_k+1 = 2 x T_k - T_k-1 with x = (top + low - 2 L) / (top - low)
+                new = np.empty_like(R)
+                curved_inplace(new, along, now, R, shifted, A.indptr, A.indices, A.data)
+                new *= (-4.0 if k else -2.0) / (top - low)
+                new -= last
+                last, now = (now if k else R), new
+            now = self._retract(self._turned(now))
+            new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
+            if not new_value < 0.5 * value:
+                break
+            R, value = now, new_value
+        return R
+
+    @staticmethod
+    def _turned(R: np.ndarray) -> np.ndarray:
+        """R turned by its right singular vectors, without the columns that have all but died once they are most; else as it is."""
+        sizes, V = np.linalg.eigh(R.T @ R)
+        alive = int((sizes > DEAD**2 * sizes[-1]).sum())
+        return R if 2 * (2 * alive + 2) > len(sizes) else R @ V[:, -(2 * alive + 2) :]
 
     @property
     def residual(self) -> float:
@@ -125,11 +156,19 @@ class LowRank:
         g = self.gradient
         square = self.radius**2
 
-        def edge(move: np.ndarray, d: np.ndarray) -> tuple[float, float, float]:
-            return float(np.vdot(d, d)), float(np.vdot(d, move)), float(np.vdot(move, move))
+        dd, dm, size, last, alpha = (
+            0.0,
+            0.0,
+            0.0,
+            np.inf,
+            0.0,
+        )  # d'd, d'm, m'm by recurrence: passes over R cost as much as L
 
         def blocked(steps: int, move: np.ndarray, d: np.ndarray, curvature: float, rr: float) -> bool:
-            (dd, dm, size), alpha = edge(move, d), rr / curvature
+            nonlocal dd, dm, size, last, alpha
+            size += alpha * (2.0 * dm + alpha * dd)
+            beta = rr / last
+            dd, dm, last, alpha = rr + beta * beta * dd, beta * (dm + alpha * dd), rr, rr / curvature
             return curvature <= 1e-14 * dd or size + 2.0 * alpha * dm + alpha**2 * dd >= square
 
         end = conjugate_gradients(
@@ -143,17 +182,16 @@ class LowRank:
         model = 0.5 * float(np.vdot(move, g - end.residual))  # m'g + m'Hm / 2, with H m = -g - residual
         if d is None:
             return move, model, False
-        dd, dm, size = edge(move, d)
+        dd, dm, size = float(np.vdot(d, d)), float(np.vdot(d, move)), float(np.vdot(move, move))
         t = (-dm + np.sqrt(dm**2 + dd * (square - size))) / dd
         return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
     def _narrow(self) -> None:
         """Turn R by its right singular vectors, and leave out the columns that have all but died, once they are most."""
-        sizes, V = np.linalg.eigh(self.R.T @ self.R)
-        alive = int((sizes > DEAD**2 * sizes[-1]).sum())
-        if 2 * (2 * alive + 2) > len(sizes) or len(sizes) <= self.fewest:
+        turned = self._turned(self.R)
+        if turned is self.R or len(self.R.T) <= self.fewest:
             return
-        self.R = self._retract(self.R @ V[:, -(2 * alive + 2) :])
+        self.R = self._retract(turned)
         self._derivatives()
 
     def widen(self) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from bregmat._kernels.elimination import eliminate_inplace
 from bregmat.applications.cut.graph import Graph
-from bregmat.linalg import cholesky
+from bregmat.linalg import cholesky, is_definite_inplace
 
 UNIT = 2.0**-53
 DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing
@@ -96,12 +96,13 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
         _, block, corner, pivot, trace = eliminate_inplace(
             diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_DEGREE, 16.0 * n * UNIT
         )
-        if not np.isfinite(block).all() or (len(block) and not cholesky(block.T)[1]):  # the transpose needs no copy
+        total = float(np.trace(block))
+        if len(block) and not is_definite_inplace(block.T):  # the transpose needs no copy
             return -np.inf
     except MemoryError:  # too much fill
         return -np.inf
     count = int(terms.max(initial=0)) + len(block) + 10
-    error = 2.0 * UNIT * (count * (trace + 1.01 * float(np.trace(block))) + (n + 10) * pivot)  # twice: its own rounding
+    error = 2.0 * UNIT * (count * (trace + 1.01 * total) + (n + 10) * pivot)  # twice: its own rounding
     return level - error - forming_error(graph, y - level) if error < 0.5 * corner else -np.inf
 
 

@@ -14,7 +14,8 @@ from bregmat.applications.cut.graph import Graph
 PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices
 PASSES = 50
 DENSE_FIEDLER = 400
-RITZ_TOLS = 1e-2, 1e-3, 1e-5  # of Ritz values, one after the other, relative to the largest eigenvalue
+RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
+LANCZOS_STEPS, LANCZOS_LOOK = 1200, 20  # at most, and from one look at the Ritz value to the next
 
 
 class BestCut:
@@ -61,7 +62,7 @@ def smallest(
     graph: Graph, y: np.ndarray, rng: np.random.Generator, is_enough: Callable[[float], bool] = lambda ritz: False
 ) -> float:
     """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
-    anything but that the eigenvalue is no larger. inf if there is none. Coarse values come first: one that ``is_enough`` is last.
+    anything but that the eigenvalue is no larger. By Lanczos's method, which ends with a value that ``is_enough``.
 
     Parameters
     ----------
@@ -69,27 +70,31 @@ def smallest(
     y : ndarray, shape (size,)
     rng : Generator
     is_enough : callable
-        Asked of a coarse Ritz value; the smallest eigenvalue is no larger.
+        Asked of a Ritz value on its way; the smallest eigenvalue is no larger.
     """
     flipped, top = _flipped(graph, y)
+    v, last, beta = rng.normal(size=graph.size), np.zeros(graph.size), 0.0
+    v /= np.linalg.norm(v)
+    diagonal: list[float] = []
+    beside: list[float] = []
     ritz = np.inf
-    for tol in RITZ_TOLS:
-        try:
-            found = scipy.sparse.linalg.eigsh(
-                flipped,
-                k=1,
-                which="LA",
-                v0=rng.normal(size=graph.size),
-                tol=tol,
-                maxiter=50,
-                ncv=min(graph.size, 40),
-                return_eigenvectors=False,
-            )
-        except scipy.sparse.linalg.ArpackNoConvergence:
-            return np.inf
-        ritz = top - float(found[0])
-        if is_enough(ritz):
-            break
+    for step in range(
+        1, LANCZOS_STEPS + 1
+    ):  # without orthogonalising again: copies of a value that has converged do no harm
+        u = flipped @ v
+        u -= beta * last
+        alpha = float(u @ v)
+        u -= alpha * v
+        diagonal.append(alpha)
+        beta = float(np.linalg.norm(u))
+        is_last = step == LANCZOS_STEPS or not beta > 1e-14 * top
+        if is_last or step % LANCZOS_LOOK == 0:
+            value, z = scipy.linalg.eigh_tridiagonal(diagonal, beside, select="i", select_range=(step - 1, step - 1))
+            ritz = top - float(value[0])
+            if is_last or beta * abs(float(z[-1, 0])) <= RITZ_TOL * top or is_enough(ritz):
+                break
+        beside.append(beta)
+        last, v = v, u / beta
     return ritz
 
 
