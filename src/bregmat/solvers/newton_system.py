@@ -100,7 +100,7 @@ def row_system(
     h = 1.0 / d
     m = op.r * (op.r + 1) // 2
     flops = factor_flops(op)
-    has_block = op.c >= m and S is not None and op.is_rank_one
+    has_block = op.c >= m and S is not None and op.is_rank_one and not op.is_sharded
     is_small = flops <= max(BLOCK_FLOPS if has_block else SHARED_FLOPS, min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2))
     if is_small and op.c < m:
         root = np.sqrt(h)
