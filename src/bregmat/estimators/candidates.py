@@ -88,11 +88,10 @@ class _SearchProgress:
         """One path of slack weights on one fold is done."""
         self.n_done += 1
         if self.lines.verbose and self.lines.is_due(self.n_done):
-            known = ~np.isnan(scores).all(axis=1)
-            means = np.full(len(scores), -np.inf)
-            means[known] = np.nanmean(scores[known], axis=1)
+            means = np.nan_to_num(scores.mean(axis=1), nan=-np.inf)  # those that all folds have scored: folds differ
             best = int(means.argmax())
-            found = f"; best so far {means[best]:.4f} with {in_words(candidates[best].params())}" if known.any() else ""
+            found = f"; best so far {means[best]:.4f} with {in_words(candidates[best].params())}"
+            found = found if np.isfinite(means[best]) else ""
             say(f"{self._where()}{found}")
 
     def tell_step(self, record: Any) -> None:
