@@ -20,8 +20,8 @@ from typing import Any
 import harness
 import numpy as np
 
+from bregmat import array_operators, nearest_metric
 from bregmat import arrays as library
-from bregmat import nearest_metric
 from bregmat.array_operators import ArrayRows
 from bregmat.arrays import ArraySpace, array_space
 
@@ -118,11 +118,15 @@ def main() -> None:
     parser.add_argument("--rank", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--pairs", type=float, nargs="+", default=[1e5, 1e6, 1e7])
     parser.add_argument("--points", type=float, default=1e5)
+    parser.add_argument(
+        "--block", type=float, default=array_operators.BLOCK, help="numbers in the vectors formed at a time"
+    )
     parser.add_argument("--at-least", type=float, default=0.5, help="seconds for each figure")
     parser.add_argument(
         "--host-pairs", type=float, default=1e6, help="most pairs of the problems that are solved on the host, too"
     )
     args = parser.parse_args()
+    array_operators.BLOCK = int(args.block)
     print(harness.machine())
     try:
         import torch

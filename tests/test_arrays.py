@@ -3,6 +3,8 @@
 No GPU is needed: array-api-strict has devices that NumPy cannot read from, and torch's own CPU is taken for such a device.
 """
 
+import copy
+import pickle
 import sys
 
 import array_api_strict
@@ -16,9 +18,12 @@ from bregmat import (
     Factor,
     KernelKMeans,
     MetricLearner,
+    OnlineLogDet,
     constraints_from_labels,
+    load,
     nearest_kernel,
     nearest_metric,
+    save,
 )
 from bregmat import arrays as library
 from bregmat.array_operators import ArrayRows, on_space
@@ -255,7 +260,30 @@ def test_in_host_memory_the_compiled_loops_work(monkeypatch):
     assert half.status == "OPTIMAL"
 
 
+def test_small_doors_take_what_is_there(there, rng):
+    from bregmat.pairs import ITML
+
+    pairs, y = rng.normal(size=(40, 2, 3)), np.where(rng.random(40) < 0.5, 1, -1)
+    for learner, labels in ((ITML(random_state=0), y), (OnlineLogDet(), np.abs(y))):
+        here, away = clone(learner).fit(pairs, labels), clone(learner).fit(there(pairs), there(labels))
+        assert np.array_equal(away.components_, here.components_)
+    distance = MetricLearner(random_state=0).fit(pairs[:, 0], np.abs(y + 1)).get_metric()
+    assert distance(there(pairs[0, 0]), there(pairs[1, 0])) == distance(pairs[0, 0], pairs[1, 0])
+
+
 # ---------------------------------------------------------------------- what is refused
+def test_what_was_learned_there_is_kept_as_ever(there, tmp_path):
+    X, _ = soft_problem(n=60)
+    y = np.arange(60) % 2
+    learner = MetricLearner(random_state=0).fit(there(X), there(y))
+    path = tmp_path / "model.breg"
+    save(path, learner)
+    for again in (pickle.loads(pickle.dumps(learner)), load(path), copy.deepcopy(learner)):
+        assert np.array_equal(again.transform(X), learner.transform(X))
+        mapped = again.transform(there(X))
+        np.testing.assert_allclose(to_numpy("mapped", mapped), learner.transform(X), **EQUAL)
+
+
 def test_bad_points_are_named(there):
     X, C = soft_problem()
     result = nearest_metric(X, C, slack_weight=1.0)

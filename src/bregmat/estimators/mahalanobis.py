@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregmat.arrays import array_space, is_foreign
+from bregmat.arrays import array_space, is_foreign, to_numpy
 from bregmat.checks import as_array_points, as_points, check_numeric, rows_text
 from bregmat.linalg import blocks, dense, eigh, product
 from bregmat.result import MatrixResult
@@ -41,7 +41,7 @@ class MahalanobisDistance:
 
     def __call__(self, u: Any, v: Any, squared: bool = False) -> float:
         """Distance of two 1-D points; its square if asked for."""
-        u, v = (np.atleast_1d(np.asarray(point, dtype=float).squeeze()) for point in (u, v))
+        u, v = (np.atleast_1d(np.asarray(to_numpy("u and v", point), dtype=float).squeeze()) for point in (u, v))
         d = self.components.shape[1]
         if u.shape != (d,) or v.shape != (d,):
             raise ValueError(f"u and v must have shape ({d},); got {u.shape} and {v.shape}.")

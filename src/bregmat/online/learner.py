@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import column_or_1d
 
+from bregmat.arrays import to_numpy
 from bregmat.checks import check_flag, check_positive
 from bregmat.typing import Table
 
@@ -69,7 +70,7 @@ def whole_labels(learner: Any, y: Any) -> Any:
     if y is None:
         raise ValueError(f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None.")
     try:
-        array = y if isinstance(y, np.ndarray) else np.asarray(y)
+        array = y if isinstance(y, np.ndarray) else np.asarray(to_numpy("y", y))
     except ValueError:
         return y  # refused by name later
     if array.dtype.kind == "c":

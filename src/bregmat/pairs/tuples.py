@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat.arrays import to_numpy
 from bregmat.checks import as_column, check_numeric, rows_text
 
 _LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
@@ -61,6 +62,7 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -
     ValueError, TypeError
         Another number of dimensions, another size, no tuple at all, or what is not numbers.
     """
+    tuples = to_numpy("tuples", tuples)
     try:
         given = np.asarray(tuples)
     except ValueError as error:
