@@ -3,7 +3,9 @@
 PYTHON ?= python3
 CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
 PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
-MINIMUM = kernels oracles priors correlation io_tables cli packaging plots estimators fast_paths# numbers, tables, commands
+# numbers, tables, pictures, commands: about five minutes on two cores; no browsers, no clusters
+MINIMUM = bad_input checks cli constraint_tables contracts coordinates correlation cut cut_input cyclic_projection datasets dual_newton \
+	estimators fast_paths io io_tables kernels labels oracles outcomes packaging plots plots_coefficients plots_points priors registry splits
 # of scikit-learn 1.6 alone this one needs a package, with which it can be imported only as that test does
 MINIMUM_WITHOUT = --deselect tests/test_estimators.py::test_scikit_learn_array_api_check
 VENV   := .venv
@@ -25,7 +27,7 @@ help:
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make dist   wheel and sdist in dist/, checked"
 	@echo "make locked-down  a read-only installation, used by someone without a home; needs root, or sudo without a password"
-	@echo "make test-minimum  what concerns the dependencies, with the lowest version of each that pyproject.toml allows"
+	@echo "make test-minimum  half of the tests, with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
