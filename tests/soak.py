@@ -360,10 +360,65 @@ def limited_memory(rnd, turns):
     return f"{refused} of {turns} with 5 to 200 MB left did"
 
 
+# ---------------------------------------------------------------- workers
+def workers(scale, rnd):
+    """Workers of a cluster are killed at random moments of runs, soft and hard rows by both divergences; results are the same."""
+    turns = int(50 * scale)
+    if not turns:
+        return "none killed at this scale; tests/test_dask.py kills ten"
+    from distributed import Client, LocalCluster
+
+    from sharded_cases import KINDS, hard_problem, soft_problem
+
+    problems = [({"slack_weight": 1.0, "divergence": kind}, *soft_problem(n=80, d=4, c=600)) for kind in KINDS]
+    problems += [({"divergence": kind}, *hard_problem(n=40, d=3, c=400)) for kind in KINDS]
+    whole = [bregmat.nearest_metric(x, rows, block_size=150, **how).metric() for how, x, rows in problems]
+    slow = 0.0
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(2)
+        for turn in range(turns):
+            how, x, rows = problems[turn % len(problems)]
+            done, killed = threading.Event(), []
+
+            def kill(after, pick, done=done, killed=killed):
+                done.wait(after)
+                pids = [worker.pid for worker in list(cluster.workers.values()) if getattr(worker, "pid", None)]
+                if pids and not done.is_set():
+                    killed.append(pids[int(pick * len(pids))])
+                    os.kill(killed[0], signal.SIGKILL)
+
+            while not killed:  # a run that was over before does not count
+                done.clear()
+                killer = threading.Thread(target=kill, args=(rnd.uniform(0.0, 0.4), rnd.random()))
+                killer.start()
+                start = time.perf_counter()
+                found = bregmat.nearest_metric(x, rows, block_size=150, executor=client, **how).metric()
+                done.set()
+                killer.join()
+                agree(found, whole[turn % len(problems)])
+            slow = max(slow, time.perf_counter() - start)
+            print(f"{turn + 1} killed, {slow:.1f} s", file=sys.stderr, flush=True)
+    return f"{turns} workers killed in the middle of {turns} runs, whose results are identical; the slowest took {slow:.1f} s"
+
+
 # ---------------------------------------------------------------- the run
 PARTS = {
     part.__name__: part
-    for part in (shared_estimators, loky, forks, nested, learn_one, fits, interrupts, time_limits, memory_errors)
+    for part in (
+        shared_estimators,
+        loky,
+        forks,
+        nested,
+        learn_one,
+        fits,
+        interrupts,
+        time_limits,
+        memory_errors,
+        workers,
+    )
 }
 
 
