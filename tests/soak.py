@@ -383,16 +383,16 @@ def workers(scale, rnd):
             how, x, rows = problems[turn % len(problems)]
             done, killed = threading.Event(), []
 
-            def kill(after, pick, done=done, killed=killed):
-                done.wait(after)
-                pids = [worker.pid for worker in list(cluster.workers.values()) if getattr(worker, "pid", None)]
-                if pids and not done.is_set():
-                    killed.append(pids[int(pick * len(pids))])
-                    os.kill(killed[0], signal.SIGKILL)
+            def kill(after, pid, done=done, killed=killed):
+                if not done.wait(after):
+                    killed.append(pid)
+                    os.kill(pid, signal.SIGKILL)
 
             while not killed:  # a run that was over before does not count
                 done.clear()
-                killer = threading.Thread(target=kill, args=(rnd.uniform(0.0, 0.4), rnd.random()))
+                client.wait_for_workers(2)  # one that is killed while it starts is not started again
+                pids = sorted(client.run(os.getpid).values())
+                killer = threading.Thread(target=kill, args=(rnd.uniform(0.0, 0.4), rnd.choice(pids)))
                 killer.start()
                 start = time.perf_counter()
                 found = bregmat.nearest_metric(x, rows, block_size=150, executor=client, **how).metric()
