@@ -8,9 +8,10 @@ that the answers make; as many as there are classes). Measured after every 10 an
 - 4-NN accuracy, each point judged by its four nearest others.
 
 "Answers needed": where the mean curve of the chosen questions first reaches the level that random ones have after 100 answers (and
-for the random ones where they first reach it themselves), both smoothed over three marks. Means over the draws.
+for the random ones where they first reach it themselves), both smoothed over three marks. Means over the draws, with standard errors;
+the range beside a share is the middle two thirds of what 1,000 redrawings of the draws give.
 
-    python benchmarks/bench_questions.py                                  # needs BREGMAT_DATA
+    python benchmarks/bench_questions.py --draws 8 --jobs 2               # needs BREGMAT_DATA
     python benchmarks/bench_questions.py --choice                         # the sets that the settings were chosen on
     python benchmarks/bench_questions.py --draws 2 --answers 40 --sets wine iris
     python benchmarks/bench_questions.py --picture docs/label-questions.png
@@ -19,6 +20,7 @@ for the random ones where they first reach it themselves), both smoothed over th
 from __future__ import annotations
 
 import argparse
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from labelled_sets import labelled_set
@@ -84,46 +86,59 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=100)
     parser.add_argument("--most", type=int, default=500, help="points of a set")
     parser.add_argument("--picture", help="draw the curves")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--choice", action="store_true", help="the sets that the settings were chosen on")
     options = parser.parse_args()
     if options.choice:
         options.sets = CHOICE
-    curves, lines = {}, []
+    curves = {}
     print(
         "| data | points | measure | before | random, all answers | chosen, half of them | answers: random | chosen | share |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name in options.sets:
-        X, y = labelled_set(name, options.most)
-        draws = {
-            way: np.array([curve(X, y, seed, options.answers, way == "chosen") for seed in range(options.draws)])
-            for way in ("random", "chosen")
-        }
-        curves[name] = draws
-        for m, measure in enumerate(("NMI", "4-NN")):
-            lines.append(report(name, X.shape, measure, draws["random"][:, :, m], draws["chosen"][:, :, m]))
-    for measure in ("NMI", "4-NN"):
-        m = ("NMI", "4-NN").index(measure)
-        whole = {
-            way: np.mean([curves[name][way][:, :, m] for name in options.sets], axis=0) for way in ("random", "chosen")
-        }
-        lines.append(report("mean of all", ("", ""), measure, whole["random"], whole["chosen"]))
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name in options.sets:
+            X, y = labelled_set(name, options.most)
+            runs = {
+                way: [pool.submit(curve, X, y, seed, options.answers, way == "chosen") for seed in range(options.draws)]
+                for way in ("random", "chosen")
+            }
+            curves[name] = {way: np.array([run.result() for run in runs[way]]) for way in runs}
+            report(name, f"{X.shape[0]} x {X.shape[1]}", **curves[name])
+    report("mean of all", "", *(np.mean([curves[name][way] for name in options.sets], axis=0) for way in runs))
     if options.picture:
         draw(curves, options.picture)
 
 
-def report(name, shape, measure, random, chosen):
-    """Print one line; the answers needed by (random, chosen)."""
+def answers_needed(random, chosen):
+    """By random questions, by chosen ones, and the share: to the level that random ones end at. Of curves (draws, marks)."""
     a, b = smoothed(random.mean(axis=0)), smoothed(chosen.mean(axis=0))
-    level, half = a[-1], (len(a) - 1) // 2
-    first, second = needed(a, level), needed(b, level)
-    size = f"{shape[0]} x {shape[1]}" if shape[0] else ""
-    share = "-" if not first > 0 else f"{second / first:.2f}"
-    print(
-        f"| {name} | {size} | {measure} | {a[0]:.3f} | {level:.3f} | {b[half]:.3f} | {first:.0f} | {second:.0f} | {share} |",
-        flush=True,
-    )
-    return first, second
+    first, second = needed(a, a[-1]), needed(b, a[-1])
+    return first, second, second / first if first > 0 else np.nan
+
+
+def report(name, size, random, chosen):
+    """Two lines, NMI and accuracy, of curves (draws, marks, 2)."""
+    for m, measure in enumerate(("NMI", "4-NN")):
+        a, b = random[:, :, m], chosen[:, :, m]
+        first, second, share = answers_needed(a, b)
+        rng, draws = np.random.default_rng(0), len(a)
+        again = [
+            answers_needed(a[rng.integers(draws, size=draws)], b[rng.integers(draws, size=draws)]) for _ in range(1000)
+        ]
+        shares = np.sort(
+            np.nan_to_num([third if one > 0 else np.inf for one, _, third in again], nan=np.inf, posinf=np.inf)
+        )
+        low, high = shares[[160, 840]]
+        level, half = smoothed(a.mean(axis=0))[-1], (a.shape[1] - 1) // 2
+        error = b[:, half].std(ddof=1) / np.sqrt(draws) if draws > 1 else np.nan
+        end = a[:, -1].std(ddof=1) / np.sqrt(draws) if draws > 1 else np.nan
+        said = f"{share:.2f} ({low:.2f} to {high:.2f})" if first > 0 else "-"
+        print(
+            f"| {name} | {size} | {measure} | {a[:, 0].mean():.3f} | {level:.3f} ± {end:.3f} "
+            f"| {smoothed(b.mean(axis=0))[half]:.3f} ± {error:.3f} | {first:.0f} | {second:.0f} | {said} |",
+            flush=True,
+        )
 
 
 def draw(curves, path):

@@ -26,6 +26,8 @@ NOT_NUMERICAL = {
         "test_report",
         "test_report_browser",
         "test_label_browser",
+        "test_label_map",
+        "test_label_requests",
     ),
     *("test_plots", "test_plots_coefficients", "test_plots_points", "test_online_plots", "test_reproduce"),
 }

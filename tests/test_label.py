@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat.label.answers import MOST_ENTAILED, MOST_POINTS, Answers, Graph, rows_of
+from bregmat.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Graph, rows_of
 from bregmat.label.clusters import find_clusters
 from bregmat.label.exports import NAMES, exported
 from bregmat.label.journal import Journal
@@ -107,6 +107,7 @@ def test_rows_and_the_answers_they_rest_on():
     }
     sense = dict(zip(rows.keys, rows.constraints.sense.tolist()))
     assert [sense[0, 0, 2], sense[1, 0, 3], sense[2, 5, 6, 7]] == [1, -1, 1]
+    assert rows.constraints.weight.tolist() == [1.0 if len(numbers) == 1 else FOLLOWING for numbers in rows.answers]
     assert rows.constraints.bound.tolist() == [{0: 1.0, 1: 9.0, 2: -1.0}[key[0]] for key in rows.keys]
 
 
@@ -159,6 +160,16 @@ def test_contradictions_are_proven_and_named():
         [2, 6],
         [1, 3, 4],
     ]
+
+
+def test_different_of_identical_points_is_a_contradiction(rng):
+    X = rng.normal(size=(30, 3))
+    X[1] = X[0]
+    learning = Learning(X, Settings())
+    answers = [same(2, 3), different(0, 1), different(4, 5)]
+    learned = learning.learn(rows_of(said(*answers, n=30).active(), learning.near, learning.far))
+    assert learning.contradictions(learned, set()) == [[2]]
+    assert learning.contradictions(learned, {2}) == []
 
 
 def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
@@ -222,6 +233,34 @@ def test_questions_are_open_ones(rng):
         assert graph.group.get(i, -1) != graph.group.get(j, -2)
         asked.add((i, j))
         answers.apply(answers.check(same(i, j) if Y[i] == Y[j] else different(i, j)))
+
+
+def test_a_point_that_was_begun_is_asked_on_until_it_has_its_place(rng):
+    learning, events = Learning(X, Settings()), [different(0, 100), same(0, 1), different(0, 150)]
+
+    def asked(*more, skipped=()):
+        answers = said(*events, *more).active()
+        learned = learning.learn(rows_of(answers, learning.near, learning.far))
+        return next_question(learning, learned, answers, rng, set(skipped)).points
+
+    assert asked() == (100, 150)  # apart from 0 and 1, open to 100
+    for more in (same(100, 150), different(100, 150)):  # of that group, or the first of a third
+        i, j = asked(more)
+        assert len({i, j} & {0, 1, 100, 150}) == 1  # another point, against a group
+    assert 150 not in asked(skipped=[(100, 150)])
+
+
+def test_questions_place_points_among_groups_that_are_apart(rng):
+    learning, answers, y = Learning(X, Settings()), Answers(len(X)), Y > 0
+    for _ in range(50):
+        active = answers.active()
+        learned = learning.learn(rows_of(active, learning.near, learning.far))
+        i, j = next_question(learning, learned, active, rng).points
+        answers.apply(answers.check(same(i, j) if y[i] == y[j] else different(i, j)))
+    groups = Graph(answers.active()).groups()
+    placed = [i for g in groups.all_apart() for i in groups.members[g]]
+    assert len(groups.all_apart()) == 2 and len(placed) > 20
+    assert all(len(set(y[groups.members[g]])) == 1 for g in groups.all_apart())
 
 
 def test_nothing_is_left_to_ask():

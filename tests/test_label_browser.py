@@ -1,16 +1,11 @@
-"""`bregmat label` in a real browser, with real clicks and keys, and without one: requests that other pages might send."""
+"""`bregmat label` in a real browser, with real clicks and keys."""
+
+# ruff: noqa: F401, F811 - fixtures are imported by name
 
 import csv
 import json
-import os
-import re
-import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -19,19 +14,30 @@ import axe_core_python
 import numpy as np
 import pytest
 from PIL import Image
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from sklearn.datasets import load_digits
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 import bregmat
 from bregmat.io import read_constraints
+from label_pages import (
+    Page,
+    answer,
+    asked,
+    browser,
+    demo,
+    own_demo,
+    press,
+    quiet,
+    say,
+    text,
+    version,
+    wait,
+    wait_for,
+)
 
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
-DIGITS = load_digits().target
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -39,163 +45,6 @@ HOSTILE = [
     "‮abc​",
     "=cmd|' /C calc'!A0",
 ]
-
-
-class Page:
-    """A running `bregmat label` with its link."""
-
-    def __init__(self, folder, *arguments):
-        self.folder, self.arguments = folder, arguments
-        self.start()
-
-    def start(self, *more):
-        command = [sys.executable, "-m", "bregmat", "label", *self.arguments, "--no-browser", *more]
-        self.process = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.link = self.process.stdout.readline().split()[-1]
-        self.origin = self.link.split("/?")[0]
-        self.host = self.origin.removeprefix("http://")
-
-    def stop(self, how=signal.SIGINT):
-        self.process.send_signal(how)
-        code = self.process.wait(20)
-        self.process.stdout.close()
-        self.process.stderr.close()
-        return code
-
-    def cookie(self):
-        """The cookie for the token, as a program gets it."""
-        opener = urllib.request.build_opener(NoRedirect)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            opener.open(self.link)
-        with caught.value as answer_:
-            assert answer_.code == 303
-            return answer_.headers["set-cookie"].split(";")[0]
-
-
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *arguments):
-        return None
-
-
-def served(folder):
-    page = Page(folder, "--demo")
-    yield page
-    if page.process.poll() is None:
-        page.stop()
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """One page for all tests that leave it as any other may find it."""
-    yield from served(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.fixture
-def own_demo(tmp_path):
-    yield from served(tmp_path)
-
-
-@pytest.fixture
-def version(demo, browser):
-    """The page is open, nothing is said in it, and the version is this one."""
-    browser.get(demo.origin)
-    if "works once" in browser.page_source:
-        browser.get(demo.link)
-    wait(browser, lambda: at(browser, "details") is not None, "the page")
-    while browser.find_element(By.ID, "undo").is_enabled():
-        now = int(at(browser, "version"))
-        press(browser, "u")
-        wait_for(browser, "version", now + 1)
-    wait_for(browser, "details", now := int(at(browser, "version")))
-    quiet(browser)
-    return now
-
-
-@pytest.fixture(scope="module")
-def browser():
-    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    missing = [name for name, path in found.items() if path is None]
-    if missing:
-        pytest.fail(f"{missing} needed: apt-get install -y chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = found["chromium"]
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-sync",
-    ):
-        options.add_argument(argument)
-    for argument in (
-        *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
-        *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--force-prefers-reduced-motion"),
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(found["chromedriver"]))
-    yield driver
-    driver.quit()
-
-
-def wait(browser, condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: {browser.execute_script('return document.body.innerText')}"
-        time.sleep(0.01)
-
-
-def at(browser, name):
-    return browser.execute_script(f"return document.body.dataset.{name} ?? null")
-
-
-def wait_for(browser, name, value):
-    """Until the page has drawn (version), asked (asked) or told all (details) of a version."""
-    wait(browser, lambda: at(browser, name) == str(value), f"{name} {value}")
-
-
-def text(browser, css):
-    """Read in one go: what the page replaces in between is not asked for."""
-    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText.trim()).join(' ')"
-    return browser.execute_script(script, css)
-
-
-def press(browser, *keys):
-    ActionChains(browser).send_keys(*keys).perform()
-
-
-def asked(browser):
-    return [int(number) for number in re.findall(r"digit (\d+)", text(browser, "#question .card span"))]
-
-
-def answer(browser, version, click=False):
-    """Answer the question truly, by key or click; the version after it is waited for."""
-    wait_for(browser, "asked", version)
-    i, j = asked(browser)
-    is_same = DIGITS[i] == DIGITS[j]
-    if click:
-        browser.find_element(By.ID, "ask-same" if is_same else "ask-different").click()
-    else:
-        press(browser, "s" if is_same else "d")
-    wait_for(browser, "version", version + 1)
-    return i, j, is_same
-
-
-def say(browser, event):
-    """Say something through the page's own line, as a tab beside would."""
-    browser.execute_script(
-        "const s = new WebSocket(`ws://${location.host}/tab`);"
-        "s.onopen = () => { s.send(arguments[0]); setTimeout(() => s.close(), 300); };",
-        json.dumps({"type": "say", "event": event}),
-    )
-
-
-def quiet(browser):
-    """What the browser complained of."""
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
@@ -466,144 +315,3 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
             assert len(json.loads(answer_.read())["text"]) < 700
     finally:
         page.stop()
-
-
-# ---------------------------------------------------------------- without a browser
-def status(page, path, method="GET", data=None, **headers):
-    """(status, headers) of one request."""
-    request = urllib.request.Request(page.origin + path, data=data, method=method, headers=headers)
-    try:
-        with urllib.request.build_opener(NoRedirect).open(request, timeout=10) as answer_:
-            return answer_.status, dict(answer_.headers)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, dict(error.headers)
-
-
-def raw(page, data):
-    """What the server says to raw bytes; empty if it hangs up."""
-    with socket.create_connection(page.host.split(":"), timeout=10) as line:
-        try:
-            line.sendall(data)
-            return line.recv(100)
-        except ConnectionError:
-            return b""
-
-
-def test_hostile_requests(own_demo):
-    demo = own_demo
-    assert status(demo, "/")[0] == status(demo, "/?token=wrong")[0] == status(demo, "/about.json")[0] == 403
-    assert status(demo, demo.link.removeprefix(demo.origin), host="evil.example")[0] == 403  # DNS rebinding
-    cookie = demo.cookie()
-    assert status(demo, demo.link.removeprefix(demo.origin))[0] == 403  # once only
-    fresh = [demo.process.stdout.readline() for _ in range(2)][-1]  # the journal's line, then a new link
-    assert fresh.startswith(demo.origin) and fresh.strip() != demo.link
-    code, headers = status(demo, "/", cookie=cookie)
-    assert (
-        code == 200
-        and "default-src 'none'" in headers["content-security-policy"]
-        and "access-control-allow-origin" not in headers
-    )
-    for more in (
-        {"host": "evil.example"},
-        {"origin": "http://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://127.0.0.1:1"},
-    ):
-        for path in ("/", "/about.json", "/pictures/0", "/take/constraints.csv", "/static/main.js"):
-            assert status(demo, path, cookie=cookie, **more)[0] == 403
-    for path in (
-        *(
-            "/static/../server.py",
-            "/static/..%2f..%2fserver.py",
-            "/static/%2e%2e/server.py",
-            "/static/nothing",
-            "/take/x",
-        ),
-        *("/pictures/999999", "/pictures/-1", "/points/1797", "/pictures/..%2f", "/points/9999999999999999999999999"),
-    ):
-        assert status(demo, path, cookie=cookie)[0] == 404
-    assert status(demo, "/take/model.bm", cookie=cookie)[0] == 409  # nothing was said yet
-    for method in ("POST", "PUT", "DELETE"):
-        assert status(demo, "/", method=method, data=b"x" * 100_000, cookie=cookie)[0] == 405
-    assert raw(demo, b"GET / HTTP/1.1\r\nHost: " + b"a" * 100_000 + b"\r\n\r\n")[:12] in (
-        b"",
-        b"HTTP/1.1 400",
-        b"HTTP/1.1 403",
-    )
-    assert raw(demo, b"\x00\xff\xfe\r\n\r\n")[:12] in (b"", b"HTTP/1.1 400")
-    address = f"ws://{demo.host}/tab"
-    for headers in ({"Cookie": cookie}, {"Cookie": cookie, "Origin": "http://evil.example"}, {"Origin": demo.origin}):
-        with pytest.raises(InvalidStatus), connect(address, additional_headers=headers, origin=None):
-            pass
-    with connect(address, additional_headers={"Cookie": cookie}, origin=demo.origin, max_size=None) as line:
-        bad = [
-            *(
-                "",
-                "x",
-                "[]",
-                "null",
-                "{}",
-                '{"type":"say"}',
-                '{"type":"say","event":{"kind":"same","points":[0,1e9]}}',
-                "[" * 60_000,
-            ),
-            *(
-                '{"type":"neighbours","point":-1}',
-                '{"type":"neighbours","point":true}',
-                '{"type":"skip","points":[[],{}]}',
-            ),
-            '{"type":"say","event":{"kind":"same","points":' + json.dumps(list(range(3000))) + "}}",
-        ]
-        for message in bad:
-            line.send(message)
-            reply = b""
-            while not (isinstance(reply, str) and '"error"' in reply):
-                reply = line.recv(timeout=20)
-        line.send("{" + " " * 70_000)  # longer than any message
-        with pytest.raises(Exception):  # noqa: B017 - the line is closed, in one of several ways
-            while True:
-                line.recv(timeout=20)
-    assert status(demo, "/", cookie=cookie)[0] == 200  # and all is well
-    assert len((demo.folder / "bregmat-label-demo.jsonl").read_text().splitlines()) == 1  # nothing got into the journal
-
-
-def test_only_the_loopback_address_listens(demo):
-    port = int(demo.host.split(":")[1])
-    for address, is_open in (("127.0.0.1", True), ("127.0.0.2", False)):  # what listens everywhere has both
-        with socket.socket() as line:
-            line.settimeout(5)
-            assert (line.connect_ex((address, port)) == 0) is is_open
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "POINTS or --demo"),
-        (["--demo", "points.csv"], "takes no POINTS"),
-        (["none.csv"], "none.csv"),
-        (["points.csv", "--text", "nothing"], "nothing"),
-        (["points.csv", "--images", "nowhere"], "--images"),
-        (["points.csv", "--resume"], "no journal"),
-        (["--demo", "--host", "300.1.1.1"], "300.1.1.1"),
-        (["--demo", "--host", "0.0.0.0"], "give the one that others use"),
-        (["--demo", "--slack-weight", "inf"], "finite"),
-        (["--demo", "--prior", "covariance"], "covariance"),
-    ],
-)
-def test_bad_arguments(arguments, words, tmp_path, rng):
-    from typer.testing import CliRunner
-
-    from bregmat.cli.app import app
-
-    before = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        Path("points.csv").write_text(
-            "a,b\n" + "\n".join(f"{x},{y}" for x, y in rng.normal(size=(10, 2))), encoding="utf-8"
-        )
-        done = CliRunner().invoke(app, ["label", *arguments, "--no-browser"])
-    finally:
-        os.chdir(before)
-    assert done.exit_code == 2
-    assert words in " ".join(done.output.split())

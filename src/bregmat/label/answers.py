@@ -14,6 +14,8 @@ from bregmat.constraints import Constraints
 ARITY = {"same": 2, "different": 2, "closer": 3}
 MOST_POINTS = 500  # of one answer: each brings a row at least
 MOST_ENTAILED = 200  # rows that follow from several answers, within groups and again between them
+FOLLOWING = 0.3  # weight of a row that follows from several answers, over that of one that was said
+MOST_CLASSES = 30  # groups that are apart, for clusters and questions
 MOST_NAME = 60  # letters of a class name
 SOFTER = 0.1  # what softening multiplies the weight of an answer by
 
@@ -157,6 +159,19 @@ class Groups:
     members: list[list[int]]
     apart: set[tuple[int, int]]
 
+    def by_size(self, least: int = 1) -> list[int]:
+        """Groups of so many points at least, the largest first."""
+        sizes = [len(points) for points in self.members]
+        return sorted((g for g, size in enumerate(sizes) if size >= least), key=lambda g: -sizes[g])
+
+    def all_apart(self, least: int = 1) -> list[int]:
+        """Groups of so many points at least of which all pairs are apart, the largest first; `MOST_CLASSES` at most."""
+        chosen: list[int] = []
+        for g in self.by_size(least)[: 4 * MOST_CLASSES]:
+            if len(chosen) < MOST_CLASSES and all((min(g, h), max(g, h)) in self.apart for h in chosen):
+                chosen.append(g)
+        return chosen
+
 
 class Graph:
     """Links that answers make between points (and class names, which are nodes, too)."""
@@ -237,8 +252,9 @@ def rows_of(answers: list[Answer], near: float, far: float) -> Rows | None:
     """The rows that answers make; None where there is none yet.
 
     Two points of which it was said that they are the same: at most `near`; different: at least `far` (squared distances); closer:
-    by `near`. To these come pairs that follow, within groups and between groups apart, `MOST_ENTAILED` of each at most: those with
-    the smallest keys of a fixed mixing of their numbers, so that a further answer leaves nearly all of them as they are.
+    by `near`. To these come pairs that follow, within groups and between groups apart, at the weight `FOLLOWING` where they rest on
+    several answers, `MOST_ENTAILED` of each at most: those with the smallest keys of a fixed mixing of their numbers, so that a
+    further answer leaves nearly all of them as they are.
     """
     said: dict[tuple[int, ...], tuple[float, set[int]]] = {}
 
@@ -259,7 +275,8 @@ def rows_of(answers: list[Answer], near: float, far: float) -> Rows | None:
     graph = Graph(answers)
     for kind, pairs in enumerate(_entailed(graph, said)):
         for i, j, numbers in pairs:
-            say(kind, (i, j), min((weight[number] for number in numbers), default=1.0), set(numbers))
+            least = min((weight[number] for number in numbers), default=1.0)
+            say(kind, (i, j), least * (FOLLOWING if len(numbers) > 1 else 1.0), set(numbers))
     if not said:
         return None
     keys = sorted(said, key=lambda key: (min(said[key][1], default=0), key))

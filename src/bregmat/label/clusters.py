@@ -7,8 +7,6 @@ from sklearn.cluster import KMeans
 
 from bregmat.label.answers import Groups
 
-MOST = 30
-
 
 def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
     """Number of the cluster of each point, shape (n,), the largest cluster first.
@@ -23,7 +21,7 @@ def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = N
     n_clusters : int, optional
         None: as many as there are groups of two or more that are apart from each other, two at least.
     """
-    chosen = _apart(groups) if n_clusters is None else _by_size(groups)[:n_clusters]
+    chosen = groups.all_apart(2) if n_clusters is None else groups.by_size(2)[:n_clusters]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
     seeds = np.array([mapped[groups.members[g]].mean(axis=0) for g in chosen]).reshape(-1, mapped.shape[1])
     starts = [_filled(mapped, seeds, k, np.random.default_rng(seed)) for seed in range(1 if len(seeds) == k else 5)]
@@ -34,20 +32,6 @@ def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = N
         label[groups.members[g]] = place
     order = np.argsort(-np.bincount(label, minlength=k), kind="stable")
     return np.argsort(order)[label]
-
-
-def _by_size(groups: Groups) -> list[int]:
-    sizes = [len(points) for points in groups.members]
-    return sorted((g for g, size in enumerate(sizes) if size > 1), key=lambda g: -sizes[g])
-
-
-def _apart(groups: Groups) -> list[int]:
-    """Groups of which all pairs are apart, the largest first."""
-    chosen: list[int] = []
-    for g in _by_size(groups)[: 4 * MOST]:
-        if all((min(g, h), max(g, h)) in groups.apart for h in chosen) and len(chosen) < MOST:
-            chosen.append(g)
-    return chosen
 
 
 def _filled(mapped: np.ndarray, seeds: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.checks import CheckedPoints
+from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.label.answers import Rows
@@ -109,6 +110,12 @@ class Learning:
         )
         return Learned(result.B, result, rows)
 
+    def warm_up(self) -> None:
+        """Learn from two rows and forget it, so that the first answer does not wait for what is compiled or loaded at its first use."""
+        pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
+        triple = Constraints.comparison([0], [1], [0], [2], self.near)
+        self.learn(Rows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
+
     def contradictions(
         self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
     ) -> list[list[int]]:
@@ -129,6 +136,10 @@ class Learning:
             return []  # the metric at hand meets all of them
         kept = np.array([not (numbers & softened) for numbers in rows.answers])
         found: list[list[int]] = []
+        for row in self._impossible(rows):  # each a contradiction of its own
+            if kept[row] and len(found) < MOST_FOUND:
+                found.append(sorted(rows.answers[row]))
+            kept &= np.array([not (rows.answers[row] & theirs) for theirs in rows.answers])
         while kept.any() and len(found) < MOST_FOUND and is_wanted():
             conflict = self._conflict(rows, np.flatnonzero(kept), is_wanted)
             if conflict is None:
@@ -137,6 +148,12 @@ class Learning:
             found.append(sorted(numbers))
             kept &= np.array([not (numbers & theirs) for theirs in rows.answers])
         return found
+
+    def _impossible(self, rows: Rows) -> list[int]:
+        """Rows that want points apart of which all features that count are the same."""
+        apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
+        i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
+        return [apart[k] for k in np.flatnonzero(sq_distances(self.X * self.scale, i, j) == 0)]
 
     def _conflict(self, rows: Rows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
         """Rows among those chosen that contradict each other; None if that is not proven."""

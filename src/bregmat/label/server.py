@@ -7,6 +7,7 @@ Over the socket a tab says what the person said, as JSON; every tab gets what fo
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -254,6 +255,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
     """Serve until interrupted."""
+    session.learning.warm_up()
+    gc.collect()
+    gc.freeze()  # what is there now stays: a full collection that looks at all of it would hold an answer up
     app = make_app(session, door)
     config = uvicorn.Config(
         app,

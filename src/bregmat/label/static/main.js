@@ -174,13 +174,18 @@ line.addEventListener("shown", ({ detail }) => {
   showAnswers();
   if (colourBy === "named") showColours();
 });
+const WHY = {
+  begun: "One of them is apart from other groups; where it belongs is open.",
+  place: "One of them has no group yet: with the answer, its relation to all of a group follows.",
+  change: "Of the pairs looked at, the answer is expected to change most.",
+};
 function setAsked(question) {
   asked = question;
   map.setAsked(asked ? asked.points : []);
   for (const id of ["ask-same", "ask-different", "ask-skip"]) $(id).disabled = !asked;
   if (!asked) { $("question-why").textContent = ""; return; }
   fill($("question"), ...asked.points.map(card));
-  $("question-why").textContent = `Guessed from their distance: the same with ${Math.round(100 * asked.chance)} %. Of the pairs looked at, the answer is expected to change most.`;
+  $("question-why").textContent = `Guessed from their distance: the same with ${Math.round(100 * asked.chance)} %. ${WHY[asked.why]}`;
 }
 line.addEventListener("question", ({ detail }) => { if (shown && detail.version === shown.version) showQuestion(detail); });
 function showQuestion({ question, version }) {
@@ -210,11 +215,19 @@ line.addEventListener("gone", () => { $("gone").hidden = false; $("gone").textCo
 line.addEventListener("open", () => { $("gone").hidden = true; });
 
 function show(answer) { map.setMarked(answer.points); announce(`${answer.sentence}: marked on the map.`); }
+let answerRows = new Map();
 function showAnswers() {
   const conflicts = details && details.version === shown.version ? details.contradictions : [];
   const inConflict = new Set(conflicts.flat());
   $("answers-count").textContent = shown.answers.length ? `(${shown.answers.length})` : "";
-  fill($("answers"), ...shown.answers.toReversed().map((answer) => answerRow(answer, inConflict.has(answer.number), act, show)));
+  const kept = new Map(); // rows of which nothing changed are used again: hundreds of answers cost as little as few
+  for (const answer of shown.answers.toReversed()) {
+    const isIn = inConflict.has(answer.number), percent = answer.is_met ? 0 : Math.round(100 * answer.violation);
+    const key = [answer.number, answer.weight, answer.is_met, percent, isIn].join();
+    kept.set(key, answerRows.get(key) ?? answerRow(answer, isIn, act, show));
+  }
+  answerRows = kept;
+  fill($("answers"), ...kept.values());
   if (!shown.answers.length) fill($("answers"), el("li", { class: "soft" }, "None yet."));
   const box = $("contradictions-box"), was = box.hidden;
   box.hidden = !conflicts.length;

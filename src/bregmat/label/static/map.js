@@ -3,6 +3,7 @@
 const MOVE_MS = 400;
 const REACH = 14; // pixels around a point that still hit it
 const PICTURES_FROM = 120; // points in view up to which their pictures are drawn
+const PIXELS_FROM = 3000; // points from which they are written into the pixels as squares: many times cheaper than as many paths
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -24,6 +25,7 @@ export class PointMap extends EventTarget {
     this.path = null;
     this.view = { x: 0, y: 0, scale: 1, isOwn: false };
     this.pending = false;
+    this.image = this.pixels = null;
     this.listen();
   }
 
@@ -99,6 +101,13 @@ export class PointMap extends EventTarget {
     return [width / 2 + scale * (at[2 * i] - x), height / 2 - scale * (at[2 * i + 1] - y)];
   }
 
+  // what `place` says, of all points
+  eachPlace(then) {
+    const { width, height } = this.size(), { x, y, scale } = this.view, at = this.shown;
+    const [left, top] = [width / 2 - scale * x, height / 2 + scale * y];
+    for (let i = 0; i < this.n; i++) then(i, left + scale * at[2 * i], top - scale * at[2 * i + 1]);
+  }
+
   centre(i) { this.view = { ...this.view, x: this.shown[2 * i], y: this.shown[2 * i + 1], isOwn: true }; }
   fit() { if (this.to) { this.view = this.fitted(); this.redraw(); } }
 
@@ -115,10 +124,10 @@ export class PointMap extends EventTarget {
   at(px, py, reach = REACH) {
     if (!this.shown) return -1;
     let [best, least] = [-1, reach * reach];
-    for (let i = 0; i < this.n; i++) {
-      const [x, y] = this.place(i), d = (x - px) ** 2 + (y - py) ** 2;
-      if (d < least) [best, least] = [i, d];
-    }
+    this.eachPlace((i, x, y) => {
+      const d = (x - px) ** 2 + (y - py) ** 2;
+      if (d < least) { best = i; least = d; }
+    });
     return best;
   }
 
@@ -128,11 +137,10 @@ export class PointMap extends EventTarget {
     if (this.cursor < 0) { const { width, height } = this.size(); this.setCursor(this.at(width / 2, height / 2, Infinity)); return; }
     const [cx, cy] = this.place(this.cursor);
     let [best, least] = [-1, Infinity];
-    for (let i = 0; i < this.n; i++) {
-      if (i === this.cursor) continue;
-      const [x, y] = this.place(i), ahead = (x - cx) * dx + (y - cy) * dy, aside = Math.abs((x - cx) * dy - (y - cy) * dx);
-      if (ahead > 0.5 && aside <= ahead && ahead + aside < least) [best, least] = [i, ahead + aside];
-    }
+    this.eachPlace((i, x, y) => {
+      const ahead = (x - cx) * dx + (y - cy) * dy, aside = Math.abs((x - cx) * dy - (y - cy) * dx);
+      if (i !== this.cursor && ahead > 0.5 && aside <= ahead && ahead + aside < least) { best = i; least = ahead + aside; }
+    });
     if (best >= 0) this.setCursor(best);
   }
 
@@ -147,35 +155,67 @@ export class PointMap extends EventTarget {
     if (!this.shown) return;
     const { width, height } = this.size(), ratio = devicePixelRatio || 1, g = this.context, n = this.n;
     const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (!w || !h) return;
     if (this.canvas.width !== w || this.canvas.height !== h) { this.canvas.width = w; this.canvas.height = h; }
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, width, height);
-    const { x, y, scale } = this.view, size = n > 6000 ? 3 : n > 1500 ? 4.5 : 6, shown = this.shown;
-    const byColour = new Map();
-    const inView = [];
-    for (let i = 0; i < n; i++) {
-      const px = width / 2 + scale * (shown[2 * i] - x), py = height / 2 - scale * (shown[2 * i + 1] - y);
-      if (px < -20 || py < -20 || px > width + 20 || py > height + 20) continue;
-      const code = this.codes ? this.codes[i] : 0;
-      let path = byColour.get(code);
-      if (!path) byColour.set(code, (path = []));
-      path.push(px, py);
-      if (inView.length <= 3 * PICTURES_FROM) inView.push(i, px, py); // one more than are drawn: then none is
-    }
-    g.globalAlpha = n > 6000 ? 0.75 : 0.85;
-    for (const [code, path] of byColour) {
-      g.fillStyle = this.palette(code, dark.matches);
-      if (n > 3000) {
-        for (let k = 0; k < path.length; k += 2) g.fillRect(path[k] - size / 2, path[k + 1] - size / 2, size, size);
-      } else {
-        g.beginPath();
-        for (let k = 0; k < path.length; k += 2) { g.moveTo(path[k] + size / 2, path[k + 1]); g.arc(path[k], path[k + 1], size / 2, 0, 7); }
-        g.fill();
-      }
-    }
-    g.globalAlpha = 1;
-    if (this.pictureOf && inView.length <= 3 * PICTURES_FROM && this.view.isOwn) this.drawPictures(inView);
+    const size = n > 6000 ? 3 : n > 1500 ? 4.5 : 6;
+    if (n > PIXELS_FROM) this.drawSquares(w, h, size, ratio);
+    else this.drawDots(width, height, size);
+    const inView = this.pictureOf && this.view.isOwn ? this.inView(width, height) : [];
+    if (inView.length <= 3 * PICTURES_FROM) this.drawPictures(inView);
     this.drawMarks(g, size);
+  }
+
+  drawDots(width, height, size) {
+    const g = this.context, paths = new Map();
+    g.clearRect(0, 0, width, height);
+    this.eachPlace((i, px, py) => {
+      const code = this.codes ? this.codes[i] : 0;
+      if (!paths.has(code)) paths.set(code, new Path2D());
+      const path = paths.get(code);
+      path.moveTo(px + size / 2, py);
+      path.arc(px, py, size / 2, 0, 7);
+    });
+    g.globalAlpha = 0.85;
+    for (const [code, path] of paths) { g.fillStyle = this.palette(code, dark.matches); g.fill(path); }
+    g.globalAlpha = 1;
+  }
+
+  // w x h pixels; a square is three quarters opaque: a pixel below it shows through by a quarter
+  drawSquares(w, h, size, ratio) {
+    if (!this.image || this.image.width !== w || this.image.height !== h) {
+      this.image = this.context.createImageData(w, h);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+    }
+    const pixels = this.pixels, side = Math.max(1, Math.round(size * ratio)), inks = new Map();
+    const half = (a, b) => (a & b) + (((a ^ b) & 0xfefefe) >>> 1); // the mean of two colours
+    pixels.fill(0);
+    this.eachPlace((i, px, py) => {
+      const code = this.codes ? this.codes[i] : 0;
+      let ink = inks.get(code);
+      if (ink === undefined) {
+        const rgb = Number.parseInt(this.palette(code, dark.matches).slice(1), 16);
+        inks.set(code, (ink = ((rgb & 255) << 16) | (rgb & 0xff00) | (rgb >> 16))); // bytes in the order of a picture
+      }
+      const left = Math.round(px * ratio - side / 2), top = Math.round(py * ratio - side / 2);
+      const [x0, x1] = [Math.max(left, 0), Math.min(left + side, w)];
+      for (let y = Math.max(top, 0); y < Math.min(top + side, h); y++) {
+        for (let k = y * w + x0; k < y * w + x1; k++) {
+          const below = pixels[k];
+          pixels[k] = below ? 0xf0000000 | half(ink, half(ink, below & 0xffffff)) : 0xbf000000 | ink;
+        }
+      }
+    });
+    this.context.putImageData(this.image, 0, 0);
+  }
+
+  // points in view, and where they are: i, x, y one after another; up to one more than have their pictures drawn
+  inView(width, height) {
+    const found = [];
+    this.eachPlace((i, px, py) => {
+      if (px > -20 && py > -20 && px < width + 20 && py < height + 20 && found.length <= 3 * PICTURES_FROM) found.push(i, px, py);
+    });
+    return found;
   }
 
   drawPictures(inView) {
@@ -281,15 +321,14 @@ export class PointMap extends EventTarget {
 
   inside(path) {
     const found = [];
-    for (let i = 0; i < this.n; i++) {
-      const [px, py] = this.place(i);
+    this.eachPlace((i, px, py) => {
       let isIn = false;
       for (let a = 0, b = path.length - 1; a < path.length; b = a++) {
         const [ax, ay] = path[a], [bx, by] = path[b];
         if (ay > py !== by > py && px < ((bx - ax) * (py - ay)) / (by - ay) + ax) isIn = !isIn;
       }
       if (isIn) found.push(i);
-    }
+    });
     return found;
   }
 }

@@ -1,0 +1,176 @@
+"""A running `bregmat label`, headless Chromium, and what the tests of the page do in it; fixtures are imported by name."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from sklearn.datasets import load_digits
+
+DIGITS = load_digits().target
+
+
+class Page:
+    """A running `bregmat label` with its link."""
+
+    def __init__(self, folder, *arguments):
+        self.folder, self.arguments = folder, arguments
+        self.start()
+
+    def start(self, *more):
+        command = [sys.executable, "-m", "bregmat", "label", *self.arguments, "--no-browser", *more]
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.link = self.process.stdout.readline().split()[-1]
+        self.origin = self.link.split("/?")[0]
+        self.host = self.origin.removeprefix("http://")
+
+    def stop(self, how=signal.SIGINT):
+        self.process.send_signal(how)
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+    def cookie(self):
+        """The cookie for the token, as a program gets it."""
+        opener = urllib.request.build_opener(NoRedirect)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            opener.open(self.link)
+        with caught.value as answer_:
+            assert answer_.code == 303
+            return answer_.headers["set-cookie"].split(";")[0]
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments):
+        return None
+
+
+def served(folder):
+    page = Page(folder, "--demo")
+    yield page
+    if page.process.poll() is None:
+        page.stop()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """One page for all tests that leave it as any other may find it."""
+    yield from served(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture
+def own_demo(tmp_path):
+    yield from served(tmp_path)
+
+
+@pytest.fixture
+def version(demo, browser):
+    """The page is open, nothing is said in it, and the version is this one."""
+    browser.get(demo.origin)
+    if "works once" in browser.page_source:
+        browser.get(demo.link)
+    wait(browser, lambda: at(browser, "details") is not None, "the page")
+    while browser.find_element(By.ID, "undo").is_enabled():
+        now = int(at(browser, "version"))
+        press(browser, "u")
+        wait_for(browser, "version", now + 1)
+    wait_for(browser, "details", now := int(at(browser, "version")))
+    quiet(browser)
+    return now
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        pytest.fail(f"{missing} needed: apt-get install -y chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = found["chromium"]
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ):
+        options.add_argument(argument)
+    for argument in (
+        *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
+        *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--force-prefers-reduced-motion"),
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(found["chromedriver"]))
+    yield driver
+    driver.quit()
+
+
+def wait(browser, condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: {browser.execute_script('return document.body.innerText')}"
+        time.sleep(0.01)
+
+
+def at(browser, name):
+    return browser.execute_script(f"return document.body.dataset.{name} ?? null")
+
+
+def wait_for(browser, name, value):
+    """Until the page has drawn (version), asked (asked) or told all (details) of a version."""
+    wait(browser, lambda: at(browser, name) == str(value), f"{name} {value}")
+
+
+def text(browser, css):
+    """Read in one go: what the page replaces in between is not asked for."""
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText.trim()).join(' ')"
+    return browser.execute_script(script, css)
+
+
+def press(browser, *keys):
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def asked(browser):
+    return [int(number) for number in re.findall(r"digit (\d+)", text(browser, "#question .card span"))]
+
+
+def answer(browser, version, click=False):
+    """Answer the question truly, by key or click; the version after it is waited for."""
+    wait_for(browser, "asked", version)
+    i, j = asked(browser)
+    is_same = DIGITS[i] == DIGITS[j]
+    if click:
+        browser.find_element(By.ID, "ask-same" if is_same else "ask-different").click()
+    else:
+        press(browser, "s" if is_same else "d")
+    wait_for(browser, "version", version + 1)
+    return i, j, is_same
+
+
+def say(browser, event):
+    """Say something through the page's own line, as a tab beside would."""
+    browser.execute_script(
+        "const s = new WebSocket(`ws://${location.host}/tab`);"
+        "s.onopen = () => { s.send(arguments[0]); setTimeout(() => s.close(), 300); };",
+        json.dumps({"type": "say", "event": event}),
+    )
+
+
+def quiet(browser):
+    """What the browser complained of."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
