@@ -70,10 +70,14 @@ class Case:
 
     def laplacian(self):
         out = np.full_like(self.Z, 7)
-        graph = kernels.adjacency(*self.pairs, self.n)
         for part in ((5, self.n), (0, 5)):
-            kernels.laplacian_product_inplace(out, *graph, self.sign, self.w, self.Z, *part)
+            kernels.laplacian_product_inplace(out, *self.graph(), self.Z, *part)
         return out
+
+    def graph(self):
+        """Adjacency, with signs and weights in its order."""
+        ptr, edge, other = kernels.adjacency(*self.pairs, self.n)
+        return ptr, other, self.sign[edge], self.w[edge]
 
 
 def test_every_kernel_is_tested_here():
@@ -101,9 +105,7 @@ class TestTwins:
     def test_what_was_in_the_output_does_not_matter(self, rng, dtype):
         case = Case(rng, dtype)
         out = np.full_like(case.Z, np.nan)
-        kernels.laplacian_product_inplace(
-            out, *kernels.adjacency(*case.pairs, case.n), case.sign, case.w, case.Z, 0, case.n
-        )
+        kernels.laplacian_product_inplace(out, *case.graph(), case.Z, 0, case.n)
         assert (out == case.laplacian()).all()
 
 

@@ -249,9 +249,10 @@ class PairGraph(OuterProducts):
 
     @property
     def graph(self) -> tuple:
-        """Adjacency of the pairs, built when first needed and shared by congruent operators."""
+        """Adjacency of the pairs, and their signs in its order; built when first needed and shared by congruent operators."""
         if self._graph is None:
-            self._graph = kernels.adjacency(self.a, self.b, self.sign, len(self.Z))
+            ptr, edge, other = kernels.adjacency(self.a, self.b, self.sign, len(self.Z))
+            self._graph = ptr, edge, other, self.sign[edge]
         return self._graph
 
     def values(self, X: np.ndarray) -> np.ndarray:
@@ -266,8 +267,8 @@ class PairGraph(OuterProducts):
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
         Y = np.empty_like(self.Z)
-        ptr, edge, other = self.graph
-        graph = ptr, edge, other, self.sign, w, self.Z
+        ptr, edge, other, sign = self.graph
+        graph = ptr, other, sign, w[edge], self.Z
         work = float(len(edge) * self.r)
         in_parts(lambda *rows: kernels.laplacian_product_inplace(Y, *graph, *rows), len(Y), work)
         return self.Z.T @ Y

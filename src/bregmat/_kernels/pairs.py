@@ -35,10 +35,11 @@ def bilinear_inplace(out, Z, Y, a, b, sign):
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)
-def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z, start, stop):
-    """``out_u = sum over terms at u of w_e (z_u + s z_other)``: rows start..stop of the weighted graph matrix times Z (n, r).
+def laplacian_product_inplace(out, ptr, other, sign, w, Z, start, stop):
+    """``out_u = sum over terms at u of w (z_u + s z_other)``: rows start..stop of the weighted graph matrix times Z (n, r).
 
-    Four terms at a time, the last ones filled up with weight 0: a row of the sum is loaded and stored once for all of them.
+    Signs and weights come in the order of the terms, which leaves the processor one gather to wait for. Four terms at a time, the
+    last ones filled up with weight 0: a row of the sum is loaded and stored once for all of them.
     """
     zero = Z.dtype.type(0.0)
     for u in range(start, stop):
@@ -46,12 +47,12 @@ def laplacian_product_inplace(out, ptr, edge, other, sign, w, Z, start, stop):
         row[:] = zero
         while q < last:
             q1, q2, q3 = min(q + 1, last - 1), min(q + 2, last - 1), min(q + 3, last - 1)
-            f0 = Z.dtype.type(w[edge[q]])
-            f1 = Z.dtype.type(w[edge[q1]]) if q + 1 < last else zero
-            f2 = Z.dtype.type(w[edge[q2]]) if q + 2 < last else zero
-            f3 = Z.dtype.type(w[edge[q3]]) if q + 3 < last else zero
-            g0, g1 = f0 * Z.dtype.type(sign[edge[q]]), f1 * Z.dtype.type(sign[edge[q1]])
-            g2, g3 = f2 * Z.dtype.type(sign[edge[q2]]), f3 * Z.dtype.type(sign[edge[q3]])
+            f0 = Z.dtype.type(w[q])
+            f1 = Z.dtype.type(w[q1]) if q + 1 < last else zero
+            f2 = Z.dtype.type(w[q2]) if q + 2 < last else zero
+            f3 = Z.dtype.type(w[q3]) if q + 3 < last else zero
+            g0, g1 = f0 * Z.dtype.type(sign[q]), f1 * Z.dtype.type(sign[q1])
+            g2, g3 = f2 * Z.dtype.type(sign[q2]), f3 * Z.dtype.type(sign[q3])
             z0, z1, z2, z3 = Z[other[q]], Z[other[q1]], Z[other[q2]], Z[other[q3]]
             for k in range(Z.shape[1]):
                 x = zu[k]
