@@ -71,7 +71,7 @@ class Cluster:
     def map_seconds(self, workers: int, rng: np.random.Generator, share: float = 1.0) -> np.ndarray:
         """Seconds of every worker in one map over a share of each shard's rows; dead workers' shards are read again by others."""
         s, r = self.shards(), self.rank
-        touched = min(self.points, 2.0 * self.block * share)
+        touched = min(self.points, self.block * share)  # fewer rows than points: the rows' own vectors are multiplied
         each = self.block * share * self.row * r / 100 + 2.0 * touched * r * r / self.square
         noise = rng.lognormal(-0.5 * self.straggle**2, self.straggle, s) if self.straggle else np.ones(s)
         times = each * noise
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--points", type=float, default=1e7)
     parser.add_argument("--rank", type=int, default=100)
     parser.add_argument("--block", type=float, default=2.5e6, help="rows of a shard")
-    parser.add_argument("--row", type=float, default=0.2e-6, help="seconds of a row in a map")
+    parser.add_argument("--row", type=float, default=0.35e-6, help="seconds of a row in a map")
     parser.add_argument("--square", type=float, default=42e9, help="operations a second, points times r x r")
     parser.add_argument("--cubic", type=float, default=20e9, help="operations a second at the driver")
     parser.add_argument("--task", type=float, default=0.3e-3, help="seconds of the scheduler for a task")
