@@ -390,8 +390,11 @@ def workers(scale, rnd):
 
             while not killed:  # a run that was over before does not count
                 done.clear()
-                client.wait_for_workers(2)  # one that is killed while it starts is not started again
-                pids = sorted(client.run(os.getpid).values())
+                cluster.scale(2)  # one that is killed while it starts is not started again
+                client.wait_for_workers(1)
+                pids = sorted(client.run(os.getpid, on_error="ignore").values())
+                if not pids:
+                    continue
                 killer = threading.Thread(target=kill, args=(rnd.uniform(0.0, 0.4), rnd.choice(pids)))
                 killer.start()
                 start = time.perf_counter()
