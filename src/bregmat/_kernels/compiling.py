@@ -12,6 +12,8 @@ from typing import Any
 
 from bregmat._interrupt import held_interrupts
 
+ALLOCATING = {"empty", "zeros", "ones", "copy", "reshape", "maximum", "heapify", "heappop", "heappush"}
+
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """``numba.njit``, as a :class:`Kernel`."""
@@ -28,6 +30,8 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         update_wrapper(self, function)
+        allocates = not ALLOCATING.isdisjoint(function.__code__.co_names)
+        options = {"error_model": "numpy", "_nrt": allocates} | options
         self.py_func, self.targetoptions = function, options  # the names under which numba looks for what to inline
         self._run: Callable[..., Any] = self._first
         self._part: Any = None

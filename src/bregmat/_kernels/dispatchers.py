@@ -16,13 +16,13 @@ import numba
 import numba.extending
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
 from bregmat._kernels import COMPILED
+from bregmat._kernels.pipeline import LeanCompiler
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
 PATIENCE = 1.0  # seconds of compilation that nobody is told about
@@ -32,7 +32,7 @@ log = logging.getLogger("bregmat")
 # ---------------------------------------------------------------- what Python calls
 def whole(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     """The compiled function; the function itself where nothing is to be compiled."""
-    dispatcher = _kept(function, options | {"no_cfunc_wrapper": True, "pipeline_class": _WholeCompiler})
+    dispatcher = _kept(function, options | {"no_cfunc_wrapper": True, "pipeline_class": LeanCompiler})
     if not hasattr(dispatcher, "_compile_for_args"):  # NUMBA_DISABLE_JIT=1
         return function
     compile_for_args = dispatcher._compile_for_args
@@ -130,27 +130,6 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Flags(Flags):
-    """Compared by what is set: numba looks at all forty options by name, thousands of times, a sixth of its time."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Flags) and self._values == other._values
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values))
-
-
-class _WholeCompiler(Compiler):
-    """Numba's, with flags that are compared faster."""
-
-    def __init__(
-        self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, locals: Any
-    ):
-        super().__init__(typingctx, targetctx, library, args, return_type, _Flags(flags), locals)
-
-
 # ---------------------------------------------------------------- what kernels call
 def part(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """A dispatcher for use in other kernels only, which become its home: no code of its own, none on disk, no calls from Python."""
@@ -172,7 +151,7 @@ def part(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     return dispatcher
 
 
-class _PartCompiler(_WholeCompiler):
+class _PartCompiler(LeanCompiler):
     """Ends with LLVM's language, as it comes from numba: whoever links it optimises it with the rest."""
 
     def _compile_core(self) -> Any:
