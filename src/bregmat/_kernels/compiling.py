@@ -12,6 +12,7 @@ from typing import Any
 
 from bregmat._interrupt import held_interrupts
 
+# where one of these names is, arrays are made; elsewhere no references are counted, and no code for that is compiled
 ALLOCATING = {"empty", "zeros", "ones", "copy", "reshape", "maximum", "heapify", "heappop", "heappush"}
 
 

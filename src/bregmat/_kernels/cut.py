@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from bregmat._kernels.compiling import njit
+from bregmat._kernels.vectors import fill_inplace
 
 
 @njit(cache=True)
@@ -46,7 +47,7 @@ def refine_inplace(x, indptr, indices, data, least, patience, max_passes):
     order = np.empty(n, dtype=np.int64)
     total = 0.0
     for _ in range(max_passes):
-        free[:] = True
+        fill_inplace(free, True)
         left = [(-gain[i], np.int64(i)) for i in range(n) if x[i] > 0]
         right = [(-gain[i], np.int64(i)) for i in range(n) if x[i] < 0]
         heapify(left)

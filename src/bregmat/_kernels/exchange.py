@@ -18,7 +18,7 @@ from bregmat._kernels.free_factor import (
     join_inplace,
     leave_inplace,
 )
-from bregmat._kernels.vectors import add_multiple_inplace, add_rows_inplace, copy_inplace, dot
+from bregmat._kernels.vectors import add_multiple_inplace, add_rows_inplace, copy_inplace, dot, fill_inplace
 
 OPTIMAL, FULL, PAUSED, UNBOUNDED, DEFICIENT, INDEFINITE = 0, 1, 2, 3, 4, 5
 LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays outside the factor
@@ -186,7 +186,7 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
                 z[i] *= sign
             flat = 1e-15 * size * size
             if curvature < -1e-9 * size * size:
-                direction[:] = 0.0
+                fill_inplace(direction, 0.0)
                 direction[j] = sign
                 for i in range(k):
                     direction[free.order[i]] = z[i]
@@ -200,11 +200,12 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
             while p >= 0 and m > 0 and abs(z[p]) <= 1e-11 * max(1.0, longest) and is_needed(W, S, free, p):
                 z[p] = 0.0
                 t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
-            reach = 0.0
+            reach, is_kept = 0.0, False
             for i in range(n):
                 reach = max(reach, x[i])
-            if t == np.inf or (t * max(1.0, longest) > FAR * reach > 0.0 and not direction.any()):
-                direction[:] = 0.0
+                is_kept = is_kept or direction[i] != 0.0
+            if t == np.inf or (t * max(1.0, longest) > FAR * reach > 0.0 and not is_kept):
+                fill_inplace(direction, 0.0)
                 direction[j] = sign
                 for i in range(k):
                     direction[free.order[i]] = z[i]

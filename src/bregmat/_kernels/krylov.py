@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from bregmat._kernels.compiling import njit
-from bregmat._kernels.vectors import add_multiple_inplace
+from bregmat._kernels.vectors import add_multiple_inplace, fill_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums of products in any order; never inherited by the QL iteration
 
@@ -34,7 +34,7 @@ def inner(u, v):
 def hermitian_product_inplace(out, H, q):
     """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product; H (n, n), q, out (n,)."""
     n, zero = len(q), 0.0 * H[0, 0]
-    out[:] = 0.0
+    fill_inplace(out, 0.0)
     i = 0
     while i + 4 <= n:
         h0, h1, h2, h3 = H[i], H[i + 1], H[i + 2], H[i + 3]

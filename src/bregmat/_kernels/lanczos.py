@@ -12,6 +12,7 @@ import numpy as np
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.krylov import FAST, SHORTEST, first_entry, hermitian_product_inplace, inner, trace_change
+from bregmat._kernels.vectors import fill_inplace
 
 # positions in ``state`` (float64): numbers that change with every trial
 Z, PEAK, SHIFT, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS, SPARE = range(10)
@@ -130,7 +131,7 @@ def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
             return t, NEEDS_REFRESH
         i, j = a[t], b[t]
         q, u, hi, hj = Q[0], Q[1], H[i], H[j]
-        q[:] = 0.0
+        fill_inplace(q, 0.0)
         q[i], q[j] = half, -half
         for k in range(len(u)):
             u[k] = half * (hi[k] - hj[k]).conjugate()

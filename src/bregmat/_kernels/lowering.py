@@ -91,10 +91,8 @@ class _Lower(Lower):  # type: ignore[misc]
         context, builder = self.context, self.builder
         fields = _Fields(context, builder, kind, self.loadvar(array.name))
         at = context.cast(builder, self.loadvar(index.name), self.typeof(index.name), index_kind)
-        if isinstance(index_kind, types.BaseTuple):
-            kinds, indices = index_kind.types, cgutils.unpack_tuple(builder, at, len(index_kind))
-        else:
-            kinds, indices = (index_kind,), (at,)
+        kinds = _axes(index_kind)
+        indices = cgutils.unpack_tuple(builder, at, len(kinds)) if isinstance(index_kind, types.BaseTuple) else [at]
         if kind.layout != "C" or not _is_element(kind, index_kind):
             return fields, *basic_indexing(context, builder, kind, fields, kinds, indices)
         shape, offset = cgutils.unpack_tuple(builder, fields.shape, kind.ndim), None
@@ -122,13 +120,21 @@ class _Lower(Lower):  # type: ignore[misc]
         return value
 
 
+def _axes(index_kind: Any) -> tuple[Any, ...]:
+    """The types of an index, axis by axis."""
+    return tuple(getattr(index_kind, "types", (index_kind,)))
+
+
 def _is_plain(kind: Any, index_kind: Any) -> bool:
-    kinds = index_kind.types if isinstance(index_kind, types.BaseTuple) else (index_kind,)
-    return type(kind) is types.Array and all(isinstance(one, types.Integer | types.SliceType) for one in kinds)
+    """Whether it is an array, and the index one of integers and slices."""
+    return type(kind) is types.Array and all(
+        isinstance(one, types.Integer | types.SliceType) for one in _axes(index_kind)
+    )
 
 
 def _is_element(kind: Any, index_kind: Any) -> bool:
-    kinds = index_kind.types if isinstance(index_kind, types.BaseTuple) else (index_kind,)
+    """Whether the index stands for a single number."""
+    kinds = _axes(index_kind)
     return len(kinds) == kind.ndim and all(isinstance(one, types.Integer) for one in kinds)
 
 

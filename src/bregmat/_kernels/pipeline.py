@@ -11,9 +11,7 @@ from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 
-from bregmat._kernels.lowering import ShortLowering
-
-# What kernels never contain: with-blocks, literal_unroll, generators of parallel code. Annotations are for people.
+# what kernels never contain: with-blocks, raise, literally and literal_unroll, parallel loops; and notes that are for people
 UNUSED = {"WithLifting", "FindLiterallyCalls", "LiteralUnroll", "LiteralPropagationSubPipelinePass"}
 UNUSED |= {"AnnotateTypes", "DumpParforDiagnostics", "RewriteDynamicRaises"}
 FOR_CLOSURES = {"InlineClosureLikes", "MakeFunctionToJitFunction"}
@@ -29,11 +27,13 @@ class LeanCompiler(Compiler):
 
     def _compile_core(self) -> Any:
         if self.state.library is None:
-            self.state.library = Unoptimised(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library = _Unoptimised(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             self.state.library.enable_object_caching()
         return super()._compile_core()
 
     def define_pipelines(self) -> Any:
+        from bregmat._kernels.lowering import ShortLowering  # loads numba's arrays, which code from disk does without
+
         (usual,) = super().define_pipelines()
         left_out = set(UNUSED)
         if not any(isinstance(value, CodeType) for value in self.state.func_id.func.__code__.co_consts):
@@ -84,8 +84,11 @@ class _Flags(Flags):  # type: ignore[misc]
         return hash((self.nrt, self.error_model))
 
 
-class Unoptimised(JITCodeLibrary):
-    """Functions are optimised with the module, which begins with the same steps."""
+class _Unoptimised(JITCodeLibrary):
+    """What Python calls is optimised with all that it calls, and not before.
+
+    Parts are, beforehand: without that von Neumann's projections took a sixth longer.
+    """
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout

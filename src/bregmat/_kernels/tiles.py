@@ -5,6 +5,7 @@ Both read memory in few long streams: that, and not the arithmetic, sets their p
 """
 
 from bregmat._kernels.compiling import njit
+from bregmat._kernels.vectors import fill_inplace
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity
 
@@ -39,8 +40,8 @@ def _rows_inplace(out, K, x):
 def _tiles_inplace(P, Q, tiles, row, column, same, v, first, last):
     """Tiles ``first`` to ``last`` of (t, s, s), added to the accumulators (n,) of one part."""
     size = tiles.shape[1]
-    P[:] = 0
-    Q[:] = 0
+    fill_inplace(P, 0.0)
+    fill_inplace(Q, 0.0)
     for t in range(first, last):
         i, j = row[t] * size, column[t] * size
         if i == j:

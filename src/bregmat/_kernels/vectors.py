@@ -31,6 +31,13 @@ def copy_inplace(out, row):
 
 
 @njit(cache=True, fastmath=False)
+def fill_inplace(out, value):
+    """``out = value``; shape (n,)."""
+    for t in range(len(out)):
+        out[t] = value
+
+
+@njit(cache=True, fastmath=False)
 def copy_rows_inplace(out, A):
     """``out = A``; shapes (m, n)."""
     for i in range(len(out)):

@@ -1,0 +1,115 @@
+"""What our own lowering makes of arrays and variables is what Python makes of them, and short; passes left out are not missed."""
+
+import numpy as np
+import pytest
+
+from bregmat._kernels.compiling import njit
+
+
+def _indexed(A, x, flags, k):
+    total, last = 0.0, 0.0
+    for i in range(len(A)):
+        row = A[i]
+        last = row[-1] + A[i, -2]
+        total += last * x[k] + x[len(x) - 1 - i] * flags[i]
+        row[0] = total
+        A[i, k] += 1
+    part = A[1:, 1 : k + 1]
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            part[i, j] *= 2.0
+    tail = x[k:]
+    head = x[:-3]
+    flags[0] = flags[1]
+    return total + last + len(tail) + 10 * len(head) + tail[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_elements_rows_and_slices(rng, dtype, order, kind):
+    A = rng.normal(size=(5, 7)).astype(dtype)
+    A = np.repeat(A, 2, axis=1)[:, ::2] if order == "strided" else np.array(A, order=order)
+    x, flags = rng.normal(size=6), np.array([True, False, True, True, False])
+    ours, theirs = [A.copy("K"), x.copy(), flags.copy()], [A.copy("K"), x.copy(), flags.copy()]
+    if order == "strided":
+        ours[0] = np.repeat(A, 2, axis=1)[:, ::2]
+    value = njit(_indexed)(*ours, kind(2))
+    assert value == pytest.approx(_indexed(*theirs, 2), rel=1e-5 if dtype == np.float32 else 1e-14)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5 if dtype == np.float32 else 1e-14)
+
+
+def test_a_variable_that_some_paths_set():
+    """One assignment, and uses that it does not come before."""
+
+    def last_above(x, least):
+        found = False
+        where = -1
+        for i in range(len(x)):
+            if x[i] > least:
+                where = i
+                value = 2.0 * x[i]
+                found = True
+        return (where, value) if found else (where, 0.0)
+
+    for least in (-1.0, 0.5, 9.0):
+        assert njit(last_above)(np.array([0.0, 1.0, 0.7]), least) == last_above(np.array([0.0, 1.0, 0.7]), least)
+
+
+def test_division_by_zero_is_that_of_numpy():
+    assert njit(lambda a, b: a / b)(1.0, 0.0) == np.inf
+
+
+def test_arrays_that_are_made_inside_are_freed():
+    """References are counted where arrays are made, rows of them included."""
+    from numba.core.runtime import _nrt_python, rtsys
+
+    @njit
+    def inner(row):
+        return row[0] + row[-1]
+
+    @njit
+    def outer(n):
+        made = np.empty((n, 3))
+        total = 0.0
+        for i in range(n):
+            row = made[i]
+            row[0], row[2] = i, 1.0
+            total += inner(row)
+        return total
+
+    assert outer(4) == 10.0
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = rtsys.get_allocation_stats()
+        for _ in range(50):
+            outer(4)
+        after = rtsys.get_allocation_stats()
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert after.alloc - before.alloc == after.free - before.free >= 50
+
+
+def test_what_numpy_and_python_bring_is_compiled_once():
+    """``max`` in a kernel and in a part of it; numba makes it twice, as their flags differ."""
+    from numba.core.compiler import Compiler
+
+    @njit
+    def part(x, y):
+        return max(x, y)
+
+    @njit
+    def whole(x, y):
+        return part(x, y) + max(x, -y)
+
+    names, usual = [], Compiler._compile_core
+
+    def counted(self):
+        names.append(self.state.func_id.func_qualname)
+        return usual(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compiler, "_compile_core", counted)
+        assert whole(1.25, 3.5) == 4.75
+    assert sum("max" in name for name in names) <= 1
