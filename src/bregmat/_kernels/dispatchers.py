@@ -22,7 +22,7 @@ from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
 from bregmat._kernels import COMPILED
-from bregmat._kernels.pipeline import LeanCompiler
+from bregmat._kernels.pipeline import KernelCompiler
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
 PATIENCE = 1.0  # seconds of compilation that nobody is told about
@@ -32,7 +32,7 @@ log = logging.getLogger("bregmat")
 # ---------------------------------------------------------------- what Python calls
 def whole(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     """The compiled function; the function itself where nothing is to be compiled."""
-    dispatcher = _kept(function, options | {"no_cfunc_wrapper": True, "pipeline_class": LeanCompiler})
+    dispatcher = _kept(function, options | {"no_cfunc_wrapper": True, "pipeline_class": KernelCompiler})
     if not hasattr(dispatcher, "_compile_for_args"):  # NUMBA_DISABLE_JIT=1
         return function
     compile_for_args = dispatcher._compile_for_args
@@ -151,7 +151,7 @@ def part(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     return dispatcher
 
 
-class _PartCompiler(LeanCompiler):
+class _PartCompiler(KernelCompiler):
     """Ends with LLVM's language, as it comes from numba: whoever links it optimises it with the rest."""
 
     def _compile_core(self) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+from numba import version_info
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 
+KNOWN = (0, 68)  # the newest numba that this was written for and tested with
 # what kernels never contain: with-blocks, raise, literally and literal_unroll, parallel loops; and notes that are for people
 UNUSED = {"WithLifting", "FindLiterallyCalls", "LiteralUnroll", "LiteralPropagationSubPipelinePass"}
 UNUSED |= {"AnnotateTypes", "DumpParforDiagnostics", "RewriteDynamicRaises"}
@@ -92,3 +94,7 @@ class _Unoptimised(JITCodeLibrary):
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+
+
+# a newer numba, whose passes may be others, compiles as it does by itself: longer, and the same code
+KernelCompiler: type[Compiler] = LeanCompiler if version_info.short <= KNOWN else Compiler
