@@ -140,6 +140,8 @@ def test_what_blocks_do_not_take(data, tmp_path):
     ):
         with pytest.raises(TypeError, match=said):
             MetricLearner().fit(X, block_size=100, **given)
+    with pytest.raises(ValueError, match="warm_start=True is not taken"):
+        MetricLearner(warm_start=True).fit(X, y, block_size=100)
     with pytest.raises(TypeError, match="kernel='linear' and rank=None; got kernel='rbf'"):
         KernelKMeans(2, kernel="rbf").fit(X, block_size=100)
     with pytest.raises(TypeError, match="got rank=3"):

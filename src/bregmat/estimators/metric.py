@@ -126,7 +126,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     max_iter : int, optional
         Most iterations of the solver. None is the solver's own limit.
     warm_start : bool
-        Start from the dual of the previous fit when it had as many constraints.
+        Start from the dual of the previous fit when it had as many constraints. Not with blocks.
     verbose : int
         1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 every iteration.
     callback : callable, optional
@@ -265,6 +265,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         for name, value in zip(("sample_id", "sample_weight"), others):
             if value is not None:
                 raise TypeError(f"{name} is not taken where points are worked on in blocks.")
+        if self.warm_start:
+            raise ValueError("warm_start=True is not taken where points are worked on in blocks: leave it False.")
         if y is None and constraints is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
