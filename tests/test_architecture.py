@@ -51,7 +51,7 @@ operators
 constraints losses kernels
 scalar_losses
 terms divergences row_losses frames
-relations columns spectral sampling
+relations columns spectral sampling points
 registry checks status numerics _html linalg _kernels
 _interrupt threads typing arrays
 """

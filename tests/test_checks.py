@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, checks
+from bregmat import Constraints, checks, points
 
 NAN, INF = np.nan, np.inf
 SKEW = [[1.0, 0.5], [0.25, 1.0]]
@@ -26,7 +26,7 @@ REFUSED = {
     "complex": (lambda: checks.as_matrix("A", 1j * np.eye(2)), TypeError, "A must be real; got complex numbers."),
     "complex, imaginary part 0": (lambda: checks.as_column("b", [1 + 0j]), TypeError, "b must be real"),
     "complex sparse": (
-        lambda: checks.as_points("X", sp.csr_array(1j * np.eye(2))),
+        lambda: points.as_points("X", sp.csr_array(1j * np.eye(2))),
         TypeError,
         "X must be real; got complex numbers.",
     ),
@@ -39,7 +39,7 @@ REFUSED = {
     "sparse": (lambda: checks.as_matrix("A", sp.csr_array(np.eye(2))), TypeError, "A must be dense; got a sparse"),
     "vector": (lambda: checks.as_matrix("A", [1.0, 2.0]), ValueError, "A must be 2-dimensional; got shape (2,)."),
     "empty": (
-        lambda: checks.as_points("X", np.ones((0, 3))),
+        lambda: points.as_points("X", np.ones((0, 3))),
         ValueError,
         "X must have at least one row and one column; got shape (0, 3).",
     ),
@@ -136,15 +136,15 @@ def test_nothing_is_copied_that_need_not_be(rng, tmp_path):
     A = rng.normal(size=(5, 5))
     A += A.T
     assert checks.as_matrix("A", A, symmetric=True) is A
-    assert checks.as_points("X", A) is A
+    assert points.as_points("X", A) is A
     assert checks.as_column("b", A[0], 5).base is A
     assert not np.shares_memory(checks.as_matrix("A", A, copy=True), A)
     assert not np.shares_memory(checks.as_column("b", A[0], copy=True), A)
     S = sp.csr_array(A)
-    assert np.shares_memory(checks.as_points("X", S).data, S.data)
+    assert np.shares_memory(points.as_points("X", S).data, S.data)
     np.save(tmp_path / "X.npy", A.astype(np.float32))
     X = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert checks.as_points("X", X) is X
+    assert points.as_points("X", X) is X
 
 
 def test_rounding_is_averaged_and_what_is_returned_is_exactly_symmetric(rng):
@@ -178,10 +178,10 @@ def test_columns_matrices_and_points_of_many_kinds(rng):
     assert checks.as_column("b", 3, 2, scalar=True).tolist() == [3.0, 3.0]
     assert checks.as_column("b", np.array([1, 2], dtype=object)).dtype == float
     assert checks.as_matrix("A", [[1, 1j], [-1j, 1]], psd=True, complex_too=True).dtype == complex
-    assert checks.as_points("X", np.eye(2) > 0).dtype == float
+    assert points.as_points("X", np.eye(2) > 0).dtype == float
     assert isinstance(checks.as_matrix("A", sp.csr_array(np.eye(2)), sparse="dense"), np.ndarray)
     pandas = pytest.importorskip("pandas")
-    assert checks.as_points("X", pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})).tolist() == [[1.0, 0.5], [2.0, 1.5]]
+    assert points.as_points("X", pandas.DataFrame({"a": [1, 2], "b": [0.5, 1.5]})).tolist() == [[1.0, 0.5], [2.0, 1.5]]
 
 
 def test_constraints_keep_a_copy_of_what_they_were_given():
@@ -197,15 +197,15 @@ def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
     with pytest.raises(
         TypeError, match=r"X must be numeric; .*text, in columns 'id' \('p0' in row 0\), 'town' \('Ulm' in row 0\)"
     ):
-        checks.check_numeric("X", kind({"id": ["p0", "p1"], "a": [1.0, 2.0], "town": ["Ulm", "Bonn"]}))
+        points.check_numeric("X", kind({"id": ["p0", "p1"], "a": [1.0, 2.0], "town": ["Ulm", "Bonn"]}))
     with pytest.raises(
         ValueError, match=r"X must be finite; .* columns 'b' \(2\), 'c' \(1\): rows 0, 2, counted from 0"
     ):
-        checks.check_numeric("X", kind({"a": [1.0, 2.0, 3.0], "b": [NAN, 1.0, NAN], "c": [1.0, 2.0, INF]}))
+        points.check_numeric("X", kind({"a": [1.0, 2.0, 3.0], "b": [NAN, 1.0, NAN], "c": [1.0, 2.0, INF]}))
     with pytest.raises(TypeError, match=r"text, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more"):
-        checks.check_numeric("X", kind({f"c{k}": ["x"] for k in range(7)}))
+        points.check_numeric("X", kind({f"c{k}": ["x"] for k in range(7)}))
 
 
 def test_a_missing_number_of_pandas_is_named():
     with pytest.raises(TypeError, match=r"NAType', in column 'b' \(<NA> in row 1\)"):
-        checks.check_numeric("X", pd.DataFrame({"a": [1, 2], "b": pd.array([1, None], dtype="Int64")}))
+        points.check_numeric("X", pd.DataFrame({"a": [1, 2], "b": pd.array([1, None], dtype="Int64")}))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import as_column, as_numbers, as_points, as_row, as_rows, check_finite, check_positive, rows_text
+from bregmat.checks import as_column, as_numbers, as_row, as_rows, check_finite, check_positive, rows_text
 from bregmat.columns import (
     SYMBOLS,
     as_tuples,
@@ -25,6 +25,7 @@ from bregmat.columns import (
     symmetric_matrix,
 )
 from bregmat.frames import Row, arguments, columns_of, data_frame, frame_columns, summary_html, summary_text
+from bregmat.points import as_points
 from bregmat.relations import (
     BUILT_IN,
     COMPARISON,

@@ -17,7 +17,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.binding import TURNED, Rounding, bind
-from bregmat.checks import as_matrix, as_numbers, as_points, check_finite, check_psd
+from bregmat.checks import as_matrix, as_numbers, check_finite, check_psd
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
 from bregmat.linalg import (
@@ -34,6 +34,7 @@ from bregmat.linalg import (
     triangular_inverse,
 )
 from bregmat.operators import VANISHING, Operator
+from bregmat.points import as_points
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property
 

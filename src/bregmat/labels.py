@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.arrays import to_numpy
-from bregmat.checks import as_choice, as_points, check_integer, rows_text
+from bregmat.checks import as_choice, check_integer, rows_text
 from bregmat.columns import is_missing
 from bregmat.constraints import Constraints
 from bregmat.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
+from bregmat.points import as_points
 from bregmat.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy, Transformer

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from bregmat.checks import as_points, check_integer, check_positive
+from bregmat.checks import check_integer, check_positive
 from bregmat.constraints import Constraints
 from bregmat.neighbors import PointSpace
+from bregmat.points import as_points
 from bregmat.sampling import sq_distances
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points

@@ -13,7 +13,7 @@ from bregmat._interrupt import tells_interrupts
 from bregmat.array_operators import on_space
 from bregmat.arrays import ArraySpace
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
-from bregmat.checks import check_integer, check_limits, handed_in
+from bregmat.checks import check_integer, check_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import (
     Coordinates,
@@ -25,6 +25,7 @@ from bregmat.coordinates import (
 )
 from bregmat.divergences import as_divergence
 from bregmat.faces import clique_weights, exposed
+from bregmat.points import handed_in
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
 from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.scalar_losses import Loss

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat._html import certificate_rows, proof_text, result_html
 from bregmat.arrays import is_foreign
-from bregmat.checks import as_array_points, as_points
+from bregmat.points import as_array_points, as_points
 from bregmat.status import ExitReason, Record, Status
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points

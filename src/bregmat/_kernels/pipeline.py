@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba import version_info
 from numba.core import types
@@ -96,5 +96,7 @@ class _Unoptimised(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
 
-# a newer numba, whose passes may be others, compiles as it does by itself: longer, and the same code
-KernelCompiler: type[Compiler] = LeanCompiler if version_info.short <= KNOWN else Compiler
+if TYPE_CHECKING or version_info.short <= KNOWN:
+    KernelCompiler = LeanCompiler
+else:  # its passes may be others: it compiles as it does by itself, which takes longer
+    KernelCompiler = Compiler

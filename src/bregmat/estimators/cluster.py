@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from bregmat._interrupt import take_interrupt
 from bregmat.arrays import ArraySpace, MatrixThere, to_numpy
-from bregmat.checks import as_column, as_points, check_integer, check_numeric, check_positive, handed_in
+from bregmat.checks import as_column, check_integer, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, stand_in
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
@@ -28,6 +28,7 @@ from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
+from bregmat.points import as_points, check_numeric, handed_in
 from bregmat.sampling import check_random_state
 from bregmat.sharded.collections import array_of, is_collection, rows_mapped
 from bregmat.threads import on_one_blas_thread

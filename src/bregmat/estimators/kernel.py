@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bregmat.checks import check_integer, check_numeric
+from bregmat.checks import check_integer
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator
@@ -21,6 +21,7 @@ from bregmat.estimators.state import points_state, store
 from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
+from bregmat.points import check_numeric
 from bregmat.result import MatrixResult
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from bregmat.checks import check_numeric, check_positive
+from bregmat.checks import check_positive
 from bregmat.estimators.kernel import KernelLearner, KernelOfMap
 from bregmat.estimators.learned_kernel import FactorMap, map_restored, unlearned
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
@@ -19,6 +19,7 @@ from bregmat.estimators.state import points_state, store, unprefixed
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
+from bregmat.points import check_numeric
 from bregmat.result import MatrixResult
 from bregmat.typing import KernelName
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat._interrupt import held_interrupts
-from bregmat.checks import CheckedPoints, rows_text
+from bregmat.checks import rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import LogDet, as_divergence
@@ -26,6 +26,7 @@ from bregmat.labels import constraints_from_labels, label_codes
 from bregmat.linalg import blocks, dense
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
+from bregmat.points import CheckedPoints
 from bregmat.result import MatrixResult
 from bregmat.sampling import PERCENTILE_PAIRS, generator
 from bregmat.spectral import SpectralDivergence

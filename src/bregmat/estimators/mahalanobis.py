@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.arrays import array_space, is_foreign, to_numpy
-from bregmat.checks import as_array_points, as_points, check_numeric, rows_text
+from bregmat.checks import rows_text
 from bregmat.linalg import blocks, dense, eigh, product
+from bregmat.points import as_array_points, as_points, check_numeric
 from bregmat.result import MatrixResult
 from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_mapped
 from bregmat.threads import on_one_blas_thread

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from bregmat._interrupt import take_interrupt
 from bregmat.arrays import to_numpy
-from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric
+from bregmat.checks import as_matrix, check_integer
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.dimension import Neighborhood, few_components
@@ -33,6 +33,7 @@ from bregmat.labels import as_kinds, constraints_from_labels
 from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
+from bregmat.points import CheckedPoints, check_numeric
 from bregmat.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.collections import is_collection
 from bregmat.spectral import SpectralDivergence

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat.checks import as_choice, check_numeric
+from bregmat.checks import as_choice
 from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
+from bregmat.points import check_numeric
 from bregmat.typing import MetricPrior
 
 

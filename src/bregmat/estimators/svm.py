@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import _ovr_decision_function, check_classificatio
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bregmat._interrupt import held_interrupts
-from bregmat.checks import as_choice, as_column, check_flag, check_numeric, check_positive
+from bregmat.checks import as_choice, as_column, check_flag, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run
 from bregmat.estimators.kernel import KernelLearner
 from bregmat.estimators.state import (
@@ -33,6 +33,7 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.linalg import blocks, dense
 from bregmat.margin import ActiveSet, MarginResult
+from bregmat.points import check_numeric
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
 from bregmat.threads import on_one_blas_thread

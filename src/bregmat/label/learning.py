@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.checks import CheckedPoints
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.label.answers import Rows
 from bregmat.nearest import nearest_metric
+from bregmat.points import CheckedPoints
 from bregmat.result import MatrixResult, Status
 from bregmat.sampling import sq_distances
 from bregmat.typing import LossName

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from bregmat._kernels import lanczos
-from bregmat.checks import as_column, check_integer, check_numeric, check_positive
+from bregmat.checks import as_column, check_integer, check_positive
 from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
@@ -19,6 +19,7 @@ from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
+from bregmat.points import check_numeric
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 

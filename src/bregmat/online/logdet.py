@@ -18,7 +18,6 @@ from bregmat.checks import (
     check_finite,
     check_flag,
     check_integer,
-    check_numeric,
     check_positive,
     check_psd,
     rows_text,
@@ -31,6 +30,7 @@ from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.assumptions import UnreachableLabelWarning
 from bregmat.online.learner import OnlineLearner, Undo, whole_labels
 from bregmat.online.records import KeptExamples
+from bregmat.points import check_numeric
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points, Sense, Senses, Table, Values
 

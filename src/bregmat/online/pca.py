@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
 from bregmat._kernels import online as kernels
 from bregmat._kernels.secular import eigen_work
-from bregmat.checks import as_matrix, check_flag, check_integer, check_numeric, check_positive, rows_text
+from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
+from bregmat.points import check_numeric
 from bregmat.sampling import check_random_state, generator
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Points, RandomState, Values

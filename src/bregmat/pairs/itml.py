@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.datasets import make_spd_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from bregmat.checks import CheckedPoints, as_matrix, check_integer, check_numeric, check_positive
+from bregmat.checks import as_matrix, check_integer, check_positive
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.mahalanobis import inverse_covariance
 from bregmat.labels import constraints_from_labels
@@ -18,6 +18,7 @@ from bregmat.linalg import eigh
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.rows import as_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
+from bregmat.points import CheckedPoints, check_numeric
 from bregmat.sampling import generator, sq_distance_percentiles
 from bregmat.solve import Solver
 from bregmat.threads import on_one_blas_thread

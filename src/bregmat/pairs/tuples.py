@@ -13,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.arrays import to_numpy
-from bregmat.checks import as_column, check_numeric, rows_text
+from bregmat.checks import as_column, rows_text
+from bregmat.points import check_numeric
 
 _LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.checks import as_column, as_matrix, as_points
+from bregmat.checks import as_column, as_matrix
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import as_divergence
 from bregmat.losses import OwnSlack, as_loss
+from bregmat.points import as_points
 from bregmat.proofs import FEASIBLE
 from bregmat.result import MatrixResult
 from bregmat.row_losses import RowLosses, WeightedBounds
