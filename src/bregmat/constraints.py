@@ -25,7 +25,7 @@ from bregmat.columns import (
     symmetric_matrix,
 )
 from bregmat.frames import Row, arguments, columns_of, data_frame, frame_columns, summary_html, summary_text
-from bregmat.points import as_points
+from bregmat.points import as_points, row_names
 from bregmat.relations import (
     BUILT_IN,
     COMPARISON,
@@ -351,7 +351,7 @@ class Constraints:
         X : array-like or scipy.sparse, shape (n, d), optional
             The points, for a margin that is not given.
         sample_id : array-like, shape (n,), optional
-            Names of the rows of X, by default the row numbers.
+            Names of the rows of X, by default the row numbers; the index of a pandas DataFrame where the triplets have names.
         weight
             As in :meth:`from_pairs`.
 
@@ -366,7 +366,7 @@ class Constraints:
         if X is None or margin is not None:
             return rows
         points = as_points("X", X)
-        located, kept = rows.locate(sample_id, points.shape[0])
+        located, kept = rows.locate(row_names(X, rows, sample_id), points.shape[0])
         if located is None or not kept.all():
             raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
         apart = sq_distances(points, located.index[:, 0], located.index[:, 1])

@@ -22,6 +22,7 @@ from bregmat.relations import RELATIONS, SAMPLES, Relation, table_of
 
 COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
+WITHOUT_BOUNDS = "pairs and triplets without bounds are for Constraints.from_pairs and from_triplets"
 LIBRARIES = ("pandas", "polars")
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
@@ -74,7 +75,7 @@ def arguments(
     """
     names = [str(name) for name in columns]
     if unknown := [name for name in names if name not in COLUMNS]:
-        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
+        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}; {WITHOUT_BOUNDS}")
     if missing := [name for name in NEEDED if name not in names]:
         raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}")
     cells = {name: words(column) for name, column in columns.items()}
@@ -226,6 +227,8 @@ class _Rows:
         try:
             return cells.astype(np.float64)
         except ValueError:
+            if name == "bound":
+                self._wrong(cells == "", f"{message}; {WITHOUT_BOUNDS}")
             self._wrong(np.array([not _is_number(cell) for cell in cells]), message)
             raise
 

@@ -115,3 +115,20 @@ def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
         bad = np.flatnonzero(~space.fetch(xp.all(finite, axis=1)))
         raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(bad)}.")
     return x
+
+
+def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
+    """Name of each row of X, None for row numbers.
+
+    A pandas index is used when constraints name samples by something else than numbers and no ``sample_id`` is given.
+    """
+    if sample_id is None:
+        if getattr(constraints, "ids", None) is None or not hasattr(X, "iloc"):
+            return None
+        sample_id = X.index
+    names = np.asarray(sample_id)
+    if names.ndim != 1:
+        raise ValueError(f"sample_id must be 1-dimensional, one name per row of X; got shape {names.shape}.")
+    if names.dtype.kind == "O" and all(isinstance(v, str) for v in names):
+        names = names.astype(str)
+    return names

@@ -29,6 +29,7 @@ from bregmat.estimators.state import (
 )
 from bregmat.estimators.task import Task
 from bregmat.labels import check_drawing
+from bregmat.points import row_names
 from bregmat.result import MatrixResult, SolverError, check
 from bregmat.sampling import check_percentiles
 from bregmat.scalar_losses import Loss
@@ -215,23 +216,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
 
 # ---------------------------------------------------------------------- constraints and the rows at hand
-def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
-    """Name of each row of X, None for row numbers.
-
-    A pandas index is used when constraints name samples by something else than numbers and no ``sample_id`` is given.
-    """
-    if sample_id is None:
-        if getattr(constraints, "ids", None) is None or not hasattr(X, "iloc"):
-            return None
-        sample_id = X.index
-    names = np.asarray(sample_id)
-    if names.ndim != 1:
-        raise ValueError(f"sample_id must be 1-dimensional, one name per row of X; got shape {names.shape}.")
-    if names.dtype.kind == "O" and all(isinstance(v, str) for v in names):
-        names = names.astype(str)
-    return names
-
-
 def point_weights(sample_weight: Any, n: int) -> np.ndarray | None:
     """Weights of points, of mean 1 where they are not 0; None where none are given."""
     if sample_weight is None:

@@ -172,7 +172,8 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
     sample_id : array-like, shape (n,), or None
         As in ``fit``.
     """
-    from bregmat.estimators.learner import given_constraints, row_names  # here: pictures of plain data load less
+    from bregmat.estimators.learner import given_constraints  # here: pictures of plain data load less
+    from bregmat.points import row_names
 
     X = X if hasattr(X, "shape") else np.asarray(X)
     constraints = estimator.constraints_ if constraints is None else constraints
