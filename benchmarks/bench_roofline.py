@@ -138,19 +138,22 @@ def draw(found: dict[str, Pass], tops: dict[str, Pass], path: Path) -> None:
     """Operations a second against operations a byte gathered, under the ceilings."""
     import matplotlib.pyplot as plt
 
+    plt.style.use("bregmat.plots.bregmat")
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    intensity = np.geomspace(0.05, 1000, 100)
-    for kind, style in (("memory", "--"), ("points", "-")):
-        top = tops[kind]
-        speed = (top.memory + top.gathered) / top.best
-        axes.loglog(
-            intensity, np.minimum(intensity * speed, tops["double"].flops / tops["double"].best), style, label=kind
-        )
-    for name, one in found.items():
-        axes.plot(one.flops / max(one.gathered, one.memory), one.flops / one.best, "o", label=name)
-    axes.set(xlabel="operations a byte", ylabel="operations a second")
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=150)
+    intensity = np.geomspace(0.1, 100, 200)
+    for precision, dash in (("double", "-"), ("single", "--")):
+        peak = tops[precision].flops / tops[precision].best
+        for kind, color in (("memory", "0.6"), ("points", "0.2")):
+            speed = (tops[kind].memory + tops[kind].gathered) / tops[kind].best
+            label = f"{kind}, {speed / 1e9:.0f} GB/s; {precision} precision"
+            axes.loglog(intensity, np.minimum(intensity * speed, peak) / 1e9, dash, color=color, label=label)
+    for k, (name, one) in enumerate(found.items()):
+        place = one.flops / max(one.gathered, one.memory), one.flops / one.best / 1e9
+        axes.plot(*place, "o", color=f"C{k}")
+        axes.annotate(name, place, (7, -7), textcoords="offset points", color=f"C{k}")
+    axes.set(xlabel="operations a byte that is read", ylabel="Gflop/s", xlim=(0.1, 100))
+    axes.legend(fontsize="small", loc="lower right")
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:

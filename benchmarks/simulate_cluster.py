@@ -165,14 +165,21 @@ def draw(found: list[tuple[int, dict[str, float], float]], path: Path) -> None:
     """Seconds of a step by part against workers."""
     import matplotlib.pyplot as plt
 
+    plt.style.use("bregmat.plots.bregmat")
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    workers = [row[0] for row in found]
-    for name in found[0][1]:
-        axes.loglog(workers, [max(row[1][name], 1e-4) for row in found], label=name)
-    axes.loglog(workers, [sum(row[1].values()) for row in found], "k", lw=2, label="step")
-    axes.set(xlabel="workers", ylabel="seconds of a Newton step")
-    axes.legend()
-    figure.savefig(path, dpi=150)
+    workers = np.array([row[0] for row in found])
+    ends = [(sum(parts.values()), "step", "k") for _, parts, _ in found[-1:]]
+    for k, name in enumerate(found[0][1]):
+        spent = np.array([row[1][name] for row in found])
+        if spent.any():  # parts that take no time have no place on a log scale
+            axes.loglog(workers[spent > 0], spent[spent > 0], color=f"C{k}")
+            ends.append((spent[-1], name, f"C{k}"))
+    axes.loglog(workers, [sum(row[1].values()) for row in found], "k", lw=2)
+    for seconds, name, color in ends:
+        side = "bottom" if name == "step" else "top"  # above all of its parts
+        axes.annotate(name, (workers[-1], seconds), (4, 0), textcoords="offset points", color=color, va=side)
+    axes.set(xlabel="workers", ylabel="seconds of a Newton step", xlim=(1, 6 * workers[-1]))
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
