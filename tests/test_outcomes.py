@@ -349,6 +349,9 @@ def test_history(points, pairs, name, divergence):
     result = nearest_metric(points, pairs, **given)
     records = result.history
     assert [r.iteration for r in records] == list(range(result.n_iter + 1))
+    assert not any(
+        isinstance(value, np.generic) for r in records for value in vars(r).values()
+    )  # plain numbers to print
     assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(records))
     assert records[-1].seconds <= result.seconds
     bounds = [r.dual_bound for r in records]

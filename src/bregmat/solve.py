@@ -173,7 +173,8 @@ class RunLog:
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a line to the history."""
-        row = Record(self.before + iteration, self.seconds(), **figures)
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in figures.items()}
+        row = Record(self.before + iteration, self.seconds(), **plain)
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
