@@ -170,13 +170,17 @@ def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
         kinds = Kinds.of_classes(label_codes(y, unlabeled=unlabeled))
     if len(kinds.codes) != n:
         raise ValueError(f"y has {len(kinds.codes)} labels but X has {n} rows.")
-    n_known = int((kinds.codes >= 0).sum())
+    check_labelled(int((kinds.codes >= 0).sum()), n, unlabeled)
+    return kinds
+
+
+def check_labelled(n_known: int, n: int, unlabeled: Any) -> None:
+    """Raise where fewer than two of n rows are labelled."""
     if n_known < 2:
         raise ValueError(
             f"y must label at least 2 rows to make a pair; {n_known} of {n} rows are labelled "
             f"(unlabeled={unlabeled!r}, n_samples={n})."
         )
-    return kinds
 
 
 def _is_continuous(values: np.ndarray) -> bool:

@@ -294,16 +294,29 @@ def _coincident(space: Space, impostors: Nearest) -> np.ndarray:
     return found
 
 
+def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
+    """Raise where no point has one of another class, or none has one of its own.
+
+    Parameters
+    ----------
+    has_other, has_target : bool
+        Whether any has.
+    which : str
+        The points, in the singular, for messages.
+    """
+    if not has_other:
+        raise ValueError(
+            f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
+            "Use strategy='random', or give constraints."
+        )
+    if not has_target:
+        raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
+
+
 def _check_any(known: np.ndarray, has_target: np.ndarray, has_other: np.ndarray, has_impostor: np.ndarray) -> None:
     """Raise where no point has both a target and an impostor."""
     where = rows_text(np.flatnonzero(known))
-    if not has_other.any():
-        raise ValueError(
-            f"y must tell at least two classes apart to draw neighbours: all labelled points ({where}) belong together. "
-            "Use strategy='random', or give constraints."
-        )
-    if not has_target.any():
-        raise ValueError(f"y puts no two points together: every labelled point ({where}) is alone in its class.")
+    check_kinds(bool(has_other.any()), bool(has_target.any()), f"labelled point ({where})")
     if not has_impostor.any():
         raise ValueError(f"y gives different classes to identical points, and no others are near: see {where} of X.")
     if not (has_target & has_impostor).any():

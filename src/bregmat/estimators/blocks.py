@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.task import Ground
-from bregmat.labels import Classes, label_codes, random_pairs
+from bregmat.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.linalg import blocks, dense, eigh, sq_norms
 from bregmat.nearest import nearest_metric
-from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, rows_between, warn_of_left_out
+from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, check_kinds, rows_between, warn_of_left_out
 from bregmat.result import MatrixResult
 from bregmat.sampling import IDENTICAL, check_percentiles, generator
 from bregmat.sharded.cluster import computed
@@ -61,11 +61,7 @@ class BlockLabels:
         code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
         codes = points.kept(_codes, dict(zip(distinct, code.tolist())))
         counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
-        if counts.sum() < 2:
-            raise ValueError(
-                f"y must label at least 2 rows to make a pair; {int(counts.sum())} of {points.shape[0]} rows are labelled "
-                f"(unlabeled={unlabeled!r}, n_samples={points.shape[0]})."
-            )
+        check_labelled(int(counts.sum()), points.shape[0], unlabeled)
         return cls(points, codes, counts)
 
     def code_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -251,19 +247,14 @@ class BlockGround(Ground):
         n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
         sizes = kinds.counts.sum(axis=0)
         able = np.flatnonzero(sizes > 1)
-        if len(sizes) < 2:
-            raise ValueError(
-                "y must tell at least two classes apart to draw neighbours: all labelled points belong together. "
-                "Use strategy='random', or give constraints."
-            )
-        if not len(able):
-            raise ValueError("y puts no two points together: every labelled point is alone in its class.")
+        check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
         most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
         each = n_targets * n_impostors if form == "comparison" else n_targets + n_impostors
         ranked = Ranked(kinds, able, is_by_class=False)
-        places = np.arange(0) if len(ranked) * each > most else np.arange(len(ranked))
-        if not len(places):
-            places = np.sort(rng.choice(len(ranked), size=-(-most // each), replace=False))
+        is_all = len(ranked) * each <= most
+        places = (
+            np.arange(len(ranked)) if is_all else np.sort(rng.choice(len(ranked), size=-(-most // each), replace=False))
+        )
         numbers = ranked[places]
         near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
         size = sq_norms(self._read(numbers, self._map(result)))

@@ -30,7 +30,7 @@ from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
 from bregmat.points import as_points, check_numeric, handed_in
 from bregmat.sampling import check_random_state
-from bregmat.sharded.collections import array_of, is_collection, rows_mapped
+from bregmat.sharded.collections import array_of, is_collection, is_for_blocks, rows_mapped
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import KernelName, Points, RandomState, Values
 
@@ -153,10 +153,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         In blocks seeds are drawn among 10,000 of the points (20 for each cluster where that is more), and ``labels_`` of Dask's points are
         a lazy Dask array.
         """
-        in_blocks = executor is not None or block_size is not None or hasattr(X, "read_rows") or is_collection(X)
         with self._fitting():
             self._check_parameters()
-            if in_blocks:
+            if is_for_blocks(executor, block_size, X):
                 n_found = self._fit_in_blocks(X, sample_weight, executor, block_size)
             else:
                 X, space = handed_in("X", X)

@@ -170,11 +170,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = point_weights(sample_weight, X.shape[0])
-            if y is None and constraints is None:
-                raise ValueError(
-                    f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                    "and so is constraints."
-                )
+            self._check_asked(y, constraints)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
                 if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
@@ -190,6 +186,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             result, rows = self._learn(X, task)
             self._keep_all(X, task, result, _named_constraints(rows, names))
         return self
+
+    def _check_asked(self, y: Any, constraints: Any) -> None:
+        """Raise where there is nothing to learn from."""
+        if y is None and constraints is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
+                "and so is constraints."
+            )
 
     def _keep_all(self, X: Any, task: Task, result: MatrixResult, named: Any) -> None:
         """Set the fitted attributes, unless the result is none."""

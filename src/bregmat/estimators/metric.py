@@ -35,7 +35,7 @@ from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
 from bregmat.points import CheckedPoints, check_numeric
 from bregmat.result import ExitReason, MatrixResult, Status
-from bregmat.sharded.collections import is_collection
+from bregmat.sharded.collections import is_for_blocks
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
@@ -242,14 +242,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         points of each class; neighbours exactly, every block being searched for each point that takes part. Where not all of these
         can (``n_constraints``, by default 1,000,000 rows), they are drawn before their neighbours are known, not after.
         """
-        is_stored = hasattr(X, "read_rows") or hasattr(constraints, "shards")
-        if (
-            is_stored
-            or executor is not None
-            or block_size is not None
-            or is_collection(X)
-            or is_collection(constraints)
-        ):
+        if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():
                 self._fit_in_blocks(X, y, constraints, (sample_id, sample_weight), executor, block_size)
             return self
@@ -268,11 +261,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 raise TypeError(f"{name} is not taken where points are worked on in blocks.")
         if self.warm_start:
             raise ValueError("warm_start=True is not taken where points are worked on in blocks: leave it False.")
-        if y is None and constraints is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                "and so is constraints."
-            )
+        self._check_asked(y, constraints)
         points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
         self._checked_points(stand_in(X, points.shape[1]))
         given: Any = constraints

@@ -22,6 +22,15 @@ def is_lazy(x: Any) -> bool:
     return type(x).__module__.startswith(("dask", "distributed"))
 
 
+def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
+    """Whether work is to be done in blocks: as an argument says so, or as data are stored or Dask's."""
+    return (
+        executor is not None
+        or block_size is not None
+        or any(hasattr(x, "read_rows") or hasattr(x, "shards") or is_collection(x) for x in data)
+    )
+
+
 def array_of(name: str, x: Any, width: int | None = None) -> Any:
     """A Dask array (n, d) of points in blocks of whole rows, from an array or a frame of numbers; lengths may be unknown.
 

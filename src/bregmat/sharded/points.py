@@ -151,18 +151,14 @@ def _sources(X: Any, y: Any, block_size: int) -> list[PointSource]:
     else:
         ends, pieces = np.array([0, n]), [X]
     labels: list[Any] = [None] * len(pieces)
-    if y is not None and is_collection(y):
-        y = known_lengths("y", y)
+    if y is not None:
+        y = known_lengths("y", y) if is_collection(y) else np.asarray(y)
         if y.ndim != 1 or len(y) != n:
             raise ValueError(f"y must have one label per row of X ({n}); got shape {y.shape}.")
-        if isinstance(X, DaskPoints):
+        if is_collection(y) and isinstance(X, DaskPoints):
             labels = pieces_of(y.rechunk((X.array.chunks[0],)))
-        else:
+        elif is_collection(y):
             y = np.asarray(computed(y))
-    if y is not None and labels[0] is None:
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != n:
-            raise ValueError(f"y must have one label per row of X ({n}); got shape {y.shape}.")
     found = []
     for piece, label, a, b in zip(pieces, labels, ends, ends[1:]):
         lazy = ("X",) * isinstance(X, DaskPoints) + ("y",) * (label is not None)
