@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.coordinates import RANK_TOL, Factor
@@ -19,12 +18,12 @@ from bregmat.verification.extended import (
     evaluate,
     is_semidefinite,
     log_determinant,
+    numbers,
     precision_text,
     unit_of,
 )
-from bregmat.verification.figures import CLOSE, Verification, recompute
-
-ROUNDING = float(np.finfo(float).eps)
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.matrices import distance
 
 
 @recompute.register
@@ -36,15 +35,11 @@ class Correlation:
     """The problem from the arguments of :func:`bregmat.nearest_correlation`; its entries are compared with those of the result."""
 
     def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
-        if "C" not in arguments:
-            raise ValueError(
-                f"problem must hold the argument C of nearest_correlation; got {', '.join(map(repr, arguments))}."
-            )
+        check_arguments(arguments, "the argument C of nearest_correlation", "C")
         self.result, self.divergence = result, as_divergence(arguments.get("divergence", "frobenius"))
         C = arguments["C"]
         self.is_factor = isinstance(C, Factor)
-        C = C.toarray() if scipy.sparse.issparse(C) else C
-        C = np.asarray(C.G0 @ C.G0.T if self.is_factor else C, dtype=float)
+        C = numbers(C.G0 @ C.G0.T if self.is_factor else C)
         n = len(C)
         self.real = arithmetic(80.0 * n**3)
         C = C.astype(self.real)
@@ -97,7 +92,7 @@ class Correlation:
             found.problem(f"the rank is above {result.rank}", Status.UNKNOWN)
         if not is_feasible and found.claimed is not Status.UNKNOWN and worst > 16 * allowed:
             found.problem(f"a prescribed entry is missed by {worst:.2g}")
-        objective, bound, lost = self._distance(X, values), *self._bound(result.dual)
+        objective, bound, lost = self._distance(X), *self._bound(result.dual)
         size = max(1.0, abs(objective))
         room = CLOSE * size + lost + self._vague()
         if is_feasible:
@@ -135,20 +130,11 @@ class Correlation:
         keep = values > RANK_TOL * values[-1]
         return values[keep], Q[:, keep], d
 
-    def _distance(self, X: np.ndarray, values: np.ndarray) -> float:
-        D = self.divergence
-        if D.takes_indefinite:
+    def _distance(self, X: np.ndarray) -> float:
+        if self.divergence.takes_indefinite:
             return float(((X - self.C) ** 2).sum()) / 2
         l, Q, d = self._prior()
-        M = Q.T @ (X / np.multiply.outer(d, d)) @ Q
-        if D.is_congruence_invariant:
-            M = M / np.sqrt(np.multiply.outer(l, l))
-            return float(np.trace(M) - log_determinant(M) - len(M))
-        x = np.maximum(eigenvalues(M), 0)
-        phi = np.where(
-            x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), self.real(D.phi_at_zero() if not D.keeps_rank else np.inf)
-        )
-        return float(phi.sum() - evaluate(D.phi, l).sum() - (evaluate(D.link, l) * (np.diag(M) - l)).sum())
+        return distance(self.divergence, Q.T @ (X / np.multiply.outer(d, d)) @ Q, l)
 
     def _bound(self, mu: np.ndarray) -> tuple[float | None, float]:
         """The bound that the multipliers prove, and its rounding; None where it cannot be told."""

@@ -11,15 +11,14 @@ import scipy
 from bregmat.applications.cut.result import CutResult
 from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
-from bregmat.verification.figures import Verification, recompute
+from bregmat.verification.figures import Verification, check_arguments, recompute
 
 LARGEST = 3000  # vertices up to which the Laplacian is looked at as a dense matrix
 
 
 @recompute.register
 def _(result: CutResult, problem: Any, found: Verification) -> None:
-    if "graph" not in problem:
-        raise ValueError(f"problem must hold the argument graph of balanced_cut; got {', '.join(map(repr, problem))}.")
+    check_arguments(problem, "the argument graph of balanced_cut", "graph")
     graph = problem["graph"]
     if hasattr(graph, "adjacency"):
         import networkx

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 
 LONG = np.longdouble
 MOST_LONG = 3e8  # operations that are done in extended precision: about a second
@@ -27,6 +28,11 @@ def precision_text(dtype: Any) -> str:
 def unit_of(dtype: Any) -> float:
     """The rounding unit."""
     return float(np.finfo(dtype).eps)
+
+
+def numbers(x: Any) -> np.ndarray:
+    """A matrix or vector as it was given, dense, in float64."""
+    return np.asarray(x.toarray() if scipy.sparse.issparse(x) else x, dtype=float)
 
 
 def evaluate(f: Callable[..., Any], *x: Any) -> Any:

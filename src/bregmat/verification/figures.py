@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
@@ -12,6 +13,7 @@ from bregmat.proofs import FEASIBLE
 from bregmat.result import Result
 from bregmat.status import Status
 
+ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
 _RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # what is proven of a point, from nothing to everything
 
@@ -147,6 +149,40 @@ def own_figures(result: Result, found: Verification) -> None:
         found.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
     if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
         found.problem("INFEASIBLE without rows that carry the proof", Status.UNKNOWN)
+
+
+# -------------------------------------------------------------------- what several kinds of problems have
+def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
+    """Raise unless a problem holds all arguments of one of the ways to give it.
+
+    Parameters
+    ----------
+    given : iterable of str
+        Names of the arguments.
+    wanted : str
+        What it must hold, in words.
+    *ways : str
+        Names, apart by spaces.
+    known : iterable of str, optional
+        All names that it may hold; by default any.
+    """
+    names = set(given)
+    if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
+        raise ValueError(f"problem must hold {wanted}; got {', '.join(map(repr, given))}.")
+
+
+def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """By how much each row is on the wrong side of its bound, from value minus bound, shape (c,)."""
+    return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+
+
+def with_right_signs(mu: np.ndarray, sense: np.ndarray, found: Verification) -> np.ndarray:
+    """Dual weights (c,), 0 where their sign is wrong, which is a problem."""
+    wrong = sense * mu < 0
+    if wrong.any():
+        row = np.flatnonzero(wrong)[0]
+        found.problem(f"the dual weight of row {row} has the wrong sign: {mu[row]:.3g}")
+    return np.where(wrong, 0, mu)
 
 
 @singledispatch

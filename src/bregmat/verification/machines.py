@@ -10,9 +10,8 @@ import numpy as np
 from bregmat.margin.result import MarginResult
 from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, Verification, recompute
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
 
-ROUNDING = float(np.finfo(float).eps)
 LARGEST = 4000  # samples up to which the kernel matrix is formed
 
 
@@ -103,11 +102,8 @@ def _kept(x: np.ndarray) -> np.ndarray:
 def _machine(problem: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, Any]:
     """Signs, largest weights, ridge, whether there is an intercept, and the kernel matrix or what gives it."""
     if isinstance(problem, Mapping):
-        if not {"kernel", "signs"} <= set(problem):
-            raise ValueError(
-                "problem must hold the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, "
-                f"squared_hinge and intercept; got {', '.join(map(repr, problem))}."
-            )
+        wanted = "the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, squared_hinge and intercept"
+        check_arguments(problem, wanted, "kernel signs")
         kernel, signs = problem["kernel"], np.asarray(problem["signs"], dtype=float)
         C, squared = (
             float(problem.get("C", 1.0)),

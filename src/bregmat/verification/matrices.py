@@ -37,11 +37,18 @@ from bregmat.verification.extended import (
     precision_text,
     unit_of,
 )
-from bregmat.verification.figures import CLOSE, Verification, recompute
+from bregmat.verification.figures import (
+    CLOSE,
+    ROUNDING,
+    Verification,
+    check_arguments,
+    excess_of,
+    recompute,
+    with_right_signs,
+)
 from bregmat.verification.prior import DecomposedPrior
 from bregmat.verification.rows import WrittenRows
 
-ROUNDING = float(np.finfo(float).eps)
 NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
@@ -69,13 +76,9 @@ class Recomputation:
     """
 
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
+        wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
         known = {"prior", "X", "constraints", *OPTIONS, *IGNORED}
-        unknown = sorted(set(arguments) - known)
-        if unknown or "constraints" not in arguments or not {"prior", "X"} & set(arguments):
-            raise ValueError(
-                "problem must hold the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, "
-                f"...); got {', '.join(map(repr, arguments))}."
-            )
+        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
             raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
@@ -149,8 +152,7 @@ class Recomputation:
     # ------------------------------------------------------------------ the figures
     def excess(self, p: np.ndarray) -> np.ndarray:
         """By how much each row is on the wrong side of its bound."""
-        gone, sense = p - self.losses.bound, self.losses.sense
-        return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+        return excess_of(p - self.losses.bound, self.losses.sense)
 
     def allowed(self, noise: np.ndarray) -> np.ndarray:
         """By how much rows may be missed that count as met: roundings of their units, and of their values where these say something."""
@@ -233,9 +235,7 @@ class Recomputation:
                 gain = ((l * l).sum() - (x * x).sum()) / 2
                 size = float((l * l).sum() + (x * x).sum() + x.sum() * np.abs(t).max(initial=0.0))
         else:
-            phi = np.where(
-                x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), self.real(0.0 if D.keeps_rank else D.phi_at_zero())
-            )
+            phi = _phi(D, x, at_zero=0.0)
             gain = (t0 * l - evaluate(D.phi, l)).sum() - (np.where(x > 0, t * x, 0) - phi).sum()
             size = float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum() + x.sum() * np.abs(t).max(initial=0.0))
         M = ((U * x) @ U.T).astype(float)
@@ -279,10 +279,7 @@ class Recomputation:
         if not np.isfinite(mu).all():
             found.problem("the dual weights are not finite", Status.UNKNOWN)
             return
-        if ((self.losses.sense > 0) & (mu < 0) | (self.losses.sense < 0) & (mu > 0)).any():
-            bad = np.flatnonzero((self.losses.sense > 0) & (mu < 0) | (self.losses.sense < 0) & (mu > 0))
-            found.problem(f"the dual weight of row {bad[0]} has the wrong sign: {mu[bad[0]]:.3g}")
-            mu = np.where(self.losses.sense * mu < 0, 0.0, mu)
+        mu = with_right_signs(mu, self.losses.sense, found)
         if found.claimed is Status.INFEASIBLE:
             self.report_infeasible(mu, found)
             return
@@ -353,16 +350,17 @@ def distance(D: SpectralDivergence, M: np.ndarray, l: np.ndarray) -> float:
     """``D(M, diag(l))`` for M (r, r) and l (r,), in their precision."""
     if D.takes_indefinite:
         return float(((M - np.diag(l)) ** 2).sum()) / 2
-    if D.keeps_rank:
-        if D.is_congruence_invariant:
-            M = M / np.sqrt(np.multiply.outer(l, l))
-            return float(np.trace(M) - log_determinant(M) - len(M))
-        phi = evaluate(D.phi, eigenvalues(M))
-    else:
-        x = np.maximum(eigenvalues(M), 0)
-        phi = np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), M.dtype.type(D.phi_at_zero()))
-    t0 = evaluate(D.link, l)
+    if D.is_congruence_invariant:
+        M = M / np.sqrt(np.multiply.outer(l, l))
+        return float(np.trace(M) - log_determinant(M) - len(M))
+    phi, t0 = _phi(D, np.maximum(eigenvalues(M), 0), at_zero=np.inf), evaluate(D.link, l)
     return float(phi.sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
+
+
+def _phi(D: SpectralDivergence, x: np.ndarray, *, at_zero: float) -> np.ndarray:
+    """``phi`` of eigenvalues (r,) that are not negative; ``at_zero`` where its limit at 0 is infinite."""
+    limit = at_zero if D.keeps_rank else D.phi_at_zero()
+    return np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), x.dtype.type(limit))
 
 
 def price(L: RowLosses, p: np.ndarray, excess: np.ndarray) -> float:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy
 
 from bregmat.binding import TURNED  # which rows are 0 is part of what the problem is
 from bregmat.coordinates import RANK_TOL, Factor
 from bregmat.spectral import SpectralDivergence
-from bregmat.verification.extended import eigenpairs
-
-ROUNDING = float(np.finfo(float).eps)
+from bregmat.verification.extended import eigenpairs, numbers
+from bregmat.verification.figures import ROUNDING
 
 
 class DecomposedPrior:
@@ -62,8 +60,7 @@ class DecomposedPrior:
             self.sq_norms = np.ones(P.shape[1], dtype=real)
             return
         is_factor = isinstance(prior, Factor)
-        given = prior.G0 if is_factor else prior
-        G = np.asarray(given.toarray() if scipy.sparse.issparse(given) else given, dtype=float).astype(real)
+        G = numbers(prior.G0 if is_factor else prior).astype(real)
         if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
             keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
@@ -93,7 +90,7 @@ class DecomposedPrior:
 
 def _span(points: Any) -> np.ndarray:
     """Orthonormal basis of the span of rows, shape (d, m)."""
-    dense = points.toarray() if scipy.sparse.issparse(points) else points
+    dense = numbers(points)
     lengths = np.linalg.norm(dense, axis=1)
     _, sigma, Vt = np.linalg.svd(dense / np.where(lengths > 0, lengths, 1.0)[:, None], full_matrices=False)
     return Vt[sigma > 1e-13 * sigma[0]].T

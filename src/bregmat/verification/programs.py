@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy
 
 from bregmat.quadratic.result import QPResult
 from bregmat.status import Status
-from bregmat.verification.extended import LONG, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, Verification, recompute
+from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
 
-ROUNDING = float(np.finfo(float).eps)
 FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
 CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
 PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
@@ -36,11 +34,8 @@ class Program:
     """
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        if not ({"A", "b"} <= set(arguments) or {"X", "y"} <= set(arguments)):
-            raise ValueError(
-                "problem must hold the arguments A and b of nnqp, or X and y of nonnegative_least_squares; got "
-                f"{', '.join(map(repr, arguments))}."
-            )
+        wanted = "the arguments A and b of nnqp, or X and y of nonnegative_least_squares"
+        check_arguments(arguments, wanted, "A b", "X y")
         self.A: Any = None
         self.X: Any = None
         self.constant = LONG(0)
@@ -241,4 +236,4 @@ def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _long(x: Any) -> np.ndarray:
-    return np.asarray(x.toarray() if scipy.sparse.issparse(x) else x).astype(float).astype(LONG)
+    return numbers(x).astype(LONG)

@@ -9,9 +9,9 @@ import scipy
 
 from bregmat.constraints import Constraints
 from bregmat.relations import SAMPLES
-from bregmat.verification.extended import eigenpairs
+from bregmat.verification.extended import eigenpairs, numbers
+from bregmat.verification.figures import ROUNDING
 
-ROUNDING = float(np.finfo(float).eps)
 # Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
 # by a smaller one, rows between the two would be 0 in one problem and conditions in the other.
 VANISHING = 1e-13
@@ -153,7 +153,7 @@ def _dense(C: Any) -> np.ndarray:
     """A row's matrix as an array."""
     if hasattr(C, "weights"):
         return (C.vectors * C.weights) @ C.vectors.T
-    return np.asarray(C.toarray() if scipy.sparse.issparse(C) else C, dtype=float)
+    return numbers(C)
 
 
 def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

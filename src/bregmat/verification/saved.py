@@ -18,10 +18,9 @@ from bregmat.result import MatrixResult, Result
 from bregmat.row_losses import WeightedBounds
 from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
-from bregmat.verification.figures import CLOSE, Verification, own_figures
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, excess_of, own_figures, with_right_signs
 from bregmat.verification.matrices import distance, price
 
-ROUNDING = float(np.finfo(float).eps)
 NO_DATA = "the data is not in the file: the dual bound was not recomputed"
 
 
@@ -123,11 +122,8 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     ):  # of labels; files do not say whether there were any
         losses.append(SquaredHinge().bind(given))
     sense = losses[0].sense  # of a loss on both sides, too
-    wrong = np.flatnonzero(sense * mu < 0)
-    if len(wrong):
-        found.problem(f"the dual weight of row {wrong[0]} has the wrong sign: {mu[wrong[0]]:.3g}")
-    gone = p - b
-    excess = np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
+    with_right_signs(mu, sense, found)
+    excess = excess_of(p - b, sense)
     hard = np.isinf(gamma)
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))

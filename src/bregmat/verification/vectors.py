@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy
 
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.columns import sense_codes
 from bregmat.proofs import FEASIBLE
 from bregmat.status import Status
-from bregmat.verification.extended import LONG, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, Verification, recompute
+from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
+from bregmat.verification.figures import (
+    CLOSE,
+    ROUNDING,
+    Verification,
+    check_arguments,
+    excess_of,
+    recompute,
+    with_right_signs,
+)
 
-ROUNDING = float(np.finfo(float).eps)
 EPS = unit_of(LONG)
 
 
@@ -29,13 +35,9 @@ class Distribution:
     """``KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from the arguments of :func:`bregmat.nearest_distribution`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        if not {"x0", "A", "b", "sense"} <= set(arguments):
-            raise ValueError(
-                f"problem must hold the arguments x0, A, b and sense of nearest_distribution; got {', '.join(map(repr, arguments))}."
-            )
-        A = arguments["A"]
-        self.A = np.atleast_2d(np.asarray(A.toarray() if scipy.sparse.issparse(A) else A, dtype=float)).astype(LONG)
-        self.x0 = np.asarray(arguments["x0"], dtype=float).astype(LONG)
+        check_arguments(arguments, "the arguments x0, A, b and sense of nearest_distribution", "x0 A b sense")
+        self.A = np.atleast_2d(numbers(arguments["A"])).astype(LONG)
+        self.x0 = numbers(arguments["x0"]).astype(LONG)
         c = len(self.A)
         self.b = np.broadcast_to(np.asarray(arguments["b"], dtype=float), (c,)).astype(LONG)
         self.sense = sense_codes(arguments["sense"], c).astype(int)
@@ -53,17 +55,14 @@ class Distribution:
             raise ValueError(
                 f"the result has {len(x)} entries and {len(mu)} rows; the problem has {len(self.x0)} and {len(self.b)}."
             )
-        if (self.sense * mu < 0).any():
-            found.problem(f"the dual weight of row {np.flatnonzero(self.sense * mu < 0)[0]} has the wrong sign")
-            mu = np.where(self.sense * mu < 0, 0, mu)
+        mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
             self._contradiction(mu, found)
             return
         if not np.isfinite(x).all() or (x < 0).any() or (x[~on] > 0).any():
             found.problem("x is not a nonnegative vector on the support of x0", Status.UNKNOWN)
             return
-        gone = self.A @ x - self.b
-        excess = np.where(self.sense == 0, np.abs(gone), np.maximum(self.sense * gone, 0))
+        excess = excess_of(self.A @ x - self.b, self.sense)
         noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
         found.compare("max_violation", result.max_violation, worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
@@ -121,15 +120,10 @@ class Distribution:
 
 @recompute.register
 def _(result: BoostResult, problem: Any, found: Verification) -> None:
-    if not {"H", "y"} <= set(problem):
-        raise ValueError(
-            f"problem must hold the arguments H and y of boost_hypotheses; got {', '.join(map(repr, problem))}."
-        )
-    H = problem["H"]
-    H = np.asarray(H.toarray() if scipy.sparse.issparse(H) else H, dtype=float).astype(LONG)
-    y = np.asarray(problem["y"], dtype=float).astype(LONG)
+    check_arguments(problem, "the arguments H and y of boost_hypotheses", "H y")
+    H, y = (numbers(problem[name]).astype(LONG) for name in "Hy")
     weight = problem.get("sample_weight")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=float)
+    w = np.ones(len(y)) if weight is None else numbers(weight)
     w = w.astype(LONG) / w.sum()
     found.precision = precision_text(LONG)
     if (result.weights < 0).any():
