@@ -524,7 +524,7 @@ ENTRIES = {
     ),
     "Constraints.from_frame": Entry(
         Constraints.from_frame,
-        {"frame": {"relation": ["sq_distance"], "i": [0], "j": [1], "bound": [1.0], "sense": ["<="]}},
+        {"frame": {"anchor": [0, 2], "near": [1, 3], "far": [2, 4]}, "X": X},
         {
             "frame": {
                 "none": None,
@@ -536,9 +536,25 @@ ENTRIES = {
                 "no rows": {"relation": [], "i": [], "j": [], "bound": [], "sense": []},
                 "ragged": {"relation": ["trace"], "bound": [1.0, 2.0], "sense": ["=="]},
                 "table": {"relation": [["trace"]], "bound": [[1.0]], "sense": [["=="]]},
-            }
+                "one column": {"a": [0, 1]},
+                "no pairs": {"a": [], "b": []},
+            },
+            "X": table(X, none=True) | {"short": X[:3]},
+            "sample_id": SAMPLES,
+            "random_state": SEED,
         },
-        {"frame": "frame"},
+        {"frame": "frame", "X": "X|the data"},
+    ),
+    "Constraints.with_bounds_from": Entry(
+        Constraints.comparison([0, 2], [1, 3], [0, 2], [2, 4]).with_bounds_from,
+        {"X": X},
+        {
+            "X": table(X) | {"short": X[:3]},
+            "sample_id": SAMPLES,
+            "percentiles": LEARNER["percentiles"],
+            "random_state": SEED,
+        },
+        {"X": "X|the data"},
     ),
     "Constraints.to_frame": Entry(PAIR.to_frame, {}, {"library": SETTING}),
     "Constraints.select": Entry(

@@ -51,7 +51,8 @@ operators
 constraints losses kernels
 scalar_losses
 terms divergences row_losses frames
-relations columns spectral sampling points
+relations tuple_tables
+columns spectral sampling points
 registry checks status numerics _html linalg _kernels
 _interrupt threads typing arrays
 """

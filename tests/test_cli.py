@@ -161,6 +161,83 @@ def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_pa
     assert "1 of 61 constraints" in (tmp_path / "report.html").read_text("utf-8")
 
 
+def write(tmp_path, name, *lines):
+    (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / name
+
+
+def test_pairs_without_bounds(bregmat, points, tmp_path):
+    """Bounds are percentiles in scaled columns, where learning starts."""
+    must = write(
+        tmp_path, "must.csv", "one,other,link", "p00,p01,must", "p02,p03,must", "p00,p40,cannot", "p01,p50,cannot"
+    )
+    done = bregmat("learn", points, "--constraints", must, "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert (
+        "must.csv was read as pairs of one and other; by link 2 belong together and 2 do not; bounds are" in done.stderr
+    )
+    assert "soft constraints met, of 4" in done.stdout
+    learner, X, index = load("m"), read_points(points).X, [[0, 1], [2, 3], [0, 40], [1, 50]]
+    rows = Constraints.from_pairs(index, [1, 1, -1, -1], X=X / X.std(axis=0), random_state=0)
+    assert learner.prior_ == "variance" and np.allclose(learner.constraints_.bound, rows.bound)
+    done = bregmat("learn", points, "--constraints", must, "--out", "n", "--prior", "identity")
+    rows = Constraints.from_pairs(index, [1, 1, -1, -1], X=X, random_state=0)
+    assert np.allclose(load("n").constraints_.bound, rows.bound) and load("n").prior_ == "identity"
+
+
+def test_pairs_alone_belong_together(bregmat, points, tmp_path):
+    write(tmp_path, "same.tsv", "a\tb", "p00\tp01", "p02\tp03")
+    done = bregmat("learn", points, "--constraints", "same.tsv", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "same.tsv was read as pairs of a and b, each of which belong together" in done.stderr
+    assert load("m").constraints_.sense.tolist() == [1, 1]
+
+
+def test_triplets(bregmat, points, tmp_path):
+    write(tmp_path, "judged.csv", "far;anchor;near", "p40;p00;p01", "p50;p02;p03")
+    done = bregmat("learn", points, "--constraints", "judged.csv", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "read as triplets: anchor is nearer to near than to far; the margin is the median" in done.stderr
+    first = next(iter(load("m").constraints_))
+    assert str(first).startswith("sq_dist(0, 1) + ") and str(first).endswith("<= sq_dist(0, 40)") and first.bound < 0
+
+
+def test_distances_of_pairs(bregmat, data, tmp_path):
+    write_points(tmp_path / "points.npy", data[0], names=list("abcd"))
+    write(tmp_path, "far.csv", "i,j,distance", "0,1,2", "2,3,0.5")
+    done = bregmat("learn", "points.npy", "--constraints", "far.csv", "--out", "m", "--slack-weight", "inf")
+    assert done.exit_code == 0, done.output
+    assert np.allclose(load("m").pair_distance(data[0][[[0, 1], [2, 3]]]), [2.0, 0.5], rtol=1e-3)
+    assert load("m").prior_ == "identity"  # distances have units
+
+
+def test_names_that_no_point_has_are_told_with_what_is_like_them(bregmat, points, tmp_path):
+    write(tmp_path, "odd.csv", "a,b", "p00,p01", "P02,p03", "p04,p05x", "p06,zebra", "p07,quagga")
+    done = bregmat("learn", points, "--constraints", "odd.csv")
+    assert done.exit_code == 0, done.output
+    assert "4 of 5 constraints of odd.csv were left out" in done.stderr
+    assert (
+        "not in points.csv: 'P02' (line 3; is it 'p02'?), 'p05x' (line 4; is it 'p05'?), 'zebra' (line 5) and 1 more"
+        in done.stderr
+    )
+    write(tmp_path, "none.csv", "a,b", "P02,P03")
+    done = bregmat("learn", points, "--constraints", "none.csv")
+    assert done.exit_code == 2
+    assert (
+        "none.csv: no constraint has all its points in points.csv; not there: 'P02' (line 2; is it 'p02'?)"
+        in done.stderr
+    )
+
+
+def test_a_table_of_pairs_without_a_header_loses_no_pair(bregmat, points, tmp_path):
+    write(tmp_path, "bare.csv", "p00,p01", "p02,p03")
+    done = bregmat("learn", points, "--constraints", "bare.csv")
+    assert (
+        done.exit_code == 2
+        and "bare.csv, line 1: 'p00' is a point; give the table a first line of names" in done.stderr
+    )
+
+
 def test_labels_can_only_measure(bregmat, points, pairs):
     done = bregmat("learn", points, "--constraints", pairs, "--labels", "kind", "--n-constraints", "0")
     assert done.exit_code == 0, done.output
@@ -459,7 +536,7 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "kind", "--n-impostors", "0"], "--n-impostors must be"),
         (["--labels", "y.npy"], "y.npy"),
         (["--constraints", "absent.csv"], "error: absent.csv: no such file\n"),
-        (["--constraints", "points.csv"], "line 1: unknown column 'id'"),
+        (["--constraints", "points.csv"], "line 1: unknown columns 'id', 'a', 'b', 'c', 'd' make no table of pairs"),
         (["--constraints", "pairs.csv", "--slack-weight", "auto"], "--slack-weight auto needs --labels"),
     ],
 )

@@ -137,7 +137,10 @@ def test_names_stay_what_they_are_in_a_frame():
         ({"i": [0, -2]}, "row 1: sample numbers start at 0; got i='-2'"),
         ({"i": [0, "b"]}, "row 0: samples are numbers here and names elsewhere: i='0'"),
         ({"i": [True, False]}, "row 0: samples are numbers or names, not truths"),
-        ({"bound": [1.0, np.nan]}, "row 1: bound '' is not a number; pairs and triplets without bounds are for"),
+        (
+            {"bound": [1.0, np.nan]},
+            "row 1: bound '' is not a number; a table of pairs or triplets without bounds has none",
+        ),
         ({"bound": [1.0, -1.0]}, "row 1: bound '-1' is negative"),
         ({"sense": ["<=", "<"]}, "row 1: sense '<' must be"),
         ({"weight": [1.0, 0.0]}, "row 1: weight '0' must be positive"),
@@ -152,6 +155,120 @@ def test_bad_frames_name_the_row(change, message):
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     with pytest.raises(ValueError, match=message):
         Constraints.from_frame(frame)
+
+
+# ---------------------------------------------------------------- pairs and triplets as people write them
+LINKED = pd.DataFrame({"a": [0, 2, 4], "b": [1, 3, 5]})
+POINTS = np.random.default_rng(1).normal(size=(9, 3))
+
+
+@pytest.mark.parametrize("name", ["link", "same", "Is_similar", "y", "verdict"])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["must", "cannot", "must"],
+        ["Must-Link", "cannot_link", "ML"],
+        ["same", "different", "SAME"],
+        ["yes", "no", "y"],
+        [1, -1, 1],
+        ["1.0", "-1", "+1"],
+        [True, False, True],
+    ],
+)
+def test_pairs_without_bounds(name, cells):
+    """Whatever the third column is called, as long as its cells say it."""
+    expected = Constraints.from_pairs(LINKED[["a", "b"]], [1, -1, 1], X=POINTS, random_state=0)
+    same(Constraints.from_frame(LINKED.assign(**{name: cells}), X=POINTS), expected)
+    renamed = LINKED.assign(**{name: cells}).rename(columns={"a": "this wine", "b": "other"})
+    same(Constraints.from_frame(renamed, X=POINTS), expected)
+
+
+def test_all_pairs_belong_together_where_nothing_says_otherwise():
+    expected = Constraints.from_pairs(LINKED, 1, X=POINTS, weight=[1.0, 2.0, np.inf], random_state=0)
+    same(Constraints.from_frame(LINKED.assign(weight=[1.0, 2.0, np.inf]), X=POINTS), expected)
+    with pytest.raises(TypeError, match="frame: pairs and triplets without bounds need X="):
+        Constraints.from_frame(LINKED)
+
+
+@pytest.mark.parametrize("names", [["anchor", "near", "far"], ["a", "p", "n"], ["i", "j", "l"], ["x", "y", "z"]])
+def test_triplets_by_name_or_by_place(names):
+    rows = np.array([[0, 1, 2], [2, 3, 4], [1, 5, 0]])
+    table = pd.DataFrame(rows, columns=names)
+    expected = Constraints.from_triplets(rows, X=POINTS)
+    same(Constraints.from_frame(table, X=POINTS), expected)
+    if names != ["x", "y", "z"]:
+        same(Constraints.from_frame(table[names[::-1]], X=POINTS), expected)
+
+
+def test_named_triplets():
+    names = np.array(list("uvwxyzqrs"))
+    table = pd.DataFrame(names[[[0, 1, 2], [2, 3, 4]]], columns=["anchor", "near", "far"])
+    expected = Constraints.from_triplets(table, X=POINTS, sample_id=names)
+    same(Constraints.from_frame(table, X=POINTS, sample_id=names), expected)
+
+
+def test_distances_and_bounds_without_a_relation():
+    squares = Constraints.sq_distance(LINKED["a"], LINKED["b"], [4.0, 9.0, 0.25], "==")
+    same(Constraints.from_frame(LINKED.assign(distance=[2.0, 3.0, 0.5])), squares)
+    same(Constraints.from_frame(LINKED.assign(sq_distance=[4.0, 9.0, 0.25])), squares)
+    near = LINKED.assign(Distance=[2.0, 3.0, 0.5], sense=["<=", ">=", "=="])
+    assert Constraints.from_frame(near).sense.tolist() == [1, -1, 0]
+    bounded = LINKED.assign(bound=[4.0, 9.0, 0.25], sense="==", weight=1)
+    same(Constraints.from_frame(bounded), squares)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"a": [0], "b": [1], "link": ["perhaps"]},
+            "row 0: link 'perhaps' says neither that two points belong together",
+        ),
+        ({"a": [0], "b": [1], "link": [None]}, "row 0: link '' says neither"),
+        ({"a": [0, 2, 3], "b": [1, 3, 4], "link": [1, 0, -1]}, "'link' holds both 0 and -1: which one"),
+        ({"u": [3, 2], "v": [5, 3], "w": [1, 0]}, "column 'w' holds 0 and 1 only: call it link if"),
+        ({"a": [0, 1], "b": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'b', which is empty"),
+        ({"a": [0, 1], "b": [1, 1]}, "row 1"),
+        ({"a": [0], "b": [1], "distance": ["far"]}, "row 0: distance 'far' is no distance"),
+        ({"a": [0], "b": [1], "distance": [-1.0]}, "row 0: distance '-1' is no distance"),
+        ({"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]}, "'distance' and 'sq_distance' say the same"),
+        ({"a": [0], "b": [1], "bound": [1.0]}, "no column 'sense'; a bound needs its sense"),
+        (
+            {"a": [0]},
+            "columns 'a' make no table of pairs or triplets, and there is no column 'relation'; pairs have two",
+        ),
+        ({"a": [0], "b": [1], "c": [2], "d": [3], "e": [4]}, "unknown columns 'a', 'b', 'c', 'd', 'e' make no table"),
+        ({"0": [1], "7": [2]}, "'0' is no name of a column; this is to be a line of names"),
+    ],
+)
+def test_what_is_no_table_of_pairs(table, message):
+    with pytest.raises(ValueError, match=message):
+        Constraints.from_frame(table, X=POINTS)
+
+
+def test_files_of_pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    LINKED.assign(link=["must", "cannot", "must"]).to_csv(path, index=False)
+    expected = Constraints.from_pairs(LINKED, [1, -1, 1], X=POINTS, random_state=0)
+    same(read_constraints(path, X=POINTS), expected)
+    with pytest.raises(TypeError, match=r"pairs.csv: pairs and triplets without bounds need X="):
+        read_constraints(path)
+    path.write_text("a,b,link\n0,1,must\n2,3,\n")
+    with pytest.raises(ValueError, match="pairs.csv, line 3: link '' says neither"):
+        read_constraints(path, X=POINTS)
+
+
+def test_bounds_from_points():
+    X = POINTS * [1.0, 10.0, 100.0]
+    rows = Constraints.sq_distance([0, 1], [2, 3], 1.0, ["<=", ">="]).with_bounds_from(X, percentiles=(10, 90))
+    assert np.allclose(rows.bound, np.percentile(pairwise_distances(X)[np.triu_indices(9, 1)] ** 2, (10, 90)))
+    for other in (
+        Constraints.trace(1.0),
+        rows + Constraints.comparison(0, 1, 0, 2),
+        Constraints.sq_distance(0, 1, 1.0, "=="),
+    ):
+        with pytest.raises(ValueError, match="bounds from points are for pairs with"):
+            other.with_bounds_from(X)
 
 
 def test_rows_of_matrices_have_no_columns():
@@ -192,3 +309,14 @@ def test_scikit_learn_still_hands_them_over_whole():
     assert search.best_estimator_.constraints_.n_constraints == len(X) and search.best_score_ > 0
     assert clone(learner).fit(X, constraints=c).n_dropped_constraints_ == 0
     assert _safe_indexing(X, np.arange(3)).shape == (3, 13)
+
+
+def test_names_that_no_row_has_are_told():
+    rows = Constraints.from_pairs([("Wine-1", "wine-22"), ("wine-1", "beer")], 1, (1.0, 2.0))
+    names = [f"wine-{k}" for k in range(9)]
+    with pytest.raises(
+        ValueError, match=r"2 name a sample that is not in sample_id \('Wine-1'; is it 'wine-1'\?, 'wine-22'; is"
+    ):
+        MetricLearner().fit(POINTS, constraints=rows, sample_id=names)
+    with pytest.raises(ValueError, match=r"\(77; it has 0, 1, 2 and 6 more\), and no labels are used"):
+        MetricLearner().fit(POINTS, constraints=Constraints.sq_distance(0, 77, 1.0, "<="), sample_id=np.arange(9))

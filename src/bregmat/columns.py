@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from bregmat.arrays import to_numpy
 from bregmat.checks import as_column, as_matrix, as_numbers, rows_text
 
+MOST_COMPARED = 50_000  # names that an unknown one is compared with: about a second
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
 
@@ -63,6 +65,32 @@ def is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and value != value
+
+
+def is_number_word(value: Any) -> bool:
+    """Whether `value` reads as a float."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def similar_name(name: Any, known: Any) -> str:
+    """``; is it 'b'?`` where one of the known names is much like an unknown one; else nothing.
+
+    Parameters
+    ----------
+    name : object
+        Only a word is like another one.
+    known : sequence, length n
+        Beyond 50,000 they are not looked at.
+    """
+    if not isinstance(name, str) or len(known) > MOST_COMPARED:
+        return ""
+    plain = {str(other).strip().casefold(): str(other) for other in known}
+    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
+    return f"; is it {plain[found[0]]!r}?" if found else ""
 
 
 def as_tuples(name: str, values: Any, roles: str) -> list[Any]:

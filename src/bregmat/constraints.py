@@ -24,7 +24,7 @@ from bregmat.columns import (
     stacked_indices,
     symmetric_matrix,
 )
-from bregmat.frames import Row, arguments, columns_of, data_frame, frame_columns, summary_html, summary_text
+from bregmat.frames import Row, columns_of, data_frame, frame_columns, summary_html, summary_text, table_rows
 from bregmat.points import as_points, row_names
 from bregmat.relations import (
     BUILT_IN,
@@ -313,21 +313,22 @@ class Constraints:
         """
         i, j = as_tuples("pairs", pairs, "i j")
         is_similar = similar(y, len(i))
-        if bounds is None:
-            if X is None:
-                raise TypeError(
-                    "give bounds=(u, l), squared distances that similar pairs should not exceed and dissimilar pairs not fall below; "
-                    "or X, whose squared distances have the percentiles that are taken then."
+        near, far = 0.0, 0.0
+        if bounds is not None:
+            near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
+            if near > far:
+                raise ValueError(
+                    f"bounds must be (u, l) with u <= l, for similar pairs should be nearer than others; got {bounds!r}."
                 )
-            points = as_points("X", X)
-            wanted, rng = check_percentiles(percentiles), generator(random_state)
-            bounds = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
-        near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
-        if near > far:
-            raise ValueError(
-                f"bounds must be (u, l) with u <= l, for similar pairs should be nearer than others; got {bounds!r}."
+        elif X is None:
+            raise TypeError(
+                "give bounds=(u, l), squared distances that similar pairs should not exceed and dissimilar pairs not fall below; "
+                "or X, whose squared distances have the percentiles that are taken then."
             )
-        return cls.sq_distance(i, j, np.where(is_similar, near, far), np.where(is_similar, "<=", ">="), weight=weight)
+        rows = cls.sq_distance(i, j, np.where(is_similar, near, far), np.where(is_similar, "<=", ">="), weight=weight)
+        if bounds is not None:
+            return rows
+        return rows._with_percentiles(as_points("X", X), check_percentiles(percentiles), generator(random_state))
 
     @classmethod
     def from_triplets(
@@ -363,34 +364,79 @@ class Constraints:
         a, p, n = as_tuples("triplets", triplets, "a p n")
         members = {"anchor": a, "near": p, "same anchor": a, "far": n}
         rows = cls._named(COMPARISON, members, 0.0 if margin is None else margin, None, weight, is_margin=True)
-        if X is None or margin is not None:
-            return rows
-        points = as_points("X", X)
-        located, kept = rows.locate(row_names(X, rows, sample_id), points.shape[0])
-        if located is None or not kept.all():
-            raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
-        apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
-        if not apart.any():
-            raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
-        return replace(rows, bound=np.full(rows.n_constraints, -float(np.median(apart[apart > 0]))))
+        return rows if X is None or margin is not None else rows._with_median_margin(X, sample_id)
 
     @classmethod
-    def from_frame(cls, frame: Any) -> Constraints:
-        """Rows of a data frame with the columns of :func:`bregmat.io.read_constraints`.
+    def from_frame(
+        cls, frame: Any, *, X: Points | None = None, sample_id: Labels | None = None, random_state: RandomState = 0
+    ) -> Constraints:
+        """Rows of a data frame: with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
         Parameters
         ----------
         frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
             Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
-            optionally ``weight`` (default 1). Samples are row numbers where they are numbers, else names.
+            optionally ``weight`` (default 1). Without ``relation``: two columns of points, which belong together unless a column
+            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``; or three, anchor, near and
+            far. Samples are row numbers where they are numbers, else names.
+        X, sample_id, random_state
+            The points, their names and a seed, for pairs and triplets without bounds: see :meth:`with_bounds_from`.
 
         Raises
         ------
         ValueError, TypeError
-            No such table, an unknown column or relation, a missing or superfluous cell; with the row.
+            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Pairs without bounds, and
+            no X.
         """
-        found, _ = arguments(frame_columns(frame), "row {}".format, header="frame", id_type=object)
-        return cls(**found)
+        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object)
+        return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
+
+    def with_bounds_from(
+        self,
+        X: Points,
+        *,
+        sample_id: Labels | None = None,
+        percentiles: tuple[float, float] = (5, 95),
+        random_state: RandomState = None,
+    ) -> Constraints:
+        """The same pairs, or the same comparisons, with bounds as points suggest them, whatever bounds they have.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (n, d)
+            The points, as the prior of what is to be learned sees them: scaled, for one that scales.
+        sample_id : array-like, shape (n,), optional
+            Names of the rows of X, for comparisons; as in :meth:`from_triplets`.
+        percentiles, random_state
+            For pairs, "<=" and ">=": as in :meth:`from_pairs`. The margin of comparisons is as in :meth:`from_triplets`.
+
+        Raises
+        ------
+        ValueError
+            Rows of another kind, of both kinds, or pairs with "==".
+        """
+        wanted, rng = check_percentiles(percentiles), generator(random_state)
+        if self.where("is_comparison").all():
+            return self._with_median_margin(X, sample_id)
+        if not self.where("is_sq_distance").all() or (self.sense == 0).any():
+            raise ValueError(
+                "bounds from points are for pairs with <= and >=, or for comparisons; give others their own."
+            )
+        return self._with_percentiles(as_points("X", X), wanted, rng)
+
+    def _with_percentiles(self, points: Any, percentiles: tuple[float, float], rng: np.random.Generator) -> Constraints:
+        near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), percentiles, rng)
+        return replace(self, bound=np.where(self.sense > 0, near, far))
+
+    def _with_median_margin(self, X: Any, sample_id: Any) -> Constraints:
+        points = as_points("X", X)
+        located, kept = self.locate(row_names(X, self, sample_id), points.shape[0])
+        if located is None or not kept.all():
+            raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
+        apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
+        if not apart.any():
+            raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
+        return replace(self, bound=np.full(self.n_constraints, -float(np.median(apart[apart > 0]))))
 
     def to_frame(self, library: FrameLibrary = "pandas") -> Any:
         """The rows as a data frame that :meth:`from_frame` reads back to the last bit.

@@ -1,5 +1,6 @@
 """Constraints as a table with the columns relation, i, j, k, l, bound, sense, weight: what files and data frames hold.
 
+Tables of pairs and triplets as people write them (:mod:`bregmat.tuple_tables`) are brought to these columns first.
 Readers hand in columns of cells and the place of every row; what comes back are the arguments of
 :class:`bregmat.Constraints`, or a message that names the place.
 """
@@ -17,12 +18,13 @@ import numpy as np
 from bregmat._html import escape
 from bregmat._html import table as html_table
 from bregmat.checks import as_choice
-from bregmat.columns import SENSES, SYMBOLS, is_missing
+from bregmat.columns import SENSES, SYMBOLS, is_missing, is_number_word
 from bregmat.relations import RELATIONS, SAMPLES, Relation, table_of
+from bregmat.tuple_tables import TupleTable, read_tuples
 
 COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
-WITHOUT_BOUNDS = "pairs and triplets without bounds are for Constraints.from_pairs and from_triplets"
+WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
 LIBRARIES = ("pandas", "polars")
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
@@ -57,10 +59,54 @@ class Row:
 
 
 # ---------------------------------------------------------------------- from columns
-def arguments(
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What a table of constraints, or of pairs or triplets, holds.
+
+    Attributes
+    ----------
+    arguments : dict of str -> object
+        Of ``Constraints``.
+    samples : list of tuple of str, length c
+        The samples each row names, as words.
+    tuples : TupleTable, optional
+        How a table of pairs or triplets was read.
+    """
+
+    arguments: dict[str, Any]
+    samples: list[tuple[str, ...]]
+    tuples: TupleTable | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bounds are left to the points: :meth:`Constraints.with_bounds_from` says what they are."""
+        return self.tuples is not None and self.tuples.is_open
+
+    def bounded(self, rows: Any, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
+        """The ``Constraints`` of these rows, with bounds from the points where the table has none.
+
+        Parameters
+        ----------
+        rows : Constraints
+            Made of ``arguments``.
+        table : object
+            What it is called, for the message.
+        X, sample_id, random_state
+            As in :meth:`Constraints.with_bounds_from`.
+        """
+        if not self.is_open:
+            return rows
+        if X is None:
+            raise TypeError(
+                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances say what is near and what is far."
+            )
+        return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+
+
+def table_rows(
     columns: Mapping[str, Any], place: Callable[[int], str], *, header: str, id_type: type | None = None
-) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-    """Arguments of ``Constraints``, and the samples each row names, as words.
+) -> TableRows:
+    """The rows of a table with the column ``relation``, or of one of pairs or triplets (:mod:`bregmat.tuple_tables`).
 
     Parameters
     ----------
@@ -74,18 +120,22 @@ def arguments(
         What sample ids are. None: integers where all of them are written as such, strings otherwise; object: what they are.
     """
     names = [str(name) for name in columns]
-    if unknown := [name for name in names if name not in COLUMNS]:
-        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}; {WITHOUT_BOUNDS}")
-    if missing := [name for name in NEEDED if name not in names]:
-        raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}")
-    cells = {name: words(column) for name, column in columns.items()}
-    n = len(cells["relation"])
-    if n == 0:
+    if not names or not len(next(iter(columns.values()))):
         raise ValueError(f"{header}: no rows")
+    cells, tuples = {name: words(column) for name, column in columns.items()}, None
+    if "relation" not in names:
+        tuples = read_tuples(cells, columns, place, header)
+        columns = tuples.columns
+        cells = {name: words(column) for name, column in columns.items()}
+    elif unknown := [name for name in names if name not in COLUMNS]:
+        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
+    elif missing := [name for name in NEEDED if name not in names]:
+        raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}; {WITHOUT_BOUNDS}")
+    n = len(cells["relation"])
     cells = {name: cells.get(name, np.full(n, "")) for name in COLUMNS}
-    rows = _Rows(cells, columns, place)
+    rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
     samples = zip(*(cells[name].tolist() for name in SAMPLES))
-    return rows.arguments(id_type), [tuple(word for word in row if word) for row in samples]
+    return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
 
 
 def words(column: Any) -> np.ndarray:
@@ -123,8 +173,14 @@ def parse_sample_ids(values: Any) -> np.ndarray:
 class _Rows:
     """The cells of a table of constraints, checked column by column; every message names the place."""
 
-    def __init__(self, cells: dict[str, np.ndarray], given: Mapping[str, Any], place: Callable[[int], str]) -> None:
-        self.cells, self.given, self.place = cells, given, place
+    def __init__(
+        self,
+        cells: dict[str, np.ndarray],
+        given: Mapping[str, Any],
+        place: Callable[[int], str],
+        called: Mapping[str, str],
+    ) -> None:
+        self.cells, self.given, self.place, self.called = cells, given, place, called
         self.n = len(cells["relation"])
 
     def arguments(self, id_type: type | None) -> dict[str, Any]:
@@ -170,7 +226,8 @@ class _Rows:
         used = np.arange(4)[None, :] < np.array([relation.arity for relation in here])[code][:, None]
         for k, name in enumerate(SAMPLES):
             empty = self.cells[name] == ""
-            self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {name!r}, which is empty")
+            column = self.called.get(name, name)
+            self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {column!r}, which is empty")
             self._wrong(~used[:, k] & ~empty, f"{{relation}} takes no sample in column {name!r}, got {{{name}}}")
         if not used.any():
             return index, None
@@ -229,7 +286,7 @@ class _Rows:
         except ValueError:
             if name == "bound":
                 self._wrong(cells == "", f"{message}; {WITHOUT_BOUNDS}")
-            self._wrong(np.array([not _is_number(cell) for cell in cells]), message)
+            self._wrong(np.array([not is_number_word(cell) for cell in cells]), message)
             raise
 
     def _bound(self, default: np.ndarray) -> np.ndarray:
@@ -254,14 +311,6 @@ def _where(used: np.ndarray, bad: Any) -> np.ndarray:
     mask = np.zeros_like(used)
     mask.T[used.T] = bad
     return np.asarray(mask.any(axis=1))
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------------- to columns

@@ -67,6 +67,9 @@ weight is optional: what violating this row costs beside the others (default 1; 
 of the id column of POINTS, or row numbers from 0 where there is none.
 
 Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by 1 at least).
+
+Or pairs and triplets without bounds, which the points give then: the columns a,b (each two belong together), a,b,link (must or cannot,
+same or different, 1 or -1), a,b,distance (or sq_distance), or anchor,near,far.
 """
 
 
@@ -97,7 +100,10 @@ def learn(
     points: PointsFile,
     constraints: Annotated[
         Path | None,
-        typer.Option(help="Constraints, see below: a table in a file like those of points, or -."),
+        typer.Option(
+            metavar="FILE",
+            help="Constraints, pairs or triplets, see below: a table in a file like those of points, or -.",
+        ),
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
@@ -241,7 +247,10 @@ def learn(
             unlabeled=unlabeled,
             missing=missing,
             encoding=encoding,
+            prior=prior,
         )
+    if task.has_measured_bounds and prior == "auto":
+        prior = "variance"  # in which they were measured
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
     parameters: dict[str, Any] = {
         "divergence": divergence,

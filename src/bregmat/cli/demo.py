@@ -7,8 +7,8 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from bregmat.cli import show
-from bregmat.cli.inputs import Task
 from bregmat.cli.learning import Settings, learn_task
+from bregmat.cli.task import Task
 from bregmat.io import check_writable
 from bregmat_papers.datasets import Dataset, load_dataset
 

@@ -4,23 +4,23 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bregmat._html import listed
+from bregmat.cli.given import give_constraints
 from bregmat.cli.messages import for_labels
-from bregmat.constraints import Constraints
-from bregmat.io import Points, parse_sample_ids, read_placed_constraints, read_points, tables
+from bregmat.cli.task import Task
+from bregmat.io import Points, parse_sample_ids, read_points, tables
 from bregmat.io.points import is_id
 from bregmat.io.sources import STANDARD_INPUT
 from bregmat.io.texts import NOT_AVAILABLE
 from bregmat.labels import label_codes
 
-__all__ = ["Task", "class_names", "find_labels", "find_sample_ids", "import_terms", "read_task"]
+__all__ = ["class_names", "find_labels", "find_sample_ids", "import_terms", "read_task"]
 
 
 _ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|index|idx|uuid|row|nr)$)|(?<=[a-z])(?:Id|ID|Key)$")
@@ -40,59 +40,6 @@ def import_terms(name: str) -> None:
     spec.loader.exec_module(module)
 
 
-@dataclass
-class Task:
-    """Everything that `learn` works on. `given` names rows of X by number; in a part of X, values of `row_numbers`.
-
-    `class_names` names the classes 0, 1, ... of `labels`; `places` says where each row of `given` stands in its file.
-    """
-
-    name: str
-    X: np.ndarray
-    feature_names: tuple[str, ...]
-    labels: np.ndarray | None = None
-    given: Constraints | None = None
-    sample_id: np.ndarray | None = None
-    row_numbers: np.ndarray | None = None
-    warnings: list[str] = field(default_factory=list)
-    title: str = ""
-    class_names: tuple[Any, ...] = ()
-    places: Sequence[str] = ()
-    label_column: str = "y"
-    has_medians: bool = False
-
-    def __post_init__(self) -> None:
-        self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"
-
-    @property
-    def medians(self) -> dict[str, float] | None:
-        """Of the features, where missing cells were filled up: for points to come."""
-        return dict(zip(self.feature_names, np.median(self.X, axis=0).tolist())) if self.has_medians else None
-
-    @property
-    def y(self) -> np.ndarray:
-        """The labels, of a task that has them."""
-        if self.labels is None:
-            raise ValueError(f"{self.name} has no labels")
-        return self.labels
-
-    @property
-    def named_labels(self) -> np.ndarray | None:
-        """The labels as their names, None where a row has none."""
-        if self.labels is None:
-            return None
-        names = self.class_names or range(self.n_classes)
-        named = np.full(len(self.labels), None, dtype=object)
-        for code, name in enumerate(names):
-            named[self.labels == code] = name
-        return named
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes among the labelled rows; 0 without labels."""
-        return 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
-
-
 def read_task(
     path: Path,
     *,
@@ -104,6 +51,7 @@ def read_task(
     unlabeled: str | None = None,
     missing: str = "error",
     encoding: str | None = None,
+    prior: str = "auto",
 ) -> Task:
     """Read all inputs; `ValueError` names the file, line and column of what is wrong.
 
@@ -123,6 +71,8 @@ def read_task(
         Label that means "not known", beside empty cells.
     missing, encoding : str
         As in :func:`bregmat.io.read_points`.
+    prior : str
+        Of the metric to be learned: bounds that are not given are measured in it.
     """
     if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
         raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
@@ -161,7 +111,7 @@ def read_task(
     if constraints is not None:
         if task.sample_id is not None:
             _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
-        _locate(task, constraints, id_name, encoding)
+        give_constraints(task, constraints, id_name, prior=prior, encoding=encoding)
     return task
 
 
@@ -276,46 +226,3 @@ def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
         return tuple(int(float(name)) for name in names)
     except (ValueError, OverflowError):
         return tuple(names)
-
-
-def _kind(sample_id: np.ndarray | None) -> type:
-    return int if sample_id is None or sample_id.dtype.kind == "i" else str
-
-
-def _locate(task: Task, path: Path, id_name: str | None, encoding: str | None) -> None:
-    rows, place, samples = read_placed_constraints(path, id_type=_kind(task.sample_id), encoding=encoding)
-    file = "standard input" if str(path) == STANDARD_INPUT else path.name
-    located, kept = rows.locate(task.sample_id, len(task.X))
-    dropped = np.flatnonzero(~kept).tolist()
-    if dropped:
-        known = set() if task.sample_id is None else {str(name) for name in task.sample_id.tolist()}
-        strangers: dict[str, str] = {}
-        for row in dropped:
-            for name in samples[row]:
-                if name not in known:
-                    strangers.setdefault(name, f"{name!r} ({place(row)})")
-        by = "numbers of their rows name the points" if id_name is None else f"column {id_name!r} names the points"
-        named = f"{listed(strangers.values(), 3)}; {by}"
-        if located is None:
-            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {named}")
-        task.warnings.append(
-            f"{len(dropped):,} of {rows.n_constraints:,} constraints of {file} were left out, because they name "
-            f"points that are not in {task.name}: {named}"
-        )
-    task.given = located
-    task.places = _Places(file, place, np.flatnonzero(kept))
-
-
-@dataclass(frozen=True, eq=False)
-class _Places(Sequence[str]):
-    """File and line of each constraint, looked up when a message asks."""
-
-    file: str
-    place: Callable[[int], str]
-    rows: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, k: Any) -> Any:
-        return f"{self.file}, {self.place(int(self.rows[k]))}"

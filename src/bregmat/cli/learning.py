@@ -12,7 +12,6 @@ import typer
 
 from bregmat._html import SummaryRow, number
 from bregmat.cli import show
-from bregmat.cli.inputs import Task
 from bregmat.cli.measure import (
     SlackWeightSearch,
     constraints_met,
@@ -23,6 +22,7 @@ from bregmat.cli.measure import (
 )
 from bregmat.cli.messages import for_command, for_labels
 from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, exit_code, fail, note, warn
+from bregmat.cli.task import Task
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save

@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from bregmat._html import listed
 from bregmat._interrupt import held_interrupts
 from bregmat.arrays import to_numpy, working_space
 from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
-from bregmat.columns import check_unique
+from bregmat.columns import check_unique, similar_name
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.base import AllOrNothing, check_run
@@ -171,6 +172,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = point_weights(sample_weight, X.shape[0])
             self._check_asked(y, constraints)
+            if given is None and constraints is not None and (y is None or self.n_constraints == 0):
+                raise _none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
                 if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
@@ -262,6 +265,21 @@ def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tup
         constraints.check_range(n, "X", hint)
     located, kept = constraints.locate(names, n)
     return located, int((~kept).sum())
+
+
+def _none_is_left(constraints: Constraints, names: Any) -> ValueError:
+    """The error of constraints all of which name a sample that is not there: the first of these, and what is much like them."""
+    used = constraints.index[~constraints.where("is_whole")]
+    used = used[used >= 0]
+    asked = dict.fromkeys((used if constraints.ids is None else constraints.ids[used]).tolist())
+    known = [] if names is None else names.tolist()
+    there = set(known)
+    strangers = [name for name in asked if name not in there]
+    said = [f"{name!r}{similar_name(name, known)}" for name in strangers[:3]] + strangers[3:]
+    more = f" ({listed(said, 3)}; it has {listed(map(repr, known), 3)})" if strangers else ""
+    return ValueError(
+        f"no constraint is left: {constraints.n_constraints} name a sample that is not in sample_id{more}, and no labels are used."
+    )
 
 
 def _named_constraints(rows: Constraints, names: np.ndarray | None) -> Constraints:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregmat.arrays import array_space, is_foreign, to_numpy
-from bregmat.checks import rows_text
+from bregmat.checks import as_matrix, rows_text
 from bregmat.linalg import blocks, dense, eigh, product
 from bregmat.points import as_array_points, as_points, check_numeric
 from bregmat.result import MatrixResult
@@ -276,6 +276,24 @@ def prior_components(X: Any, prior: str) -> np.ndarray:
     if prior == "covariance":
         return inverse_covariance(X).T
     return np.diag(inverse_deviations(X)) if prior == "variance" else np.eye(X.shape[1])
+
+
+def points_in_prior(X: Any, prior: Any) -> Any:
+    """Points as a prior metric sees them: their Euclidean distances are its; sparse ones stay sparse where columns are scaled.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+    prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
+    """
+    if not isinstance(prior, str):
+        values, vectors = eigh(as_matrix("prior", prior, square=True))
+        return np.asarray(X @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+    if prior == "identity":
+        return X
+    if prior == "variance":
+        return X @ sp.diags_array(inverse_deviations(X), format="csr")
+    return np.asarray(X @ prior_components(X, prior).T)
 
 
 def inverse_deviations(X: Any) -> np.ndarray:

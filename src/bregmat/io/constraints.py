@@ -1,13 +1,18 @@
-"""Constraints from tables, and back: columns relation, i, j, k, l, bound, sense, weight."""
+"""Constraints from tables, and back: columns relation, i, j, k, l, bound, sense, weight; or pairs and triplets as people write them."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from bregmat.constraints import Constraints
-from bregmat.frames import arguments, columns_of, parse_sample_ids
+from bregmat.frames import TableRows, columns_of, parse_sample_ids, table_rows
 from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, file_kind, source_of
 from bregmat.relations import SAMPLES
+from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
 
@@ -15,7 +20,13 @@ KINDS = (*TEXT, *COLUMNAR)
 
 
 def read_constraints(
-    path: str | os.PathLike[str], *, id_type: type | None = None, encoding: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    id_type: type | None = None,
+    encoding: str | None = None,
+    X: Points | None = None,
+    sample_id: Labels | None = None,
+    random_state: RandomState = 0,
 ) -> Constraints:
     """Read constraints from a file.
 
@@ -26,11 +37,14 @@ def read_constraints(
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
         `k`, `l` as far as it has them, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
-        `sense` may be left empty for comparisons ("<="), diagonal and trace ("==").
+        `sense` may be left empty for comparisons ("<="), diagonal and trace ("=="). Or a table of pairs or triplets, without
+        `relation`: as :meth:`bregmat.Constraints.from_frame` takes it.
     id_type : {None, int, str}
         What sample ids are. None: integers where all of them are written as such, strings otherwise.
     encoding : str, optional
         As in :func:`read_points`.
+    X, sample_id, random_state
+        The points, their names and a seed, for pairs and triplets without bounds: see :meth:`bregmat.Constraints.with_bounds_from`.
 
     Returns
     -------
@@ -42,6 +56,8 @@ def read_constraints(
     ValueError
         Unknown column or relation, a missing or superfluous cell, i == j, a bound no matrix can meet; with file and
         line (row for .parquet).
+    TypeError
+        Pairs without bounds, and no X.
 
     Examples
     --------
@@ -53,18 +69,40 @@ def read_constraints(
     ...     read_constraints(path).n_constraints
     2
     """
-    return read_placed_constraints(path, id_type=id_type, encoding=encoding)[0]
+    table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
+    return table.found.bounded(table.rows, table.path, X, sample_id, random_state)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedConstraints:
+    """Constraints of a file, and where they stand in it.
+
+    Attributes
+    ----------
+    path : Path
+    rows : Constraints
+        With bounds that mean nothing where ``found.is_open``.
+    found : TableRows
+        What the table holds: the samples of each row as words, and how a table of pairs or triplets was read.
+    where : callable
+        The place of a row: "line 7"; "row 6" of .parquet.
+    """
+
+    path: Path
+    rows: Constraints
+    found: TableRows
+    where: Callable[[int], str]
 
 
 def read_placed_constraints(
     path: str | os.PathLike[str], *, id_type: type | None = None, encoding: str | None = None
-) -> tuple[Constraints, Callable[[int], str], list[tuple[str, ...]]]:
-    """As `read_constraints`, with what tells the place of a row ("line 7"; "row 6" of .parquet), and the samples of each."""
+) -> PlacedConstraints:
+    """As `read_constraints`, with what tells the place of a row, and without bounds from points."""
     source = source_of(path, "read constraints from", KINDS)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
-    found, samples = arguments(table.columns, table.place, header=header, id_type=id_type)
-    return Constraints(**found), table.where, samples
+    found = table_rows(table.columns, table.place, header=header, id_type=id_type)
+    return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
 
 
 def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.columns import is_number_word
 from bregmat.io import tables
 from bregmat.io.models import load, read_manifest, save
 from bregmat.io.paths import check_writable
 from bregmat.io.sources import TEXT, Source, file_kind
-from bregmat.io.texts import Text, is_number_word
+from bregmat.io.texts import Text
 
 __all__ = ["Checkpoint", "PairFile"]
 

@@ -17,9 +17,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from bregmat.columns import is_number_word
 from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
-from bregmat.io.texts import Text, is_number_word, pandas_package
+from bregmat.io.texts import Text, pandas_package
 
 LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a columnar file may unpack to, whichever is more
 # what NumPy says of damaged headers and shapes, and zipfile of what it takes for an archive

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.columns import is_number_word
 from bregmat.io.sources import Source
 from bregmat.threads import cached_property
 
@@ -30,15 +31,6 @@ def pandas_package() -> Any:
     except ImportError as error:
         raise ImportError('tables are read with pandas: pip install "bregmat[cli]"') from error
     return pandas
-
-
-def is_number_word(value: Any) -> bool:
-    """Whether `value` reads as a float."""
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from bregmat.checks import as_column, as_matrix, check_positive
+from bregmat.checks import as_column, check_positive
 from bregmat.estimators import MetricLearner
-from bregmat.estimators.mahalanobis import inverse_deviations, prior_components
-from bregmat.linalg import eigh
+from bregmat.estimators.mahalanobis import points_in_prior
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.rows import TupleRows, as_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
@@ -200,7 +198,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         self, given: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
     ) -> TupleRows:
         """The rows of the problem; sets ``bounds_`` or ``margin_``."""
-        mapped = _mapped(given.points, prior) if bounds is None and margin is None else None
+        mapped = points_in_prior(given.points, prior) if bounds is None and margin is None else None
         if given.size == PAIRS:
             if bounds is None:
                 everyone = np.arange(given.points.shape[0])
@@ -225,15 +223,3 @@ def _check_use(is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:
         raise ValueError(f"bounds are for pairs, triplets and quadruplets have a margin; got bounds={bounds!r}.")
     if margin is not None:
         check_positive("margin", margin, finite=True, zero=True)
-
-
-def _mapped(points: Any, prior: Any) -> Any:
-    """Points as a prior metric sees them."""
-    if not isinstance(prior, str):
-        values, vectors = eigh(as_matrix("prior", prior, square=True))
-        return np.asarray(points @ (vectors * np.sqrt(np.maximum(values, 0.0))))
-    if prior == "identity":
-        return points
-    if prior == "variance":
-        return points @ sp.diags_array(inverse_deviations(points), format="csr")
-    return np.asarray(points @ prior_components(points, prior).T)
