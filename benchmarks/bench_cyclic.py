@@ -25,8 +25,8 @@ from numba import njit
 from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metric
 from bregmat._kernels import eigen_update
 from bregmat._kernels.secular import eigen_work, solve_secular_inplace
-from bregmat.coordinates import kernel_coordinates, metric_coordinates
 from bregmat.divergences import as_divergence
+from bregmat.priors import kernel_coordinates, metric_coordinates
 from bregmat.problems import NearestMatrix, build_problem
 
 SWEEP_TARGET = {"digits 10,000": 5.5, "synthetic 10,000": 15.0}  # ms

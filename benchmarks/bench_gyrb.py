@@ -84,8 +84,8 @@ KERNELS = {"smooth": smooth, "sharp": bench_hard.problem}
 
 def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
     import bregmat
-    from bregmat.coordinates import kernel_coordinates
     from bregmat.divergences import as_divergence
+    from bregmat.priors import kernel_coordinates
     from bregmat.problems import build_problem
 
     data = KERNELS[kind](rows, seed)

@@ -34,7 +34,7 @@ neighbors
 nearest
 sharded
 margin
-quadratic
+quadratic plans
 solvers
 solve
 result
@@ -42,9 +42,9 @@ problems priors
 faces infeasibility
 phase_one certificates
 nearness
-proofs
+proofs elimination
 coordinates
-iterates
+iterates spans
 binding array_operators
 compound_operators
 operators

@@ -6,10 +6,10 @@ import pytest
 import bregmat
 from bregmat import Constraints, nearest_metric, operators
 from bregmat.binding import bind
-from bregmat.coordinates import sharded_coordinates
 from bregmat.divergences import LogDet
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.operators import PairGraph, drawn_numbers
+from bregmat.priors import sharded_coordinates
 from bregmat.sharded.expressions import FAN, reduced
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.nearest import shards_of

@@ -1,4 +1,4 @@
-"""From a prior to the coordinates in which the problem is solved, and the way back.
+"""The coordinates in which the problem is solved, and the way back.
 
 The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
 points are ``z_i = base_i R``, and the prior of M is diagonal. LogDet takes ``M0 = I``; the others rotate, and where they are
@@ -8,7 +8,6 @@ the identity and the touched points span fewer dimensions, M differs from the id
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,34 +15,14 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.binding import TURNED, Rounding, bind
-from bregmat.checks import as_matrix, as_numbers, check_finite, check_psd
+from bregmat.binding import Rounding, bind
+from bregmat.checks import as_numbers
 from bregmat.constraints import Constraints
 from bregmat.iterates import Iterate
-from bregmat.linalg import (
-    GRADED,
-    blocks,
-    cholesky,
-    dense,
-    eigh,
-    factor_svd,
-    graded_eigh,
-    graded_factor,
-    product,
-    sq_norms,
-    triangular_inverse,
-)
-from bregmat.operators import VANISHING, Operator
-from bregmat.points import as_points
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import cached_property
+from bregmat.linalg import blocks, dense, product, sq_norms
+from bregmat.operators import Operator
+from bregmat.spans import Span, span_of
 
-INDEPENDENT = (
-    1e-9  # eigenvalue of the Gram matrix of unit vectors, relative to the largest, above which they are independent
-)
-GONE = (
-    1e-24  # size of a row on the directions that are left, relative to its own, below which it is 0: squared rounding
-)
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -77,24 +56,6 @@ class Factor:
         if getattr(self.G0, "ndim", None) != 2:
             shape = getattr(self.G0, "shape", type(self.G0).__name__)
             raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
-
-
-@dataclass(frozen=True, eq=False)
-class Span:
-    """Basis of the touched rows: ``vectors' @ coefficients`` (columns orthonormal), formed when first needed."""
-
-    vectors: Any
-    coefficients: np.ndarray
-
-    @classmethod
-    def of_basis(cls, basis: np.ndarray) -> Span:
-        """A span given by its orthonormal basis (d, m)."""
-        return cls(basis.T, np.eye(basis.shape[1]))
-
-    @cached_property
-    def basis(self) -> np.ndarray:
-        """Orthonormal basis, shape (d, m)."""
-        return dense(self.vectors.T @ self.coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +179,7 @@ class Coordinates:
         Z = self._map(touched)
         invariant = bool(constraints.where("is_difference").all())
         if self.identity and in_span and rows is not None:
-            reduced = _in_span(Z, constraints, rows, invariant)
+            reduced = span_of(Z, constraints, rows, invariant)
             if reduced is not None:
                 inside, span, are_terms = reduced
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
@@ -266,264 +227,9 @@ class Coordinates:
         return Rounding.of(made, floor, np.sqrt(sq_norms(touched)))
 
 
-@dataclass(frozen=True, eq=False)
-class Elimination:
-    """Coordinates without the directions that must vanish, the operator in them, and what the move adds to the objective."""
-
-    coordinates: Coordinates
-    operator: Operator
-    offset: float
-    met: np.ndarray  # rows that hold by construction
-    weights: (
-        np.ndarray
-    )  # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
-
-
-def eliminate(
-    coordinates: Coordinates,
-    operator: Operator,
-    rows: np.ndarray,
-    divergence: SpectralDivergence,
-    holds: np.ndarray,
-    faces: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
-) -> Elimination | None:
-    """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
-
-    None where that leaves nothing, changes nothing, or makes another row vanish that does not hold at 0. Without it their
-    weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
-    from that of M by a constant. The ranges of semidefinite ``A*(y)`` that must vanish are left out the same way.
-
-    Parameters
-    ----------
-    coordinates : Coordinates
-    operator : Operator
-        Of all rows, in these coordinates.
-    rows : ndarray of int
-        Those that vanish.
-    divergence : Divergence
-    holds : ndarray of bool, shape (c,)
-        Whether a row holds where its value is 0.
-    faces : sequence of (ndarray of int, ndarray, ndarray)
-        Rows, their weights y, and ``A*(y)`` of norm 1 (r, r) (:func:`bregmat.faces.exposed`).
-    """
-    before = operator.norms()
-    weights = np.zeros(operator.c)
-    for own, y, _ in faces:
-        weights[own] += y
-    weights[rows] += 1.0 / np.where(before[rows] > 0, before[rows], np.inf)
-    N = np.eye(operator.r)
-    if faces:
-        values, V = eigh(np.sum([A for _, _, A in faces], axis=0))
-        N = V[:, values <= RANK_TOL * values[-1]]
-    while N.shape[1]:  # rows that differ by little show once the others are met
-        left = operator.restrict(rows).congruence(N)
-        norms = left.norms()
-        is_left = norms > GONE * before[rows]
-        if not left.is_rank_one:  # the terms of a sum may cancel
-            is_left &= left.exact_norms() > VANISHING * norms
-        weight = np.where(is_left, 1.0 / np.where(norms > 0, norms, 1.0), 0.0)
-        if not weight.any():
-            break
-        values, V = eigh(left.adjoint(weight))
-        N = N @ V[:, values <= RANK_TOL * values[-1]]
-    vanishing = operator.vanishing(N)
-    vanishing[rows] = False
-    if N.shape[1] in (0, operator.r) or (vanishing & ~holds).any():
-        return None
-    met = np.union1d(rows, np.flatnonzero(vanishing))
-    t0, Q = eigh((N.T * coordinates.t0) @ N)
-    N = N @ Q
-    R = N if coordinates.R is None else coordinates.R @ N
-    offset = divergence.constant(coordinates.t0) - divergence.constant(t0)
-    offset += (operator.r - len(t0)) * divergence.phi_at_zero()
-    moved = replace(coordinates, t0=t0, R=R, identity=False)
-    return Elimination(moved, operator.congruence(N), offset, met, weights)
-
-
 def _root_minus_one(iterate: Iterate) -> np.ndarray:
     """``M^(1/2) - I``."""
     if iterate.x is not None:
         return (iterate.F * (np.sqrt(iterate.x) - 1.0)) @ iterate.F.T
     U, sigma, _ = np.linalg.svd(iterate.F)
     return (U * (sigma - 1.0)) @ U.T
-
-
-def _in_span(
-    Z: Any, constraints: Constraints, rows: np.ndarray, differences: bool
-) -> tuple[np.ndarray, Span, bool] | None:
-    """Touched points, or the vectors of the terms if those are fewer (the flag), in an orthonormal basis of their span.
-
-    None where the span has not clearly fewer dimensions than the data.
-    """
-    n, d = Z.shape
-    t = constraints.terms() if differences else None
-    pairs = t if t is not None and len(t.row) < n else None
-    if (n if pairs is None else len(pairs.row)) > 0.75 * d or d < 64:
-        return None
-    vectors = Z
-    if pairs is not None:
-        a, b = np.searchsorted(rows, pairs.a), np.searchsorted(rows, pairs.b)
-        vectors = _differences(Z, a, b)
-    length = np.sqrt(sq_norms(vectors))
-    some = np.flatnonzero(length > 0)
-    if not len(some):  # every pair is one point twice
-        return None
-    # unit vectors: a short pair counts as much as a long one
-    unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
-    found = _orthonormal(unit)
-    if found is None:
-        return None
-    inside = np.zeros((len(length), found[0].shape[1]))
-    inside[some] = length[some, None] * found[0]
-    return inside, found[1], pairs is not None
-
-
-def _orthonormal(unit: Any) -> tuple[np.ndarray, Span] | None:
-    """Unit vectors in an orthonormal basis of their span, and the span; None where rounding allows no basis."""
-    values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
-    if values[0] >= INDEPENDENT * values[-1]:
-        coefficients, inside = Q / np.sqrt(values), Q * np.sqrt(values)
-        if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
-            basis = dense(unit.T @ coefficients)
-            C, ok = cholesky(basis.T @ basis)
-            if not ok:
-                return None
-            turn = triangular_inverse(C).T
-            coefficients, inside = coefficients @ turn, inside @ C
-        return inside, Span(unit, coefficients)
-    # squares do not tell what is small from rounding: singular vectors do
-    used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else np.arange(unit.shape[1])
-    U, sigma, basis = np.linalg.svd(dense(unit[:, used]), full_matrices=False)
-    k = int(np.count_nonzero(sigma > VANISHING * sigma[0]))
-    basis = basis[:k]
-    if len(used) < unit.shape[1]:
-        place = np.repeat(np.arange(k), len(used)), np.tile(used, k)
-        basis = scipy.sparse.csr_array((basis.ravel(), place), shape=(k, unit.shape[1]))
-    return U[:, :k] * sigma[:k], Span(basis, np.eye(k))
-
-
-def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
-    """``z_a - z_b`` of data, dense or sparse; exactly 0 where it is rounding."""
-    vectors = Z[a] - Z[b]
-    made = abs(Z)
-    length, column = np.sqrt(sq_norms(made)), np.asarray(dense(made.max(axis=0))).ravel()
-    rounding = Rounding(column, length, np.ones(len(length)), np.zeros(len(column)), True)
-    zero = rounding.vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
-    if len(zero):
-        kept = np.ones(len(a))
-        kept[zero] = 0.0
-        vectors = (
-            scipy.sparse.diags_array(kept).tocsr() @ vectors if scipy.sparse.issparse(Z) else vectors * kept[:, None]
-        )
-    return vectors
-
-
-def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
-    """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
-    values, Q = graded_eigh(A, RANK_TOL)
-    check_psd("prior", values)
-    return _in_range("prior", values, Q, divergence)
-
-
-def _in_range(
-    name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
-) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a prior without its null space, where the divergence keeps the range space."""
-    if divergence.keeps_range:
-        keep = values > RANK_TOL * values.max(initial=1e-300)
-        values, Q = values[keep], Q[:, keep]
-        if len(values) == 0:
-            raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
-    return np.maximum(values, 0.0), Q
-
-
-def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
-    if isinstance(prior, Factor):
-        # touched rows are looked at when constraints are bound
-        G0 = as_points("prior factor G0", prior.G0, look=False)
-        if divergence.is_congruence_invariant:
-            return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
-        gram = dense(G0.T @ G0)
-        if not np.isfinite(gram).all():
-            check_finite("prior factor G0", G0)  # names the rows
-        values, Q = eigh(gram)
-        keep = values > RANK_TOL * values[-1]
-        if (keep & (values < GRADED * values[-1])).any():  # squares have lost digits of the small ones
-            values, Q = factor_svd(G0)
-            values = values**2
-            keep = values > RANK_TOL * values[-1]
-        values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
-        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
-    prior = as_matrix("prior", prior, symmetric=True)
-    values, Q = _eigen(prior, divergence)
-    floor = _floor(values, divergence)
-    if divergence.is_congruence_invariant:
-        base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
-        return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
-    return _in_units(divergence, values, len(Q), Q, owns_base=True, floor=floor)
-
-
-def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
-    """Coordinates with the eigenvalues of the prior over their mean, where the divergence is homogeneous.
-
-    Parameters
-    ----------
-    divergence : SpectralDivergence
-    values : ndarray, shape (r,)
-        Those that are not left out.
-    order : int
-        Number of all.
-    base : array-like or scipy.sparse
-    **facts
-        Further fields.
-    """
-    scale = 1.0 if divergence.degree is None else float(values.sum()) / order
-    return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)
-
-
-def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
-    """Error of the coordinates of a unit vector: rounding turns eigenvectors out of the null space that is left out."""
-    turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
-    return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned
-
-
-def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
-    X = as_points("X", X)
-    d = X.shape[1]
-    is_finite = not isinstance(X, np.memmap)
-    if prior is None:
-        return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
-    if isinstance(prior, Factor):
-        P = as_points("prior factor G0", prior.G0)
-        if P.shape[0] != d:
-            raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
-        if divergence.is_congruence_invariant:
-            return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True, is_finite=is_finite)
-        Q, sigma, _ = np.linalg.svd(dense(P), full_matrices=not divergence.keeps_range)
-        values = np.zeros(Q.shape[1])
-        values[: len(sigma)] = sigma**2
-        values, Q = _in_range("prior", values[::-1], Q[:, ::-1], divergence)
-    else:
-        prior = as_matrix("prior", prior, symmetric=True)
-        values, Q = _eigen(prior, divergence)
-    if len(Q) != d:
-        raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
-    floor = _floor(values, divergence)
-    if divergence.is_congruence_invariant:
-        t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
-        if not isinstance(prior, Factor):
-            R = graded_factor(prior, values, Q)
-        return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
-    return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
-
-
-def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Those of :func:`metric_coordinates` for points that need not be in memory: an array, or what reads slices and picked rows."""
-    if scipy.sparse.issparse(X):
-        raise TypeError("X must be dense where rows are sharded; got a sparse matrix.")
-    if not hasattr(X, "read_rows"):
-        return metric_coordinates(X, prior, divergence)
-    stand_in = np.ones((1, X.shape[1]))
-    return replace(metric_coordinates(stand_in, prior, divergence), base=X, is_finite=False)

@@ -1,4 +1,4 @@
-"""Nearness problems: build the problem, read its facts, choose the solver, return the certified result."""
+"""Nearness problems: build the problem, have it solved, return the certified result."""
 
 from __future__ import annotations
 
@@ -13,29 +13,19 @@ from bregmat._interrupt import tells_interrupts
 from bregmat.array_operators import on_space
 from bregmat.arrays import ArraySpace
 from bregmat.certificates import MatrixCertificate, certify, dual_bound
-from bregmat.checks import check_integer, check_limits
+from bregmat.checks import check_integer
 from bregmat.constraints import Constraints
-from bregmat.coordinates import (
-    Coordinates,
-    Factor,
-    eliminate,
-    kernel_coordinates,
-    metric_coordinates,
-    sharded_coordinates,
-)
+from bregmat.coordinates import Coordinates, Factor
 from bregmat.divergences import as_divergence
+from bregmat.elimination import eliminate
 from bregmat.faces import clique_weights, exposed
+from bregmat.plans import Options, plan_of
 from bregmat.points import handed_in
+from bregmat.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
 from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
 from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.scalar_losses import Loss
-from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve_in_turn
-from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost
-from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
-from bregmat.solvers.mirror_newton import MirrorNewton
-from bregmat.solvers.newton_system import factor_flops
+from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
@@ -43,11 +33,7 @@ from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, 
 if TYPE_CHECKING:
     from bregmat.sharded.parts import RowFiles
 
-for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
-    SOLVERS.add(solver_class)
 LINKED = 5e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
-BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
-MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
@@ -136,6 +122,7 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = as_divergence(divergence)
+    options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint)
     if isinstance(prior, Factor) or hasattr(constraints, "shards") or executor is not None or block_size is not None:
         from bregmat.sharded.nearest import check_executor
 
@@ -153,33 +140,14 @@ def nearest_kernel(
                     f"sharded rows of a kernel need divergence='logdet', which does not see the factor's own axes; got {D.name!r}. "
                     "nearest_metric takes it, and measures the matrix in place of the kernel."
                 )
-            return nearest_metric(
-                G0,
-                rows,
-                divergence=D,
-                loss=loss,
-                slack_weight=slack_weight,
-                solver=solver,
-                tol=tol,
-                max_iter=max_iter,
-                max_seconds=max_seconds,
-                warm_start=warm_start,
-                callback=callback,
-                executor=executor,
-                block_size=block_size,
-                checkpoint=checkpoint,
-            )
-    if checkpoint is not None:
-        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+            return _metric(G0, rows, None, D, loss, slack_weight, executor, block_size, options)
+    options.check_whole()
     if isinstance(prior, Factor):
         G0, space = handed_in("prior factor G0", prior.G0)
         prior = Factor(G0)
     else:
         prior, space = handed_in("prior", prior)
-    coordinates = kernel_coordinates(prior, D)
-    return _nearest(
-        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback, space
-    )
+    return _nearest(kernel_coordinates(prior, D), constraints, D, loss, slack_weight, space, options)
 
 
 @tells_interrupts
@@ -248,26 +216,38 @@ def nearest_metric(
            [0.  , 4.  ]])
     """
     D = as_divergence(divergence)
+    options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint)
+    return _metric(X, constraints, prior, D, loss, slack_weight, executor, block_size, options)
+
+
+def _metric(
+    X: Any,
+    constraints: Any,
+    prior: Any,
+    divergence: SpectralDivergence,
+    loss: Any,
+    slack_weight: Any,
+    executor: Any,
+    block_size: int | None,
+    options: Options,
+) -> MatrixResult:
+    """A metric on points in memory, or whose rows are sharded."""
     X, constraints, executor = _stored(X, constraints, executor)
     X, space = handed_in("X", X)
     is_sharded = executor is not None or block_size is not None or hasattr(constraints, "shards")
     if is_sharded or hasattr(X, "read_rows"):
         if space is not None:
             raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
-        from bregmat.sharded.nearest import Options, nearest_sharded
+        from bregmat.sharded.nearest import nearest_sharded
 
         if not hasattr(constraints, "shards"):
-            _check_options(constraints, tol, max_iter, max_seconds, None, callback)
-        check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-        options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint, _plan)
-        coordinates = sharded_coordinates(X, prior, D)
-        return nearest_sharded(coordinates, constraints, D, loss, slack_weight, executor, block_size, options)
-    if checkpoint is not None:
-        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
-    coordinates = metric_coordinates(X, prior, D)
-    return _nearest(
-        coordinates, constraints, D, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback, space
-    )
+            _check_constraints(constraints)
+        options.check()
+        coordinates = sharded_coordinates(X, prior, divergence)
+        return nearest_sharded(coordinates, constraints, divergence, loss, slack_weight, executor, block_size, options)
+    options.check_whole()
+    coordinates = metric_coordinates(X, prior, divergence)
+    return _nearest(coordinates, constraints, divergence, loss, slack_weight, space, options)
 
 
 def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
@@ -288,19 +268,17 @@ def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
 def _nearest(
     coordinates: Coordinates,
     constraints: Any,
-    divergence: Any,
+    divergence: SpectralDivergence,
     loss: Any,
     slack_weight: Any,
-    solver: Any,
-    tol: float,
-    max_iter: int | None,
-    max_seconds: float | None,
-    warm_start: MatrixResult | None,
-    callback: Callable[[Record], Any] | None,
     space: ArraySpace | None,
+    options: Options,
 ) -> MatrixResult:
+    """The result for rows in memory; ``space``: where the points are, if that is not the host."""
     clock = time.perf_counter()
-    _check_options(constraints, tol, max_iter, max_seconds, warm_start, callback)
+    _check_constraints(constraints)
+    options.check(constraints.n_constraints)
+    solver, tol, max_iter, warm_start = options.solver, options.tol, options.max_iter, options.warm_start
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     hard = hard_rows(constraints, slack_weight)
     linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, hard)
@@ -334,9 +312,9 @@ def _nearest(
         start[: len(warm_start.dual)] = warm_start.dual * (scale / problem.worth)
 
     def run(problem: NearestMatrix, tol: float) -> Outcome:
-        log = RunLog(callback, max_seconds, problem.record_in_units)
+        log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
         outcome = solve_in_turn(
-            problem, _plan(problem, solver, max_iter, start is not None), tol=tol, start=start, log=log
+            problem, plan_of(problem, solver, max_iter, start is not None), tol=tol, start=start, log=log
         )
         missed = outcome.status is Status.UNKNOWN and outcome.exit_reason is not ExitReason.INTERRUPTED
         is_mixed = problem.losses.has_hard and not problem.losses.hard.all()
@@ -386,7 +364,7 @@ def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog)
         unit=problem.unit[rows],
         linked=None,  # row numbers of the whole problem
     )
-    found = solve_in_turn(alone, _plan(alone, "auto", None), tol=outcome.tol, log=log.beside(is_quiet=True))
+    found = solve_in_turn(alone, plan_of(alone, "auto", None), tol=outcome.tol, log=log.beside(is_quiet=True))
     mu = np.zeros(problem.c)
     mu[rows] = found.certificate.dual
     if found.conflict is not None:
@@ -418,53 +396,8 @@ def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights:
     return replace(certificate, dual=shrunk, dual_bound=min(bound, certificate.dual_bound))
 
 
-def _check_options(constraints: Any, tol: Any, max_iter: Any, max_seconds: Any, warm_start: Any, callback: Any) -> None:
+def _check_constraints(constraints: Any) -> None:
     if not isinstance(constraints, Constraints):
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    if warm_start is not None:
-        if not isinstance(warm_start, MatrixResult):
-            raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
-        if len(warm_start.dual) > constraints.n_constraints:
-            raise ValueError(
-                f"warm_start has {len(warm_start.dual)} rows but there are {constraints.n_constraints} constraints; new rows go to the end."
-            )
-
-
-def _plan(problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False) -> list[tuple[Solver, int]]:
-    """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all."""
-    if not (isinstance(solver, str) and solver == "auto"):
-        found = SOLVERS.resolve(solver)
-        return [(found, found.max_iter if max_iter is None else max_iter)]
-    limit = MAX_ITER if max_iter is None else max_iter
-    hard = problem.losses.hard
-    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 150)]
-    if (
-        hard.all()
-    ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
-        plan = [(DualNewton(), 50), (InteriorPoint(), 80), (InteriorPoint(ahead=1e6), 50)]
-    elif not hard.any() and problem.divergence.keeps_range:
-        # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 15)
-        if problem.divergence.is_congruence_invariant:
-            is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
-            plan.insert(0, (MirrorNewton(), 150 if is_beyond else 45))
-    if problem.is_nearly_linear and not is_warm:
-        plan = [plan[1], plan[0], *plan[2:]]
-    plan.append((DualNewton(), limit))  # from the best weights of all
-    plan = [(solver, min(share, limit)) for solver, share in plan]
-    return _able(plan, problem, limit)
-
-
-def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
-    """The solvers that take the problem; the last of them has all iterations that are left."""
-    able = []
-    for solver, share in plan:
-        try:
-            solver.check(problem)
-        except TypeError:
-            continue
-        able.append((solver, share))
-    return [*able[:-1], (able[-1][0], limit)]

@@ -1,22 +1,143 @@
-"""Priors with a larger range space: LogDet and von Neumann never leave the range of their prior (Kulis 2009, sections 4 and 6.5)."""
+"""From a prior to coordinates in which it is diagonal; priors with a larger range space.
+
+LogDet and von Neumann never leave the range of their prior (Kulis 2009, sections 4 and 6.5).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import as_matrix, check_positive
+from bregmat.binding import TURNED
+from bregmat.checks import as_matrix, check_finite, check_positive, check_psd
 from bregmat.constraints import Constraints
-from bregmat.coordinates import RANK_TOL, Factor, kernel_coordinates
+from bregmat.coordinates import RANK_TOL, Coordinates, Factor
 from bregmat.divergences import VonNeumann
+from bregmat.linalg import GRADED, dense, eigh, factor_svd, graded_eigh, graded_factor
+from bregmat.points import as_points
+from bregmat.spectral import SpectralDivergence
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Array, Table
 
 INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
 
 
+# ---------------------------------------------------------------------- coordinates
+def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
+    """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
+    if isinstance(prior, Factor):
+        # touched rows are looked at when constraints are bound
+        G0 = as_points("prior factor G0", prior.G0, look=False)
+        if divergence.is_congruence_invariant:
+            return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
+        gram = dense(G0.T @ G0)
+        if not np.isfinite(gram).all():
+            check_finite("prior factor G0", G0)  # names the rows
+        values, Q = eigh(gram)
+        keep = values > RANK_TOL * values[-1]
+        if (keep & (values < GRADED * values[-1])).any():  # squares have lost digits of the small ones
+            values, Q = factor_svd(G0)
+            values = values**2
+            keep = values > RANK_TOL * values[-1]
+        values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
+        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
+    prior = as_matrix("prior", prior, symmetric=True)
+    values, Q = _eigen(prior, divergence)
+    floor = _floor(values, divergence)
+    if divergence.is_congruence_invariant:
+        base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
+        return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
+    return _in_units(divergence, values, len(Q), Q, owns_base=True, floor=floor)
+
+
+def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
+    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
+    X = as_points("X", X)
+    d = X.shape[1]
+    is_finite = not isinstance(X, np.memmap)
+    if prior is None:
+        return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
+    if isinstance(prior, Factor):
+        P = as_points("prior factor G0", prior.G0)
+        if P.shape[0] != d:
+            raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
+        if divergence.is_congruence_invariant:
+            return Coordinates(X, divergence.link(np.ones(P.shape[1])), R=P, identity=True, is_finite=is_finite)
+        Q, sigma, _ = np.linalg.svd(dense(P), full_matrices=not divergence.keeps_range)
+        values = np.zeros(Q.shape[1])
+        values[: len(sigma)] = sigma**2
+        values, Q = _in_range("prior", values[::-1], Q[:, ::-1], divergence)
+    else:
+        prior = as_matrix("prior", prior, symmetric=True)
+        values, Q = _eigen(prior, divergence)
+    if len(Q) != d:
+        raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
+    floor = _floor(values, divergence)
+    if divergence.is_congruence_invariant:
+        t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
+        if not isinstance(prior, Factor):
+            R = graded_factor(prior, values, Q)
+        return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
+    return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
+
+
+def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
+    """Those of :func:`metric_coordinates` for points that need not be in memory: an array, or what reads slices and picked rows."""
+    if scipy.sparse.issparse(X):
+        raise TypeError("X must be dense where rows are sharded; got a sparse matrix.")
+    if not hasattr(X, "read_rows"):
+        return metric_coordinates(X, prior, divergence)
+    stand_in = np.ones((1, X.shape[1]))
+    return replace(metric_coordinates(stand_in, prior, divergence), base=X, is_finite=False)
+
+
+def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
+    """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
+    values, Q = graded_eigh(A, RANK_TOL)
+    check_psd("prior", values)
+    return _in_range("prior", values, Q, divergence)
+
+
+def _in_range(
+    name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of a prior without its null space, where the divergence keeps the range space."""
+    if divergence.keeps_range:
+        keep = values > RANK_TOL * values.max(initial=1e-300)
+        values, Q = values[keep], Q[:, keep]
+        if len(values) == 0:
+            raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
+    return np.maximum(values, 0.0), Q
+
+
+def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
+    """Coordinates with the eigenvalues of the prior over their mean, where the divergence is homogeneous.
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    values : ndarray, shape (r,)
+        Those that are not left out.
+    order : int
+        Number of all.
+    base : array-like or scipy.sparse
+    **facts
+        Further fields.
+    """
+    scale = 1.0 if divergence.degree is None else float(values.sum()) / order
+    return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)
+
+
+def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
+    """Error of the coordinates of a unit vector: rounding turns eigenvectors out of the null space that is left out."""
+    turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
+    return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned
+
+
+# ---------------------------------------------------------------------- wider ranges
 @overload
 def widen_range(prior: Factor, eps: float, *, directions: Table | Constraints | None = None) -> Factor: ...
 @overload

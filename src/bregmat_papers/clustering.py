@@ -14,8 +14,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
-from bregmat.coordinates import kernel_coordinates
 from bregmat.divergences import as_divergence
+from bregmat.priors import kernel_coordinates
 from bregmat.problems import build_problem
 from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row

@@ -6,7 +6,7 @@ driver, the problem of these alone is solved there, and its bound holds for all;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
 from bregmat.iterates import Factored, Iterate
 from bregmat.operators import Operator, PairGraph, RankOneRows
+from bregmat.plans import Options, plan_of
 from bregmat.problems import NearestMatrix
 from bregmat.proofs import FEASIBLE
 from bregmat.result import ExitReason, MatrixResult, Status
@@ -27,14 +28,12 @@ from bregmat.sharded.expressions import PART, Column, Expression, Rows
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.parts import Part, Setting, ShardSource
-from bregmat.solve import SOLVERS, Outcome, RunLog, Solver, solve, solve_in_turn
+from bregmat.solve import SOLVERS, Outcome, RunLog, solve, solve_in_turn
 from bregmat.solvers.mirror_newton import MirrorNewton
 
 BLOCK = 2**25  # numbers in the vectors of a shard by default: 335,544 rows in 100 dimensions
 JOINING = 500  # rows that join a working set at once
 MOST = 20_000  # rows of a working set
-
-Plan = Callable[..., list[tuple[Solver, int]]]
 
 
 @dataclass(frozen=True)
@@ -65,20 +64,6 @@ def shards_of(constraints: Any, block_size: int) -> list[ShardSource]:
         Block(constraints, k, min(block_size, c - k), f"constraints {k} to {min(k + block_size, c) - 1}")
         for k in starts
     ]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a problem is solved: as in :func:`bregmat.nearest_metric`, and the plan for rows that fit the driver."""
-
-    solver: Any
-    tol: float
-    max_iter: int | None
-    max_seconds: float | None
-    warm_start: MatrixResult | None
-    callback: Any
-    checkpoint: Any
-    plan: Plan
 
 
 def nearest_sharded(
@@ -322,7 +307,7 @@ class _WorkingSet:
         options, limit = self.options, self.options.max_iter
         left = None if limit is None else max(1, limit - steps)
         self.log.before = steps
-        plan = options.plan(here, options.solver, left, bool(mu.any()))
+        plan = plan_of(here, options.solver, left, bool(mu.any()))
         found = solve_in_turn(here, plan, tol=options.tol, start=mu if mu.any() else None, log=self.log)
         return replace(found, n_iter=steps + found.n_iter)
 
