@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bregmat._kernels import tiles
-from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.quadratic.splits import ClassBlocks, DenseSplit, LowRankSplit, margin_split, tile_size
+from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split, tile_size
 from bregmat.result import ExitReason
 from split_runs import updated
 
@@ -114,7 +113,7 @@ def test_missing_numbers_come_through(rng, n):
     K += K.T
     y, v = np.where(np.arange(n) % 2 == 0, 1, -1), rng.random(n)
     v[n // 2] = np.nan
-    for split in (DenseSplit(K), ClassBlocks(K, y), DenseSplit(K.astype(np.float32)), LowRankSplit(K)):
+    for split in (DenseSplit(K), ClassBlocks(K, y), DenseSplit(K.astype(np.float32))):
         p, q = split.positive_negative(v)
         assert np.isnan(p + q).all()
     A = K.copy()
@@ -143,20 +142,6 @@ def test_float32_keeps_its_range(rng):
     narrow = updated(DenseSplit(1e200 * A, dtype=np.float32), b, tol=1e-4)
     assert narrow.exit_reason is ExitReason.TOLERANCE
     np.testing.assert_allclose(narrow.x, wide.x, rtol=1e-2, atol=1e-3 * wide.x.max())  # both within the tolerance 1e-4
-
-
-def test_low_rank_split(rng):
-    F, ridge, v = rng.normal(size=(30, 4)), rng.random(30), rng.exponential(size=30)
-    split = LowRankSplit(F, ridge=ridge)
-    A = F @ F.T + np.diag(ridge)
-    p, q = split.positive_negative(v)
-    np.testing.assert_allclose(p - q, A @ v, atol=1e-13 * p.max())
-    np.testing.assert_allclose(p + q, np.abs(F) @ (np.abs(F).T @ v) + ridge * v, rtol=1e-13)
-    assert (p >= twin(A, v)[0] - 1e-13 * p.max()).all() and (q >= 0).all()
-    np.testing.assert_allclose(split.diagonal, A.diagonal())
-    quick = MultiplicativeUpdates(anderson=10)
-    ends = [updated(s, -np.ones(30), settings=quick, tol=1e-8) for s in (split, DenseSplit(A))]
-    assert ends[0].objective == pytest.approx(ends[1].objective, rel=1e-6)
 
 
 def test_margin_split_chooses_by_the_sign_of_the_kernel(rng):

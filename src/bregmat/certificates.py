@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.columns import excess_of
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
@@ -192,7 +193,7 @@ def _restored(
     if B.shape[1] == 0:
         return None
     for _ in range(rounds):
-        excess = np.where(s == 0, np.abs(p - L.bound), s * (p - L.bound))
+        excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
         if worst <= 0.1 * FEASIBLE:
             break

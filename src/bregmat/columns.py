@@ -136,6 +136,11 @@ def similar(y: Any, c: int) -> np.ndarray:
     return values > 0
 
 
+def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """How far values are on the wrong side of their bounds, negative where there is room, shape (c,); rows "==" have none."""
+    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
+
+
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 from "<=", ">=", "=="."""
     try:

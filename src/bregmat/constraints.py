@@ -17,6 +17,7 @@ from bregmat.columns import (
     SYMBOLS,
     as_tuples,
     compact_index,
+    excess_of,
     index_table,
     positions,
     sense_codes,
@@ -628,7 +629,7 @@ class Constraints:
         The unit is ``|bound|``; where the bound is 0, the sum of the squared norms of the points of the row.
         """
         p, size = self._evaluate(G)
-        excess = np.where(self.sense == 0, np.abs(p - self.bound), np.maximum(self.sense * (p - self.bound), 0.0))
+        excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
         unit = np.where(self.bound != 0, np.abs(self.bound), np.where(size > 0, size, 1.0))
         return excess / unit
 

@@ -92,6 +92,12 @@ def triangular_solve(C: np.ndarray, B: np.ndarray) -> np.ndarray:
     return _lapack()[3](C, B, lower=1)[0]
 
 
+def column_basis(A: np.ndarray, tol: float) -> np.ndarray:
+    """Orthonormal basis of the range of A (m, n), shape (m, k); singular values below ``tol`` of the largest count as 0."""
+    U, sigma, _ = np.linalg.svd(A, full_matrices=False)
+    return U[:, sigma > tol * sigma.max(initial=0.0)]
+
+
 def triangular_inverse(C: np.ndarray) -> np.ndarray:
     """Inverse of a lower triangular matrix."""
     return _lapack()[0](C, lower=1)[0]

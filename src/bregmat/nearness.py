@@ -10,6 +10,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from bregmat.columns import excess_of
 from bregmat.operators import Operator
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
@@ -124,6 +125,4 @@ class Nearness:
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
-        L = self.losses
-        excess = L.sense * (p - L.bound)
-        return np.where(L.sense == 0, np.abs(p - L.bound), np.maximum(excess, 0.0)) / self.unit
+        return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit

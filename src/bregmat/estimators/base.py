@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from bregmat._interrupt import call_under_way, raise_interrupt
 from bregmat.checks import check_integer, check_limits
 from bregmat.kernels import KernelFunction
+from bregmat.points import check_numeric
 from bregmat.sampling import check_random_state
 from bregmat.solve import SOLVERS
 from bregmat.typing import KernelName
@@ -109,6 +111,50 @@ class KernelEstimator:
     def _kernel_function(self) -> KernelFunction:
         """The kernel of the parameters, checked."""
         return KernelFunction.of(vars(self)["kernel"], self.gamma, self.degree, self.coef0, self.kernel_params)
+
+
+def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
+    """Points as :func:`sklearn.utils.validation.validate_data` checks them, with messages of our own for what it would convert silently.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its columns are compared, or set.
+    X : array-like or scipy.sparse, shape (n, d)
+    *y : array-like, shape (n,)
+        Labels that are checked along.
+    name : str
+        The argument, as the caller knows it.
+    **options
+        Of ``validate_data``; the type is float64 unless it is given.
+    """
+    check_numeric(name, X)
+    return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
+
+
+def check_labelled(estimator: Any, y: Any, *, but: str = "") -> None:
+    """Raise where there are no labels, in scikit-learn's words and, behind these, the caller's."""
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{but}This {name} estimator requires y to be passed, but the target y is None.")
+
+
+def check_at_most(name: str, value: Any, most: int, of: str, *, known_as: str = "") -> None:
+    """Raise for a number of parts that is larger than the number there is; None is no such number.
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    value : int or None
+    most : int
+    of : str
+        What they are parts of, in words.
+    known_as : str
+        What scikit-learn calls their number, such as ``"n_samples="``.
+    """
+    if value is not None and value > most:
+        raise ValueError(f"{name} must be at most {known_as}{most}, the number of {of}; got {value}.")
 
 
 def stand_in(X: Any, d: int) -> Any:

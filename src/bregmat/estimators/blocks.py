@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
+from bregmat.estimators.mahalanobis import root_of_prior
 from bregmat.estimators.task import Ground
 from bregmat.labels import Classes, check_labelled, label_codes, random_pairs
-from bregmat.linalg import blocks, dense, eigh, sq_norms
+from bregmat.linalg import blocks, dense, sq_norms
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, check_kinds, rows_between, warn_of_left_out
 from bregmat.result import MatrixResult
@@ -231,8 +232,7 @@ class BlockGround(Ground):
             return result.B
         if self.prior is None or isinstance(self.prior, Factor):
             return None if self.prior is None else dense(self.prior.G0)
-        values, vectors = eigh(self.prior)
-        return vectors * np.sqrt(np.maximum(values, 0.0))
+        return root_of_prior(self.prior)
 
     def kinds(self, y: Any, n: int, unlabeled: Any) -> BlockLabels:
         return y

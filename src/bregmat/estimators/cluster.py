@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from bregmat._interrupt import take_interrupt
 from bregmat.arrays import ArraySpace, MatrixThere, to_numpy
 from bregmat.checks import as_column, check_integer, check_positive
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, stand_in
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, stand_in, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
@@ -28,7 +28,7 @@ from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
 from bregmat.linalg import dense, sq_norms
-from bregmat.points import as_points, check_numeric, handed_in
+from bregmat.points import as_points, handed_in
 from bregmat.sampling import check_random_state
 from bregmat.sharded.collections import array_of, is_collection, is_for_blocks, rows_mapped
 from bregmat.threads import on_one_blas_thread
@@ -171,14 +171,10 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction, space: ArraySpace | None) -> int:
         """Set the fitted attributes; the number of different clusters."""
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
+        X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
-            if (getattr(self, name) or 0) > n:
-                raise ValueError(
-                    f"{name} must be at most n_samples={n}, the number of points; got {getattr(self, name)}."
-                )
+            check_at_most(name, getattr(self, name), n, "points", known_as="n_samples=")
         if base.is_precomputed:
             check_given(X)
         weights = np.ones(n)
@@ -222,8 +218,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             raise TypeError("sample_weight is not taken where points are worked on in blocks.")
         points = PointsInBlocks(X, None, executor, block_size)
         n, d = points.shape
-        if self.n_clusters > n:
-            raise ValueError(f"n_clusters must be at most n_samples={n}, the number of points; got {self.n_clusters}.")
+        check_at_most("n_clusters", self.n_clusters, n, "points", known_as="n_samples=")
         validate_data(self, stand_in(X, d))
         self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
         rng = random_state_of(self.random_state)
@@ -301,8 +296,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
                 )
             return self._lazy_labels(X)
         X = to_numpy("X", X)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
+        X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
         if self._fit_pivots is not None:
             X = self._fit_pivots.coordinates(base.columns(X.astype(np.float64, copy=False), self._fit_points))
         if hasattr(self, "cluster_centers_"):

@@ -9,12 +9,12 @@ from types import MethodType
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from bregmat.checks import check_integer
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
-from bregmat.estimators.base import KernelEstimator
+from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn, map_restored
 from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.state import points_state, store
@@ -92,8 +92,7 @@ class KernelOfMap(ABC):
             float32 if X is, else float64.
         """
         check_is_fitted(self)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
+        X = validated(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
         return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
 
     @property
@@ -112,9 +111,9 @@ class KernelOfMap(ABC):
         return self._fit_map.n_columns
 
     def _points(self, X: Any, name: str) -> Any:
-        check_numeric(name, X)
         if hasattr(X, "columns"):  # a data frame: its names are compared
-            return validate_data(self, X, dtype=np.float64, reset=False)
+            return validated(self, X, name=name, reset=False)
+        check_numeric(name, X)
         X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -243,8 +242,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, ensure_min_samples=2)
+        X = validated(self, X, accept_sparse=base.accept_sparse, ensure_min_samples=2)
         if base.is_precomputed:
             check_given(X)
         return X

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import validate_data
 
 from bregmat.checks import check_positive
+from bregmat.estimators.base import validated
 from bregmat.estimators.kernel import KernelLearner, KernelOfMap
 from bregmat.estimators.learned_kernel import FactorMap, map_restored, unlearned
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
@@ -19,7 +19,6 @@ from bregmat.estimators.state import points_state, store, unprefixed
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
-from bregmat.points import check_numeric
 from bregmat.result import MatrixResult
 from bregmat.typing import KernelName
 
@@ -125,8 +124,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         return self._with_learned(starts)
 
     def _checked_points(self, X: Any, candidates: list[KernelCandidate]) -> Any:
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
+        X = validated(self, X, accept_sparse=self._accept_sparse, ensure_min_samples=2)
         if candidates[0].kernel == "precomputed":
             check_given(X)
         return X
@@ -157,8 +155,6 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        if any(callable(kernel) for kernel in self.kernels):
-            raise TypeError("a KernelLearnerCV with a kernel that is a function cannot be saved: files hold no code.")
         meta, arrays = super().to_state()
         store(meta, arrays, "map", self._fit_map)
         result = self._fit_map.result

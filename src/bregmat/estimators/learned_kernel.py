@@ -18,6 +18,7 @@ from bregmat.checks import rows_text
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.divergences import LogDet, as_divergence
+from bregmat.estimators.base import check_at_most
 from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task
 from bregmat.kernels import KernelFunction
@@ -250,8 +251,7 @@ def _ground(X: Any, base: KernelFunction, rank: int | None, divergence: Spectral
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
         return FactorGround(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
-    if rank > n:
-        raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
+    check_at_most("rank", rank, n, "training points")
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
     return LowRankGround(G0, CheckedPoints(G0), X, base, pivots)

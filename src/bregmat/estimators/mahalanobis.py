@@ -8,10 +8,11 @@ from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bregmat.arrays import array_space, is_foreign, to_numpy
 from bregmat.checks import as_matrix, rows_text
+from bregmat.estimators.base import validated
 from bregmat.linalg import blocks, dense, eigh, product
 from bregmat.points import as_array_points, as_points, check_numeric
 from bregmat.result import MatrixResult
@@ -84,8 +85,7 @@ class MahalanobisMetric:
         if is_foreign(X):
             X = as_array_points("X", X, self.n_features_in_)
             return self.result_.transform(X) if self._fit_components is None else product(X, self._fit_components.T)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
         return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
@@ -287,13 +287,18 @@ def points_in_prior(X: Any, prior: Any) -> Any:
     prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
     """
     if not isinstance(prior, str):
-        values, vectors = eigh(as_matrix("prior", prior, square=True))
-        return np.asarray(X @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+        return np.asarray(X @ root_of_prior(as_matrix("prior", prior, square=True)))
     if prior == "identity":
         return X
     if prior == "variance":
         return X @ sp.diags_array(inverse_deviations(X), format="csr")
     return np.asarray(X @ prior_components(X, prior).T)
+
+
+def root_of_prior(prior: np.ndarray) -> np.ndarray:
+    """A factor (d, d) of a metric that was given, ``P P' = prior``: points times it are as the prior sees them."""
+    values, vectors = eigh(prior)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def inverse_deviations(X: Any) -> np.ndarray:

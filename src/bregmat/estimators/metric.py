@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
 
 from bregmat._interrupt import take_interrupt
 from bregmat.arrays import to_numpy
@@ -16,7 +15,7 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.dimension import Neighborhood, few_components
 from bregmat.divergences import as_divergence
-from bregmat.estimators.base import stand_in
+from bregmat.estimators.base import check_at_most, stand_in, validated
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
@@ -27,13 +26,13 @@ from bregmat.estimators.mahalanobis import (
     inverse_deviations,
     principal_components,
     prior_components,
+    root_of_prior,
 )
 from bregmat.estimators.task import Ground, Task, cut_short
 from bregmat.labels import as_kinds, constraints_from_labels
-from bregmat.linalg import eigh
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import PointSpace
-from bregmat.points import CheckedPoints, check_numeric
+from bregmat.points import CheckedPoints
 from bregmat.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.collections import is_for_blocks
 from bregmat.spectral import SpectralDivergence
@@ -59,8 +58,7 @@ class MetricGround(Ground):
             return PointSpace(X)
         if isinstance(self.prior, Factor):
             return PointSpace(X @ self.prior.G0)
-        values, vectors = eigh(self.prior)
-        return PointSpace(np.asarray(X @ (vectors * np.sqrt(np.maximum(values, 0.0)))))
+        return PointSpace(np.asarray(X @ root_of_prior(self.prior)))
 
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         return constraints_from_labels(self.points, y, n_constraints, **options)
@@ -280,12 +278,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _checked_points(self, X: Any) -> Any:
         X = to_numpy("X", X)
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
-        if self.n_components is not None and self.n_components > X.shape[1]:
-            raise ValueError(
-                f"n_components must be at most {X.shape[1]}, the number of features; got {self.n_components}."
-            )
+        X = validated(self, X, accept_sparse="csr", ensure_min_samples=2)
+        check_at_most("n_components", self.n_components, X.shape[1], "features")
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:

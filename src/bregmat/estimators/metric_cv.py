@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from bregmat.checks import as_choice
+from bregmat.estimators.base import check_at_most, validated
 from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
-from bregmat.points import check_numeric
 from bregmat.typing import MetricPrior
 
 
@@ -113,11 +112,8 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
         return self._with_learned([MetricCandidate(p) for p in priors], [{"n_components": n} for n in numbers])
 
     def _checked_points(self, X: Any, candidates: list[MetricCandidate]) -> Any:
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
-        most = max(c.n_components or 0 for c in candidates)
-        if most > X.shape[1]:
-            raise ValueError(f"n_components must be at most {X.shape[1]}, the number of features; got {most}.")
+        X = validated(self, X, accept_sparse="csr", ensure_min_samples=2)
+        check_at_most("n_components", max(c.n_components or 0 for c in candidates), X.shape[1], "features")
         return X
 
     def _map(self, candidate: MetricCandidate, learner: Any, X: Any) -> Callable[[Any], np.ndarray]:

@@ -22,7 +22,7 @@ _COLUMNS = ("relation", "index", "bound", "sense", "weight")
 # ---------------------------------------------------------------------- what every fitted estimator keeps
 def estimator_state(estimator: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Hyper-parameters, columns and what is ``_kept`` of a fitted estimator; callers add what else was learned."""
-    if callable(params.get("kernel")):
+    if any(map(callable, (params.get("kernel"), *params.get("kernels", ())))):
         raise TypeError(f"a {type(estimator).__name__} whose kernel is a function cannot be saved: files hold no code.")
     plain, arrays = parameters_state(params, solvers=estimator._solvers)
     names = getattr(estimator, "feature_names_in_", None)

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bregmat._interrupt import held_interrupts
 from bregmat.checks import as_choice, as_column, check_flag, check_positive
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
 from bregmat.estimators.kernel import KernelLearner
 from bregmat.estimators.state import (
     estimator_restored,
@@ -33,7 +33,7 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.linalg import blocks, dense
 from bregmat.margin import ActiveSet, MarginResult
-from bregmat.points import check_numeric
+from bregmat.margin.train import check_gap
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.result import check
 from bregmat.threads import on_one_blas_thread
@@ -245,8 +245,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """The training examples, checked; sets ``classes_`` and ``class_weight_``."""
         base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
-        check_numeric("X", X)
-        X, y = validate_data(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
+        X, y = validated(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         self.classes_: np.ndarray
@@ -313,8 +312,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """Raise for a hyper-parameter that no data could make valid."""
         check_positive("C", self.C)
         check_run(self)
-        if not self.tol < 1:
-            raise ValueError(f"tol is a relative duality gap and must be below 1; got {self.tol!r}.")
+        check_gap(self.tol)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
         check_flag("probability", self.probability)
@@ -415,8 +413,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     def _pair_decisions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         base = self._fit_base
-        check_numeric("X", X)
-        X = validate_data(self, X, accept_sparse=base.accept_sparse, dtype=np.float64, order="C", reset=False)
+        X = validated(self, X, accept_sparse=base.accept_sparse, order="C", reset=False)
         if base.kernel == "linear" and not sp.issparse(self.support_vectors_):
             return np.asarray(X @ self.coef_.T) + self.intercept_
         out = np.empty((X.shape[0], len(self.intercept_)))

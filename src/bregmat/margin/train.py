@@ -158,8 +158,7 @@ def train_margin(
     The proof presumes a positive semidefinite kernel, which is not checked here, and leaves out the rounding of float64.
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
-    if not tol < 1:
-        raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
+    check_gap(tol)
     settings: Any = solver
     if isinstance(solver, str):
         as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
@@ -203,6 +202,12 @@ def train_margin(
         margin_bound=proof.margin_bound / np.sqrt(factor),
         price=problem.price,
     )
+
+
+def check_gap(tol: float) -> None:
+    """Raise for a tolerance that says nothing."""
+    if not tol < 1:
+        raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
 
 
 def _in_units(figures: Any, factor: float) -> Any:

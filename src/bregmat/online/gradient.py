@@ -7,19 +7,18 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import validate_data
 
 from bregmat._kernels import lanczos
 from bregmat.checks import as_column, check_integer, check_positive
+from bregmat.estimators.base import validated
 from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
-from bregmat.online.instances import point_numbers, vectors
+from bregmat.online.instances import NO_DIM, point_numbers, vectors
 from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import Settings
 from bregmat.online.states import EigenState, LogState
-from bregmat.points import check_numeric
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -348,7 +347,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
             log_prior = settings.read_prior(prior, dim) if log_prior is None else log_prior
             dim = len(log_prior)
         if dim is None and settings.instances == "pairs":
-            raise ValueError("dim must be given for instances='pairs': it is the number of points.")
+            raise ValueError(NO_DIM)
         void = settings.why_void()
         with Undo(self, []):
             self.__dict__.update(_settings=settings, _kind=settings.kind, _log_prior=log_prior, _void=void)
@@ -391,18 +390,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
             return X
         if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
             return X
-        check_numeric("X", X)
-        reset = not is_known and not self.n_seen_
-        return validate_data(
-            self,
-            X,
-            dtype=np.float64,
-            accept_sparse="csr",
-            order="C",
-            reset=reset,
-            ensure_min_samples=fewest,
-            ensure_all_finite=False,  # asked later, with the rows
-        )
+        settings: Any = {"reset": not is_known and not self.n_seen_, "ensure_min_samples": fewest}
+        # what is not finite is asked for later, with the rows
+        return validated(self, X, accept_sparse="csr", order="C", ensure_all_finite=False, **settings)
 
     def _new_state(self, log_W: np.ndarray, eta: float) -> LogState | EigenState:
         settings = self.settings

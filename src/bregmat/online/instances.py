@@ -24,6 +24,8 @@ from bregmat.checks import as_matrix, as_numbers, check_finite, rows_text
 from bregmat.linalg import eigh, eigvalsh
 from bregmat.threads import cached_property
 
+NO_DIM = "dim must be given for instances='pairs': it is the number of points."
+
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
     """Numbers of points, whole and from 0 to ``dim - 1``: shape (n,), or a single one; of ``pairs`` shape (n, 2).
@@ -96,7 +98,7 @@ class PairInstances:
 
     def size(self, block: np.ndarray) -> int:
         """The dimension that the instances have; pairs do not tell."""
-        raise ValueError("dim must be given for instances='pairs': it is the number of points.")
+        raise ValueError(NO_DIM)
 
     def spreads(self, block: np.ndarray, dim: int, spread: float) -> np.ndarray:
         """1 for every pair."""

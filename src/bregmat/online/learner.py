@@ -14,6 +14,7 @@ from sklearn.utils.validation import column_or_1d
 
 from bregmat.arrays import to_numpy
 from bregmat.checks import check_flag, check_positive
+from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 
 
@@ -67,8 +68,7 @@ class StreamLearner(BaseEstimator):
 
 def whole_labels(learner: Any, y: Any) -> Any:
     """Labels of many examples, those refused that scikit-learn has words for: none, complex ones; a column becomes flat, with a warning."""
-    if y is None:
-        raise ValueError(f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None.")
+    check_labelled(learner, y)
     try:
         array = y if isinstance(y, np.ndarray) else np.asarray(to_numpy("y", y))
     except ValueError:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
 from bregmat.checks import (
@@ -24,6 +24,7 @@ from bregmat.checks import (
 )
 from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
+from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import cholesky, eigvalsh
@@ -334,10 +335,9 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         return self._as_table(X, reset=reset, ensure_min_samples=fewest) if self.differences else X
 
     def _as_table(self, X: Any, **settings: Any) -> np.ndarray:
-        check_numeric("X", X)
         settings = {"reset": False, "ensure_min_samples": 0} | settings
         # what is not finite, and pairs in the place of differences, are asked for later, with the rows
-        return validate_data(self, X, dtype=np.float64, order="C", ensure_all_finite=False, allow_nd=True, **settings)
+        return validated(self, X, order="C", ensure_all_finite=False, allow_nd=True, **settings)
 
     def _prior(self, d: int | None) -> np.ndarray:
         return as_matrix("prior", self.prior, order=d, symmetric=True, sparse="dense", copy=True)

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
 from bregmat._kernels import online as kernels
 from bregmat._kernels.secular import eigen_work
 from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.estimators.base import validated
 from bregmat.estimators.state import parameters_restored, parameters_state
 from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
-from bregmat.points import check_numeric
 from bregmat.sampling import check_random_state, generator
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Points, RandomState, Values
@@ -320,8 +320,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     def _read(self, X: Points) -> np.ndarray:
         check_is_fitted(self)
-        check_numeric("X", X)
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return validated(self, X, dtype=[np.float64, np.float32], reset=False)
 
     def _farthest(self) -> float:
         """``m log(d / m)``: the most that m times the relative entropy to the first W can be."""
@@ -330,8 +329,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
         fresh = fresh or not hasattr(self, "_Vt")
         with Undo(self, []):
-            check_numeric("X", X)
-            X = validate_data(self, X, dtype=np.float64, order="C", reset=fresh)
+            X = validated(self, X, order="C", reset=fresh)
             if fresh:
                 self._begin(X.shape[1])
             with single_thread_blas(X.shape[1]):

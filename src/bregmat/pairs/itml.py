@@ -8,17 +8,18 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.datasets import make_spd_matrix
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.checks import as_matrix, check_integer, check_positive
 from bregmat.estimators import MetricLearner
+from bregmat.estimators.base import check_labelled, validated
 from bregmat.estimators.mahalanobis import inverse_covariance
 from bregmat.labels import constraints_from_labels
 from bregmat.linalg import eigh
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.rows import as_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
-from bregmat.points import CheckedPoints, check_numeric
+from bregmat.points import CheckedPoints
 from bregmat.sampling import generator, sq_distance_percentiles
 from bregmat.solve import Solver
 from bregmat.threads import on_one_blas_thread
@@ -298,13 +299,11 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
         ValueError, TypeError, SolverError
             As :meth:`ITML.fit`.
         """
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        check_labelled(self, y)
         with self._fitting():
             self._check_parameters()
             points = as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__)
-            check_numeric("X", points)
-            points = validate_data(self, points, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+            points = validated(self, points, accept_sparse="csr", ensure_min_samples=2)
             y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
             check_consistent_length(points, y)
             n_pairs = None if self.n_constraints is None else 2 * self.n_constraints

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from bregmat.checks import as_column, check_positive
 from bregmat.estimators import MetricLearner
+from bregmat.estimators.base import check_labelled
 from bregmat.estimators.mahalanobis import points_in_prior
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.rows import TupleRows, as_bounds, comparison_rows, pair_rows
@@ -163,7 +164,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             self._check_parameters()
             given = self._tuples(tuples, (PAIRS, TRIPLETS, QUADRUPLETS), reset=True).distinct()
             is_pairs = given.size == PAIRS
-            _check_use(is_pairs, y, bounds, margin)
+            _check_use(self, is_pairs, y, bounds, margin)
             signs = np.ones(len(given.index)) if y is None else as_signs(y, len(given.index))
             weight: Any = 1.0
             if sample_weight is not None:
@@ -211,12 +212,10 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         return rows
 
 
-def _check_use(is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:
+def _check_use(learner: PairsLearner, is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:
     """Raise for labels that are missing, and for what the tuples at hand have no use for."""
-    if is_pairs and y is None:
-        raise ValueError(
-            "pairs need labels: This PairsLearner estimator requires y to be passed, but the target y is None."
-        )
+    if is_pairs:
+        check_labelled(learner, y, but="pairs need labels: ")
     if is_pairs and margin is not None:
         raise ValueError(f"margin is for triplets and quadruplets, pairs have bounds; got margin={margin!r}.")
     if not is_pairs and bounds is not None:

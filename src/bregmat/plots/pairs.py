@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
+from bregmat.columns import excess_of
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, panels, tidy
 
 if TYPE_CHECKING:
@@ -153,9 +154,7 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     def _holds(self, sq_distance: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether each pair meets its bound to the relative tolerance."""
-        excess = sq_distance - self.bound
-        excess = np.where(self.sense == 0, np.abs(excess), self.sense * excess)
-        return excess <= self.tol * np.where(self.bound > 0, self.bound, 1.0)
+        return excess_of(sq_distance, self.bound, self.sense) <= self.tol * np.where(self.bound > 0, self.bound, 1.0)
 
     def _x_label(self, is_log: bool) -> str:
         scale = ", log scale" if is_log else ""

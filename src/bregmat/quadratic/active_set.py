@@ -10,6 +10,7 @@ import numpy as np
 from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
 from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
 from bregmat._kernels.vectors import add_rows_inplace
+from bregmat.linalg import column_basis
 from bregmat.quadratic.free_set import FEW, FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 from bregmat.threads import single_thread_blas
@@ -286,10 +287,7 @@ def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:
 
 def _independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Columns of E that complete those in ``have`` to full row rank; those with room in the box first."""
-    Q = np.zeros((len(E), 0))
-    if len(have):
-        left, s, _ = np.linalg.svd(E[:, have], full_matrices=False)
-        Q = left[:, s > 1e-9 * s.max(initial=0.0)]
+    Q = column_basis(E[:, have], 1e-9) if len(have) else np.zeros((len(E), 0))
     chosen: list[int] = []
     weight = np.where(room[outside] > 0, 1.0, 1e-3)
     while Q.shape[1] < len(E):

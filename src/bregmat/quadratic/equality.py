@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from bregmat._kernels.descent import greedy_inplace
+from bregmat.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import QuadraticProgram, no_rows
 
@@ -104,8 +105,7 @@ def _conflict(program: QuadraticProgram, x: np.ndarray) -> np.ndarray | None:
     free = np.flatnonzero((x > 0.0) & (x < upper))
     if len(free):
         # the part that variables between their bounds see is rounding of y, and large beside a small y
-        left, s, _ = np.linalg.svd(E[:, free], full_matrices=False)
-        Q = left[:, s > CLOSE * s[0]]
+        Q = column_basis(E[:, free], CLOSE)
         level = y - Q @ (Q.T @ y)
         level = level - Q @ (Q.T @ level)
         y = level if float(np.abs(level).max()) > 0.5 * float(np.abs(y).max()) else y

@@ -20,6 +20,7 @@ from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, a
 from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome
+from bregmat.status import reason_beside
 from bregmat.threads import single_thread_blas
 from bregmat.typing import Points, QPSolverName, Values
 
@@ -280,14 +281,14 @@ class _Corrections:
 
     def at_least_zero(self, found: Outcome) -> Outcome:
         """A sum of squares is not below 0, which says more than the dual bound where y is met."""
-        proof, reason, tol = found.certificate, found.exit_reason, self.request.tol
+        proof, tol = found.certificate, self.request.tol
         if found.status in (Status.INFEASIBLE, Status.UNKNOWN) or not proof.dual_bound < 0.0:
             return found
         gap = min(proof.gap, proof.objective / self.data.size(proof.x, proof.objective))
         proof = replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap, size=1.0, upper=proof.objective)
         if found.status is Status.OPTIMAL or not gap <= tol:
             return replace(found, certificate=proof)
-        reason = ExitReason.TOLERANCE if reason is ExitReason.STALLED else reason
+        reason = reason_beside(Status.OPTIMAL, found.exit_reason)
         return replace(found, certificate=proof, status=Status.OPTIMAL, exit_reason=reason)
 
     def interrupted(self, start: np.ndarray) -> Outcome:

@@ -1,4 +1,4 @@
-"""Ways to get ``A+ v`` and ``A- v`` (Sha 2002, eq. 2) from one pass over a matrix: any matrix, nonnegative kernels, low rank."""
+"""Ways to get ``A+ v`` and ``A- v`` (Sha 2002, eq. 2) from one pass over a matrix: any matrix, nonnegative kernels."""
 
 from __future__ import annotations
 
@@ -132,34 +132,6 @@ class ClassBlocks:
         p[self._rows] = P.sum(axis=0)[self._place]
         q[self._rows] = Q.sum(axis=0)[self._place]
         return unit * p + self._ridge * v, unit * q
-
-
-class LowRankSplit:
-    """``A = F F' + diag(ridge)`` from its factor, in ``O(n r)`` a pass: ``P + Q = |F| |F|'`` is larger than |A| but will do.
-
-    Theorem 1 asks only that A be a difference of nonnegative matrices. The updates take shorter steps than with eq. 2;
-    prefer :class:`DenseSplit` where the matrix fits and n is not much larger than r.
-
-    Parameters
-    ----------
-    F : ndarray, shape (n, r)
-        With the signs inside: row i is ``y_i phi(x_i)`` for a margin machine.
-    ridge : float or ndarray, shape (n,)
-        >= 0.
-    """
-
-    def __init__(self, F: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> None:
-        self._F = np.ascontiguousarray(F, dtype=np.float64)
-        self._size = np.abs(self._F)
-        self.n = len(self._F)
-        self._ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (self.n,))
-        self.diagonal = np.einsum("ij,ij->i", self._F, self._F) + self._ridge
-
-    def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(P v, Q v)``."""
-        both = self._size @ (v @ self._size)
-        difference = self._F @ (v @ self._F)
-        return 0.5 * (both + difference) + self._ridge * v, np.maximum(0.5 * (both - difference), 0.0)
 
 
 def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0, dtype: Any = None) -> Split:

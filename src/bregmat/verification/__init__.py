@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bregmat.margin.problem import MarginProblem
-from bregmat.result import Result
 from bregmat.verification import (  # noqa: F401 - each registers its kinds of result
     correlations,
     cuts,
@@ -68,10 +67,7 @@ def verify(problem: Any, result: Any) -> Verification:
     >>> print(found.holds, found.status, found.problems)
     True OPTIMAL []
     """
-    if not isinstance(result, Result):
-        raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
-    found = Verification(result.status, result.status)
-    own_figures(result, found)
+    found = own_figures(result)
     if problem is None:
         found.notes.append("the problem is not at hand: only the result's own figures were compared with each other")
         return found

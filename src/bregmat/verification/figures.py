@@ -138,8 +138,11 @@ class Verification:
             )
 
 
-def own_figures(result: Result, found: Verification) -> None:
+def own_figures(result: Result) -> Verification:
     """What the figures of a result say about each other, without the problem."""
+    if not isinstance(result, Result):
+        raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
+    found = Verification(result.status, result.status)
     met = (
         result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     )  # programs allow more, relative to their terms
@@ -149,6 +152,7 @@ def own_figures(result: Result, found: Verification) -> None:
         found.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
     if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
         found.problem("INFEASIBLE without rows that carry the proof", Status.UNKNOWN)
+    return found
 
 
 # -------------------------------------------------------------------- what several kinds of problems have

@@ -35,8 +35,7 @@ def verify_saved(model: Any) -> list[Verification]:
 
 
 def _verified(result: Result, model: Any) -> Verification:
-    found = Verification(result.status, result.status)
-    own_figures(result, found)
+    found = own_figures(result)
     with np.errstate(all="ignore"):
         _history(result, found)
         _point(result, model, found)

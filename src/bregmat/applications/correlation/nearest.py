@@ -24,6 +24,7 @@ from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.spectral import SpectralDivergence
+from bregmat.status import reason_beside
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
@@ -252,8 +253,7 @@ def _beside_near_null_vectors(
 def _ending(outcome: Outcome, proof: CorrelationCertificate) -> Outcome:
     """The story of a run with another certificate."""
     status, reason = proof.status(outcome.tol), outcome.exit_reason
-    if status is not Status.OPTIMAL and reason is ExitReason.TOLERANCE:
-        reason = ExitReason.STALLED
-    elif status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER):
+    if status is Status.OPTIMAL and reason is ExitReason.MAX_ITER:  # more than the search knew of
         reason = ExitReason.TOLERANCE
+    reason = reason_beside(status, reason)
     return replace(outcome, certificate=proof, status=status, exit_reason=reason, conflict=None)

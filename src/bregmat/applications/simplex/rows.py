@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from bregmat.checks import as_column, as_matrix
-from bregmat.columns import sense_codes
+from bregmat.columns import excess_of, sense_codes
 from bregmat.linalg import cholesky, cholesky_solve
 from bregmat.numerics import Exchanges, pivot_in_box
 from bregmat.spectral import EPS
@@ -150,8 +150,7 @@ class LinearRows:
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
-        e = self.excess(p)
-        return np.where(self.sense == 0, np.abs(e), np.maximum(e, 0.0)) / self.unit
+        return np.maximum(excess_of(p, self.b, self.sense), 0.0) / self.unit
 
     def worst(self, p: np.ndarray) -> float:
         """The largest relative violation."""

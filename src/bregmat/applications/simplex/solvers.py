@@ -12,6 +12,7 @@ from bregmat._kernels.simplex import balance
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.applications.simplex.rows import LinearRows, log_sum, newton_direction
 from bregmat.checks import rows_text
+from bregmat.columns import excess_of
 from bregmat.proofs import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
@@ -216,7 +217,7 @@ class VectorBoost(_VectorSolver):
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
         """A step on one row."""
         corrected, excess = self.settings.corrected, problem.excess(state.p)
-        score = np.where(problem.sense == 0, np.abs(excess), excess)
+        score = excess_of(state.p, problem.b, problem.sense)
         if corrected:  # rows with weight may give it back
             score = np.where(state.mu != 0, np.abs(excess), score)
         j = int((score * problem.factor).argmax())  # in the rows' own units, as published
