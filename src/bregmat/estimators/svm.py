@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -18,16 +17,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from bregmat._interrupt import held_interrupts
 from bregmat.checks import as_choice, as_column, check_flag, check_positive
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
-from bregmat.estimators.kernel import KernelLearner
-from bregmat.estimators.state import (
-    estimator_restored,
-    estimator_state,
-    points_restored,
-    points_state,
-    store,
-    unprefixed,
-)
-from bregmat.estimators.svm_pairs import Examples, PairMachine, train_pairs
+from bregmat.estimators.svm_files import machine_restored, machine_state
+from bregmat.estimators.svm_pairs import Examples, PairMachine, sums_of_pairs, train_pairs, votes
 from bregmat.estimators.svm_probability import fit_sigmoids, probabilities
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
@@ -368,7 +359,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if len(self.classes_) == 2:
             codes = (pairs[:, 0] > 0).astype(int)
         else:
-            codes = (self._by_class(pairs) if self.break_ties else _votes(pairs, len(self.classes_))).argmax(axis=1)
+            codes = (self._by_class(pairs) if self.break_ties else votes(pairs, len(self.classes_))).argmax(axis=1)
         return self.classes_[codes]
 
     def _has_probabilities(self) -> bool:
@@ -419,20 +410,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         out = np.empty((X.shape[0], len(self.intercept_)))
         for part in blocks(len(out), len(self.support_), BLOCK):
             K = X[part][:, self.support_] if base.is_precomputed else base(X[part], self.support_vectors_)
-            out[part] = self._sums_of_pairs(K) + self.intercept_
+            out[part] = sums_of_pairs(K, self.dual_coef_, self.n_support_) + self.intercept_
         return out
-
-    def _sums_of_pairs(self, K: np.ndarray) -> np.ndarray:
-        """Decision values of all pairs but for the offsets, shape (m, n_pairs), from kernel values with the support (m, s).
-
-        Every support vector is used for the pairs of its own class only: m s (k - 1) multiplications in all.
-        """
-        k = len(self.classes_)
-        if k == 2:
-            return K @ self.dual_coef_.T
-        ends = np.cumsum(self.n_support_)
-        parts = [K[:, end - n : end] @ self.dual_coef_[:, end - n : end].T for n, end in zip(self.n_support_, ends)]
-        return np.stack([parts[i][:, j - 1] + parts[j][:, i] for i, j in combinations(range(k), 2)], axis=1)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -443,75 +422,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         V = dense(self.support_vectors_)
         if self.intercept_.any():  # the coefficients of a pair sum to 0: far from the origin, centred points round less
             V = V - V.mean(axis=0)
-        return self._sums_of_pairs(V.T).T
+        return sums_of_pairs(V.T, self.dual_coef_, self.n_support_).T
 
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays that :meth:`from_state` makes the fitted machine from; for :func:`bregmat.save`."""
         check_is_fitted(self)
-        params = self.get_params(deep=False)
-        kernel, weights, base = params["kernel"], params.pop("class_weight"), self._fit_base
-        learner = _learner_of(base.kernel)
-        if learner is not None and kernel == learner.kernel:
-            params["kernel"] = None
-        meta, arrays = estimator_state(self, params)
-        del meta["params"]["kernel"]
-        if learner is None:
-            meta["base"] = base.to_state()
-        else:
-            meta["base"] = {"rounding": base.rounding, "params": base.params}
-            store(meta["base"], arrays, "learner", learner)
-        arrays |= points_state("support_vectors", getattr(self, "support_vectors_", None))
-        results, certified = self.result_, self.certified_
-        parts: Any = zip(results, certified) if isinstance(results, list) else [(results, certified)]
-        states: dict[str, Any] = {}
-        for k, (result, certified) in enumerate(parts):
-            store(states, arrays, f"result{k}", result)
-            arrays[f"certified{k}"] = certified
-        meta["results"] = list(states.values())
-        meta |= {
-            # an array of objects would come back as one of strings
-            "labels": self.classes_.tolist() if self.classes_.dtype == object else None,
-            "kernel": kernel if isinstance(kernel, str) else None,
-            "class_weight": [list(pair) for pair in weights.items()] if isinstance(weights, dict) else weights,
-            "shape_fit": list(self.shape_fit_),
-        }
-        return meta, arrays
+        return machine_state(self)
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MarginSVC:
         """The fitted machine, with the learner if its kernel is a learned one."""
-        base, weights = meta["base"], meta["class_weight"]
-        if "learner" in base:
-            learned = KernelLearner.from_state(base["learner"], unprefixed("learner", arrays)).kernel
-            fit_base = KernelFunction(learned, dict(base["params"]), float(base["rounding"]))
-        else:
-            fit_base = KernelFunction.from_state(base)
-        kernel = fit_base.kernel if meta["kernel"] is None else meta["kernel"]
-        weights = dict(map(tuple, weights)) if isinstance(weights, list) else weights
-        machine = estimator_restored(cls, meta, arrays, kernel=kernel, class_weight=weights)
-        if meta.get("labels") is not None:
-            machine.classes_ = np.array(meta["labels"], dtype=object)
-        vectors = points_restored("support_vectors", arrays)
-        if vectors is not None:
-            machine.support_vectors_ = vectors
-        machine.shape_fit_ = tuple(int(size) for size in meta["shape_fit"])
-        results = [MarginResult.from_state(x, unprefixed(f"result{k}", arrays)) for k, x in enumerate(meta["results"])]
-        machine._describe(results, [arrays[f"certified{k}"] for k in range(len(results))])
-        machine._fit_base = fit_base
-        return machine
-
-
-def _votes(pairs: np.ndarray, k: int) -> np.ndarray:
-    """How many pairs each of k classes wins, shape (m, k); values of pairs are positive for the first class of the pair."""
-    votes = np.zeros((len(pairs), k))
-    for column, (first, second) in enumerate(combinations(range(k), 2)):
-        votes[:, first] += pairs[:, column] > 0
-        votes[:, second] += ~(pairs[:, column] > 0)
-    return votes
-
-
-def _learner_of(kernel: Any) -> KernelLearner | None:
-    """The learner whose ``kernel`` this is."""
-    owner = getattr(kernel, "__self__", None)
-    return owner if isinstance(owner, KernelLearner) and kernel == owner.kernel else None
+        return machine_restored(cls, meta, arrays)

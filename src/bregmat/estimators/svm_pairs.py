@@ -167,3 +167,33 @@ def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]
         return lambda rows: kernel_source(base(X[rows]), "precomputed")
     given = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
     return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **given)
+
+
+# ---------------------------------------------------------------------- decisions
+def sums_of_pairs(K: np.ndarray, dual_coef: np.ndarray, n_support: np.ndarray) -> np.ndarray:
+    """Decision values of all pairs but for the offsets, shape (m, n_pairs).
+
+    Every support vector is used for the pairs of its own class only: m s (k - 1) multiplications in all.
+
+    Parameters
+    ----------
+    K : ndarray, shape (m, s)
+        Kernel values with the support.
+    dual_coef : ndarray, shape (k - 1, s)
+    n_support : ndarray of int, shape (k,)
+    """
+    k = len(n_support)
+    if k == 2:
+        return K @ dual_coef.T
+    ends = np.cumsum(n_support)
+    parts = [K[:, end - n : end] @ dual_coef[:, end - n : end].T for n, end in zip(n_support, ends)]
+    return np.stack([parts[i][:, j - 1] + parts[j][:, i] for i, j in combinations(range(k), 2)], axis=1)
+
+
+def votes(pairs: np.ndarray, k: int) -> np.ndarray:
+    """How many pairs each of k classes wins, shape (m, k); values of pairs are positive for the first class of the pair."""
+    won = np.zeros((len(pairs), k))
+    for column, (first, second) in enumerate(combinations(range(k), 2)):
+        won[:, first] += pairs[:, column] > 0
+        won[:, second] += ~(pairs[:, column] > 0)
+    return won
