@@ -184,10 +184,33 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
     return X, located, names
 
 
-class BeforeAndAfter:
-    """A display of what constraints say, at the points as given and at the learned ones."""
+class Display:
+    """A picture: what is drawn is computed once, ``plot`` draws it as often as wanted."""
 
-    from_data: Any  # (before, after, constraints, **options): each class has its own
+    figure_: Any
+
+    def _panels(self, ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray:
+        """Axes to draw in, of :func:`panels`; sets the figure."""
+        axes = panels(ax, shape, figsize, **subplots)
+        self.figure_ = axes[0].figure
+        return axes
+
+
+class ResultDisplay(Display):
+    """A display of what a result says."""
+
+    from_result: Any  # (result, **options): each class has its own
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
+        """Draw ``estimator.result_``; options as in `from_data`."""
+        return cls.from_result(estimator.result_, **options)
+
+
+class ConstraintDisplay(Display):
+    """A display of what constraints say of points."""
+
+    from_data: Any  # each class has its own
 
     @classmethod
     def from_estimator(
@@ -207,8 +230,17 @@ class BeforeAndAfter:
         **options
             As in `from_data`.
         """
-        X, located, _ = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
+        X, located, names = constraints_among(estimator, X, constraints, sample_id)
+        return cls._of_points(X, np.asarray(estimator.transform(X)), located, names, **options)
+
+    @classmethod
+    def _of_points(cls, X: Any, after: Any, constraints: Any, names: Any, **options: Any) -> Any:
+        """Draw for points X (n, d) that are mapped to ``after``, with constraints in row numbers and names of the points."""
+        return cls.from_data(X, after, constraints, **options)
+
+
+class BeforeAndAfter(ConstraintDisplay):
+    """A display of what constraints say, at the points as given and at the learned ones."""
 
     @classmethod
     def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> Self:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, panels, plain, tidy
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, Display, plain, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ _MOST_PANELS = 12
 
 
 @dataclass(eq=False, repr=False)
-class CoefficientDisplay:
+class CoefficientDisplay(Display):
     """Coefficients alpha_i of the training examples, support vectors on the left; one panel per iteration or machine.
 
     Parameters
@@ -198,8 +198,7 @@ class CoefficientDisplay:
         """Draw; `ax` is one axes (divided) or one per panel. Returns self."""
         p = len(self.coefficients)
         height = 3.2 if p == 1 else 1.15 * p + 0.9
-        self.ax_ = panels(ax, (p, 1), (6.4, height))
-        self.figure_ = self.ax_[0].figure
+        self.ax_ = self._panels(ax, (p, 1), (6.4, height))
         self.lines_: list[Any] = []
         for panel, values, kind, title, note in zip(
             self.ax_, self.coefficients, self.kinds, self.titles, self.notes, strict=True

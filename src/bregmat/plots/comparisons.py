@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat._html import SUMMARY_COLUMNS
 from bregmat.constraints import Constraints
-from bregmat.plots._style import DISSIMILAR, SIMILAR, BeforeAndAfter, histogram, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,8 +95,7 @@ class ComparisonDisplay(BeforeAndAfter):
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
         values = zip(SUMMARY_COLUMNS, (self.before, self.scaled, self.after), strict=True)
         views = {name: ratio for name, ratio in values if ratio is not None}
-        self.ax_ = panels(ax, (len(views), 1), (7.0, 2.4 * len(views)), sharex=True, sharey=True)
-        self.figure_ = self.ax_[0].figure
+        self.ax_ = self._panels(ax, (len(views), 1), (7.0, 2.4 * len(views)), sharex=True, sharey=True)
         self.ordered_ = {name: float((ratio > 1.0).mean()) for name, ratio in views.items()}
         edges = _edges(np.concatenate(list(views.values())))
         for panel, (name, ratio) in zip(self.ax_, views.items(), strict=True):

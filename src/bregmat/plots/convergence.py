@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, columns_of, curve, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, ResultDisplay, columns_of, curve, log_scale, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,7 @@ FLOOR = 1e-16  # where zero and below is drawn on a logarithmic axis: under floa
 
 
 @dataclass(eq=False, repr=False)
-class ConvergenceDisplay:
+class ConvergenceDisplay(ResultDisplay):
     """Objective and dual bound above; relative gap and violation, on a logarithmic axis, below.
 
     Objective, bound and gap are drawn as the best so far: what is proven at that iteration, whatever a solver did
@@ -65,11 +65,6 @@ class ConvergenceDisplay:
     tol: float | None = None
 
     @classmethod
-    def from_estimator(cls, estimator: Any, **options: Any) -> ConvergenceDisplay:
-        """Draw ``estimator.result_``; options as in `from_data`."""
-        return cls.from_result(estimator.result_, **options)
-
-    @classmethod
     def from_result(cls, result: Any, **options: Any) -> ConvergenceDisplay:
         """Draw ``result.history`` with ``result.tol``, of several problems solved in a row the last; options as in `from_data`."""
         last = [record for record in result.history if record.stage == result.history[-1].stage]
@@ -100,8 +95,7 @@ class ConvergenceDisplay:
         if x not in ("iterations", "seconds"):
             raise ValueError(f'x must be "iterations" or "seconds"; got {x!r}.')
         at = self.iteration if x == "iterations" else self.seconds
-        self.ax_ = panels(ax, (2, 1), (6.4, 5.2), sharex=True)
-        self.figure_ = self.ax_[0].figure
+        self.ax_ = self._panels(ax, (2, 1), (6.4, 5.2), sharex=True)
         upper, lower = self.ax_
         self.lines_: dict[str, Any] = {}
         self._best = self._best_so_far()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import SUMMARY_COLUMNS
-from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, class_colors, panels, plain, sample_rows, take_rows, tidy
+from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, take_rows, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ COLORS_SUFFICE = 7  # with more classes than this their names stand among the po
 
 
 @dataclass(eq=False, repr=False)
-class EmbeddingDisplay:
+class EmbeddingDisplay(Display):
     """First two principal components of the points before and after the learned map, coloured by label.
 
     Panels have equal units on both axes, so a distance in the picture is the part of the (unsquared) distance that
@@ -154,8 +154,7 @@ class EmbeddingDisplay:
     def plot(self, ax: Any = None, *, legend: bool = True) -> EmbeddingDisplay:
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
         names = [name for name in SUMMARY_COLUMNS if self._view(name)[0] is not None]
-        self.ax_ = panels(ax, (1, len(names)), (4.5 * len(names), 4.3))
-        self.figure_ = self.ax_[0].figure
+        self.ax_ = self._panels(ax, (1, len(names)), (4.5 * len(names), 4.3))
         for panel, name in zip(self.ax_, names):
             self.plot_view(name, panel)
         if legend and self.y is not None:

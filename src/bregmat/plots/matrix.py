@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._style import DISSIMILAR, SIMILAR, panels, plain
+from bregmat.plots._style import DISSIMILAR, SIMILAR, Display, plain
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ MOST = 30  # features whose names can be read
 
 
 @dataclass(eq=False, repr=False)
-class MatrixDisplay:
+class MatrixDisplay(Display):
     """Entries of the learned matrix between features: blue where two features together count more than alone, red where less.
 
     With the standard deviations of the columns, entries are those for columns scaled to unit variance, so that features of
@@ -110,8 +110,7 @@ class MatrixDisplay:
 
     def plot(self, ax: Any = None) -> MatrixDisplay:
         """Draw. Returns self."""
-        (self.ax_,) = panels(ax, (1, 1), (5.6, 4.8))
-        self.figure_ = self.ax_.figure
+        (self.ax_,) = self._panels(ax, (1, 1), (5.6, 4.8))
         most = np.abs(self.matrix).max(initial=0.0) or 1.0
         self.image_ = self.ax_.imshow(self.matrix, cmap=_colors(), vmin=-most, vmax=most, interpolation="nearest")
         places, texts = np.arange(len(self.names)), [plain(name, 22) for name in self.names]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, columns_of, curve, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, Display, columns_of, curve, log_scale, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass(eq=False, repr=False)
-class OnlineLossDisplay:
+class OnlineLossDisplay(Display):
     """Total loss of an online learner against the number of examples, and the bound that it cannot exceed.
 
     The left panel of Figure 2 of Tsuda 2004. A second line, ``comparison``, is for the loss of something else on the same
@@ -111,8 +111,7 @@ class OnlineLossDisplay:
         """Draw, with the number of examples on a "linear" or "log" axis. Returns self."""
         if scale not in ("linear", "log"):
             raise ValueError(f'scale must be "linear" or "log"; got {scale!r}.')
-        (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
-        self.figure_ = self.ax_.figure
+        (self.ax_,) = self._panels(ax, (1, 1), (6.4, 4.0))
         self.lines_: dict[str, Any] = {}
         for name, values, label, color, dash in (
             ("bound", self.bound, "bound", DISSIMILAR, "--"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat._html import number
 from bregmat.columns import excess_of
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, panels, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,8 +117,7 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     def plot(self, ax: Any = None) -> PairDistanceDisplay:
         """Draw; `ax` is one axes (divided in two) or two. Returns self."""
-        self.ax_ = panels(ax, (2, 1), (7.0, 5.4), sharex=True)
-        self.figure_ = self.ax_[0].figure
+        self.ax_ = self._panels(ax, (2, 1), (7.0, 5.4), sharex=True)
         one_bound = all(len(np.unique(self.bound[self.sense == code])) <= 1 for code, *_ in GROUPS)
         self.is_relative_ = not one_bound if self.relative is None else self.relative
         usable = self.bound > 0 if self.is_relative_ else np.ones(len(self.bound), dtype=bool)

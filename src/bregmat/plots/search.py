@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.plots._style import NEUTRAL, class_colors, log_scale, panels, tidy
+from bregmat.plots._style import NEUTRAL, Display, class_colors, log_scale, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass(eq=False, repr=False)
-class SearchDisplay:
+class SearchDisplay(Display):
     """Mean score on the inner folds against slack weight, a line for each way to learn; dashed, what there is before learning.
 
     Bars are one standard error over the folds; a ring is around what was chosen.
@@ -64,8 +64,7 @@ class SearchDisplay:
 
     def plot(self, ax: Any = None) -> SearchDisplay:
         """Draw; returns self."""
-        ax = self.ax_ = panels(ax, (1, 1), (6.4, 4.2))[0]
-        self.figure_ = ax.figure
+        (ax,) = (self.ax_,) = self._panels(ax, (1, 1), (6.4, 4.2))
         self.lines_: dict[str, Any] = {}
         labels = [self._label(row) for row in self.params]
         names = list(dict.fromkeys(labels))

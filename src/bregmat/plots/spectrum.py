@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import NEUTRAL, SIMILAR, curve, log_scale, panels, tidy
+from bregmat.plots._style import NEUTRAL, SIMILAR, ResultDisplay, curve, log_scale, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(eq=False, repr=False)
-class SpectrumDisplay:
+class SpectrumDisplay(ResultDisplay):
     """Eigenvalues of the learned matrix, largest first, against those of the prior; logarithmic axis.
 
     Above the prior a direction was stretched, below it was shrunk; eigenvalues of 0 (directions given up) are counted
@@ -51,11 +51,6 @@ class SpectrumDisplay:
     prior: NDArray[np.float64]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, **options: Any) -> SpectrumDisplay:
-        """Draw ``estimator.result_``; options as in `from_data`."""
-        return cls.from_result(estimator.result_, **options)
-
-    @classmethod
     def from_result(cls, result: Any, **options: Any) -> SpectrumDisplay:
         """Draw ``result.spectrum()`` against the prior it was learned from; options as in `from_data`."""
         return cls.from_data(result.spectrum(), **{"prior": _prior(result), **options})
@@ -82,8 +77,7 @@ class SpectrumDisplay:
 
     def plot(self, ax: Any = None) -> SpectrumDisplay:
         """Draw. Returns self."""
-        (self.ax_,) = panels(ax, (1, 1), (6.4, 4.0))
-        self.figure_ = self.ax_.figure
+        (self.ax_,) = self._panels(ax, (1, 1), (6.4, 4.0))
         self.lines_: dict[str, Any] = {}
         for name, values, color, dash in (
             ("prior", self.prior, NEUTRAL, "--"),

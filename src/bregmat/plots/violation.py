@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat._html import number
-from bregmat.plots._style import DISSIMILAR, centred_note, constraints_among, log_scale, panels, plain, tidy
+from bregmat.plots._style import DISSIMILAR, ConstraintDisplay, centred_note, log_scale, plain, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(eq=False, repr=False)
-class ViolationDisplay:
+class ViolationDisplay(ConstraintDisplay):
     """Bars of the largest relative violations; each names its constraint row, relation, points and bound.
 
     Parameters
@@ -61,24 +61,8 @@ class ViolationDisplay:
     tol: float = 1e-3
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
-    ) -> ViolationDisplay:
-        """Draw the constraints whose points are among given ones.
-
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array, scipy.sparse or data frame of shape (n, d)
-        constraints : Constraints, optional
-            By default those it was fitted on.
-        sample_id : array of shape (n,), optional
-            Names of the rows of `X`, as in ``fit``.
-        **options
-            As in `from_data`.
-        """
-        X, located, names = constraints_among(estimator, X, constraints, sample_id)
-        return cls.from_data(np.asarray(estimator.transform(X)), located, sample_id=names, **options)
+    def _of_points(cls, X: Any, after: Any, constraints: Any, names: Any, **options: Any) -> Any:
+        return cls.from_data(after, constraints, sample_id=names, **options)
 
     @classmethod
     def from_result(cls, result: Any, constraints: Any, X: Any = None, **options: Any) -> ViolationDisplay:
@@ -120,8 +104,7 @@ class ViolationDisplay:
 
     def plot(self, ax: Any = None) -> ViolationDisplay:
         """Draw. Returns self."""
-        (self.ax_,) = panels(ax, (1, 1), (7.4, 1.1 + 0.28 * max(len(self.rows), 3)))
-        self.figure_ = self.ax_.figure
+        (self.ax_,) = self._panels(ax, (1, 1), (7.4, 1.1 + 0.28 * max(len(self.rows), 3)))
         self.bars_: Any = None
         if len(self.rows) == 0:
             centred_note(self.ax_, f"All {self.n_constraints:,} constraints are met (to a relative {self.tol:g}).")
