@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat._kernels.rows import OuterRows
 from bregmat.arrays import ArraySpace
-from bregmat.compound_operators import SignedSums, Stacked
+from bregmat.compound_operators import with_leaves
 from bregmat.linalg import blocks
 from bregmat.operators import OuterProducts, PairGraph, RankOneRows, svec_index
 
@@ -190,10 +190,4 @@ def on_space(op: Any, space: ArraySpace) -> Any:
     op : Operator
     space : ArraySpace
     """
-    if isinstance(op, PairGraph | RankOneRows):
-        return ArrayRows.of(op, space)
-    if isinstance(op, SignedSums):
-        return SignedSums(on_space(op.base, space), op.P)
-    if isinstance(op, Stacked):
-        return Stacked([(rows, on_space(part, space)) for rows, part in op.parts])
-    return op
+    return with_leaves(op, lambda one: ArrayRows.of(one, space) if isinstance(one, PairGraph | RankOneRows) else one)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -188,3 +188,19 @@ class Stacked(Operator):
             joined([f.sign[: len(f.coef)] for f in found]),
             self._gather([f.shift for f in found]),
         )
+
+
+def with_leaves(op: Any, made: Callable[[Any], Any]) -> Any:
+    """The operator with ``made`` of every one that it is made of and that is not made of others itself.
+
+    Parameters
+    ----------
+    op : Operator
+    made : callable
+        From an operator of one form to that of another one, with the same values.
+    """
+    if isinstance(op, SignedSums):
+        return SignedSums(with_leaves(op.base, made), op.P)
+    if isinstance(op, Stacked):
+        return Stacked([(rows, with_leaves(part, made)) for rows, part in op.parts])
+    return made(op)

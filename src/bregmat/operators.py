@@ -232,6 +232,8 @@ def is_identity(F: np.ndarray) -> bool:
 class PairGraph(OuterProducts):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
 
+    points_a_vector: ClassVar[float] = 1  # more points than so many a row: the vectors themselves are smaller
+
     def __init__(
         self,
         Z: np.ndarray,
@@ -328,12 +330,10 @@ class PairGraph(OuterProducts):
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
         """Some of the rows; their vectors themselves once there are fewer of them than points."""
         a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
-        if len(a) <= len(self.Z):
+        if self.points_a_vector * len(a) <= len(self.Z):
             return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
-        return PairGraph(self.Z, a, b, sign, squares=self._squares_of(rows))
-
-    def _squares_of(self, rows: np.ndarray) -> np.ndarray | None:
-        return None if self._squares is None else self._squares[rows]
+        squares = None if self._squares is None else self._squares[rows]
+        return type(self)(self.Z, a, b, sign, squares=squares)
 
     def astype(self, dtype: type) -> PairGraph:
         made = self._with(self.Z.astype(dtype))

@@ -13,10 +13,10 @@ from uuid import uuid4
 import numpy as np
 
 from bregmat.binding import bind
-from bregmat.compound_operators import SignedSums, Stacked
+from bregmat.compound_operators import with_leaves
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
-from bregmat.operators import Operator, PairGraph, RankOneRows, is_identity
+from bregmat.operators import Operator, PairGraph, is_identity
 from bregmat.problems import build_problem, hard_rows
 from bregmat.row_losses import RowLosses
 
@@ -247,6 +247,8 @@ POINTS = SharedPoints()
 class SharedPairs(PairGraph):
     """Pairs of points that other shards of the process use as well: products with the points are made once for all of them."""
 
+    points_a_vector = FEW
+
     def _image(self, X: np.ndarray) -> np.ndarray:
         return POINTS.passing(self.Z, X, lambda: self.Z @ X)
 
@@ -257,13 +259,10 @@ class SharedPairs(PairGraph):
         return made  # type: ignore[no-any-return]
 
     def restrict(self, rows: np.ndarray) -> Any:
-        """Some of the rows; their vectors themselves once there are far fewer of them than points."""
-        a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
-        if FEW * len(a) <= len(self.Z):
-            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
-        some = SharedPairs(self.Z, a, b, sign, squares=self._squares_of(rows))
-        some._graph = some.graph  # built now: a shard that is put away keeps it, and the order of its gathers
-        some._ordered()
+        some = super().restrict(rows)
+        if isinstance(some, SharedPairs):
+            some._graph = some.graph  # built now: a shard that is put away keeps it, and the order of its gathers
+            some._ordered()
         return some
 
     def astype(self, dtype: type) -> SharedPairs:
@@ -281,12 +280,12 @@ def restricted(op: Operator, rows: np.ndarray, values: np.ndarray | None) -> Ope
 
 def with_shared_points(op: Any) -> Any:
     """The operator, its pairs as :class:`SharedPairs`."""
-    if isinstance(op, PairGraph):
-        shared = SharedPairs(op.Z, op.a, op.b, op.sign, squares=op._squares)
-        shared._order = op._ordered()
-        return shared
-    if isinstance(op, SignedSums):
-        return SignedSums(with_shared_points(op.base), op.P)
-    if isinstance(op, Stacked):
-        return Stacked([(rows, with_shared_points(part)) for rows, part in op.parts])
-    return op
+    return with_leaves(op, _shared)
+
+
+def _shared(op: Any) -> Any:
+    if not isinstance(op, PairGraph):
+        return op
+    shared = SharedPairs(op.Z, op.a, op.b, op.sign, squares=op._squares)
+    shared._order = op._ordered()
+    return shared
