@@ -14,10 +14,9 @@ import numpy as np
 
 from bregmat.columns import excess_of
 from bregmat.iterates import Iterate, iterate_at_prior
-from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
+from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
 from bregmat.proofs import FEASIBLE, Certificate
-from bregmat.spectral import EPS
 
 MODEST = 8.0  # roundings of a few operations
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.checks import check_positive
-from bregmat.linalg import add_diagonal
+from bregmat.linalg import EPS, add_diagonal
 from bregmat.registry import Registry
-from bregmat.spectral import EPS, LARGEST, STEP, SpectralDivergence, check_agreement, check_elementwise, eigenpairs
+from bregmat.spectral import LARGEST, STEP, SpectralDivergence, check_agreement, check_elementwise, eigenpairs
 
 
 @dataclass(frozen=True)

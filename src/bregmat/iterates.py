@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.divergences import DIVERGENCES
-from bregmat.linalg import add_diagonal, cholesky, eigh, symmetrize, triangular_inverse
+from bregmat.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, symmetrize, triangular_inverse
 from bregmat.spectral import SpectralDivergence
 
 
@@ -96,7 +96,7 @@ class Factored:
         if not ok:
             return None
         L = triangular_inverse(C).T
-        return Factored(L, -2.0 * float(np.log(np.diag(C)).sum()))
+        return Factored(L, -logdet_of_factor(C))
 
     def metric(self) -> None:
         """S is 1 everywhere."""
@@ -116,7 +116,7 @@ class Factored:
         C, ok = cholesky(add_diagonal(alpha * E, 1.0))
         if not ok:
             return None
-        return Factored(self.F @ C, self.logdet + 2.0 * float(np.log(np.diag(C)).sum()))
+        return Factored(self.F @ C, self.logdet + logdet_of_factor(C))
 
     def value(self) -> float:
         """``tr M - logdet M - r``."""

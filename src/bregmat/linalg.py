@@ -10,6 +10,7 @@ import numpy as np
 
 from bregmat.arrays import array_space
 
+EPS = float(np.finfo(float).eps)
 SMALL = 1e-3  # of 1: a correction whose square does not matter
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their rounding is a share of that
 
@@ -90,6 +91,11 @@ def cholesky_inverse(C: np.ndarray) -> np.ndarray:
 def triangular_solve(C: np.ndarray, B: np.ndarray) -> np.ndarray:
     """``C^-1 B`` for a lower triangular matrix."""
     return _lapack()[3](C, B, lower=1)[0]
+
+
+def logdet_of_factor(L: np.ndarray) -> float:
+    """``logdet L L'`` of a triangular factor with a positive diagonal."""
+    return 2.0 * float(np.log(np.diag(L)).sum())
 
 
 def column_basis(A: np.ndarray, tol: float) -> np.ndarray:

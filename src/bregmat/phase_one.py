@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize, triangular_inverse
+from bregmat.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
 from bregmat.nearness import Nearness
 from bregmat.operators import Operator, svec
 
@@ -86,7 +86,7 @@ class _Barrier:
     def value(self, x: np.ndarray, C: np.ndarray, t: float) -> float:
         """The function, from the factor at x."""
         room = np.concatenate([x - self.lower, (self.upper - x)[:-1]])
-        return t * float(self.costs @ x) - 2.0 * float(np.log(np.diag(C)).sum()) - float(np.log(room).sum())
+        return t * float(self.costs @ x) - logdet_of_factor(C) - float(np.log(room).sum())
 
     def centred(self, x: np.ndarray, t: float, most: int = 12) -> np.ndarray:
         """Newton's method to moderate accuracy."""

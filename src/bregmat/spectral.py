@@ -20,7 +20,6 @@ CLOSE = (
     1e-5  # relative distance of eigenvalues below which a difference quotient has a larger error than the derivative
 )
 LARGEST = 700.0  # exponents above this overflow
-EPS = float(np.finfo(float).eps)
 
 
 class SpectralDivergence(ABC):

@@ -12,7 +12,7 @@ from bregmat._kernels import kernel_rows
 from bregmat._kernels.vectors import gather_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
-from bregmat.linalg import blocks, sq_norms
+from bregmat.linalg import EPS, blocks, sq_norms
 from bregmat.threads import cached_property, in_parts
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
@@ -46,7 +46,7 @@ class KernelSource(ABC):
     n: int
     nonnegative: bool = False
     given: np.ndarray | None = None
-    rounding: float = 16 * float(np.finfo(float).eps)
+    rounding: float = 16 * EPS
 
     @abstractmethod
     def diagonal(self) -> np.ndarray:

@@ -9,13 +9,13 @@ import numpy as np
 
 from bregmat._interrupt import take_interrupt
 from bregmat.checks import check_integer, check_number
+from bregmat.linalg import EPS
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, step, waiting_place
 from bregmat.result import ExitReason
 from bregmat.solve import Outcome, RunLog, solve
 
 _TINY = float(np.finfo(float).tiny)
-_EPS = float(np.finfo(float).eps)
 _LEAST = 1e-300  # stands for zero under the logarithm
 _RIDGE = 1e-10  # of the small system, relative to its trace
 _LEAP = 10.0  # logarithm of the largest factor between an entry and its plain update
@@ -56,7 +56,7 @@ class MultiplicativeUpdates:
     """
 
     anderson: int = 0
-    clamp: float = _EPS
+    clamp: float = EPS
     max_iter: int = 10_000
     name: ClassVar[str] = "multiplicative"
     works_on: ClassVar[str] = "objective"
@@ -170,7 +170,7 @@ class MultiplicativeUpdates:
             return proof
         found = problem.at(v)
         rise = found.F - point.F
-        if not rise <= 4.0 * _EPS * abs(point.F):
+        if not rise <= 4.0 * EPS * abs(point.F):
             return proof
         new = problem.certify(replace(state, point=found, objective=found.F))
         return new if not problem.is_certified or new.gap <= max(proof.gap, tol) else proof

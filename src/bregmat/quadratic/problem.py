@@ -12,6 +12,7 @@ from bregmat._interrupt import take_interrupt
 from bregmat._kernels.free_factor import Quadratic
 from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
+from bregmat.linalg import EPS
 from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
@@ -19,7 +20,7 @@ from bregmat.quadratic.equality import EqualityRows, nearest_feasible, rough_poi
 from bregmat.quadratic.free_set import FreeFactor
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.program import EPS, Minimum, QuadraticProgram, no_rows
+from bregmat.quadratic.program import Minimum, QuadraticProgram, no_rows
 from bregmat.quadratic.split_program import DenseUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog

@@ -10,12 +10,12 @@ import numpy as np
 
 from bregmat._kernels.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
 from bregmat.checks import as_column, as_matrix, check_finite
+from bregmat.linalg import EPS
 from bregmat.threads import cached_property
 
 # Largest difference of two mirrored entries, relative to the diagonal entries of their rows: not the tolerance of checks.py,
 # because A is used as it is given, never copied or averaged, and its scale may differ from row to row.
 SYMMETRY = 1e-10
-EPS = float(np.finfo(float).eps)
 UNIT = 1.2e-16  # half a unit in the last place, and a little
 Equality = tuple[np.ndarray, np.ndarray] | None
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bregmat._kernels.free_factor import onto_row
-from bregmat.linalg import cholesky, cholesky_solve
+from bregmat.linalg import EPS, cholesky, cholesky_solve
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
@@ -16,8 +16,6 @@ from bregmat.quadratic.splits import DenseSplit, Split
 from bregmat.quadratic.updates import spread
 from bregmat.solve import State
 from bregmat.status import Status
-
-_EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +117,8 @@ class SplitProgram(Problem):
         # what counts as zero where everything vanishes: next to the minima along single variables, b_i / A_ii
         with np.errstate(all="ignore"):
             alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
-        self.least = _EPS * float((alone * self.length).max(initial=0.0))
-        self.least_alone = _EPS * float(alone.max(initial=0.0))
+        self.least = EPS * float((alone * self.length).max(initial=0.0))
+        self.least_alone = EPS * float(alone.max(initial=0.0))
 
     def prove(self, point: Point) -> Any:
         """What is known about a point: an object with ``objective``, ``dual_bound`` and relative ``gap``; None for nothing."""
@@ -214,7 +212,7 @@ class SplitProgram(Problem):
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint is met to rounding."""
-        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * _EPS * float(v.sum()))
+        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(v.sum()))
 
 
 class DenseUpdates(SplitProgram):

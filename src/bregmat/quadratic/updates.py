@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-_EPS = float(np.finfo(float).eps)
+from bregmat.linalg import EPS
 
 
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ def _falling_root(
             # the sign of the infinite entries decides; 0 where both have some
             miss = float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
             slope = np.nan
-        if np.isnan(scale) or abs(miss) <= 2.0 * _EPS * scale:
+        if np.isnan(scale) or abs(miss) <= 2.0 * EPS * scale:
             return x, t
         ends[0 if miss > 0 else 1] = (t, miss, x)
         low, high = ends

@@ -20,7 +20,7 @@ from bregmat._kernels.secular import eigen_work
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.iterates import Factored, Iterate, Spectral
-from bregmat.linalg import add_diagonal, cholesky, eigh, triangular_inverse
+from bregmat.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, triangular_inverse
 from bregmat.operators import Operator, RankOneRows
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
@@ -142,7 +142,7 @@ class LogDetProjected(Projected):
         padded = -(-self.r // 8) * 8
         self.Bt = np.zeros((padded, padded))
         self.Bt[: self.r, : self.r] = np.tril(B).T
-        self.logdet = 2.0 * float(np.log(np.diag(B)).sum())
+        self.logdet = logdet_of_factor(B)
         self.grown = np.zeros(2)  # sums of positive and of negative logarithms of the factors of M
         self.limit = np.where(sense > 0, -np.inf, np.inf)
 

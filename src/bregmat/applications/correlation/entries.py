@@ -17,9 +17,9 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.binding import bind
 from bregmat.checks import Labels
 from bregmat.constraints import Constraints
+from bregmat.linalg import EPS
 from bregmat.operators import Operator, RankOneRows
 
-EPS = float(np.finfo(float).eps)
 NEAR = 1e-6  # eigenvalue of a fixed block below which Newton's method may stall
 
 

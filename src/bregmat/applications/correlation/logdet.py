@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import EPS
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.linalg import add_diagonal, cholesky, cholesky_inverse, cholesky_solve
+from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
 from bregmat.numerics import armijo
 
 QUICK = 20  # steps after which the path, which always arrives, is taken: what ends sooner takes 3 to 10
@@ -84,7 +83,7 @@ class LogDetNewton:
         share = 0.9 / float((d * (np.abs(X) @ d)).max())  # C^-1 >= share diag(1 / C_ii)
         mu = 1.0 - share / size
         L, ok = cholesky(add_diagonal(problem.inverse.copy(), mu))
-        logdet = 2.0 * float(np.log(np.diag(L)).sum()) if ok else -np.inf
+        logdet = logdet_of_factor(L) if ok else -np.inf
         if logdet - float(mu.sum()) <= first.logdet:
             return first
         return _measured(problem, mu, cholesky_inverse(L), logdet)
@@ -106,7 +105,7 @@ def _on_path(problem: CorrelationProblem, state: _LogDetState, mu: np.ndarray, s
     whole, fits = (L, ok) if share == 1.0 else cholesky(add_diagonal(problem.inverse.copy(), mu))
     if not (ok and fits):
         return replace(state, stalled=True)
-    logdet = 2.0 * float(np.log(np.diag(whole)).sum())
+    logdet = logdet_of_factor(whole)
     new = _measured(problem, mu, cholesky_inverse(L), logdet)
     # off its end the path has no gap worth computing
     return replace(new, share=share, signal=new.signal if share == 1.0 else np.inf, steps=state.steps + 1)
@@ -161,7 +160,7 @@ def _plain(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
         L, ok = cholesky(add_diagonal(problem.inverse.copy(), mu))
         if not ok:
             return None
-        logdet = 2.0 * float(np.log(np.diag(L)).sum())
+        logdet = logdet_of_factor(L)
         gain = logdet - state.logdet - float((mu - state.dual).sum())
         return (mu, L, logdet, gain), -gain
 

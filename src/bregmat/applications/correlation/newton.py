@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import EPS, Entries
+from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.iterates import Spectral
-from bregmat.linalg import eigh
+from bregmat.linalg import EPS, eigh
 from bregmat.numerics import armijo, conjugate_gradients
 
 

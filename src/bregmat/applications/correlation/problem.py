@@ -8,13 +8,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import EPS, Entries, FixedBlocks
+from bregmat.applications.correlation.entries import Entries, FixedBlocks
 from bregmat.applications.correlation.result import Repair
 from bregmat.certificates import dual_bound
 from bregmat.coordinates import RANK_TOL
 from bregmat.divergences import Frobenius
 from bregmat.infeasibility import irreducible
-from bregmat.linalg import cholesky, cholesky_inverse, eigh, eigvalsh, symmetrize, triangular_solve
+from bregmat.linalg import (
+    EPS,
+    cholesky,
+    cholesky_inverse,
+    eigh,
+    eigvalsh,
+    logdet_of_factor,
+    symmetrize,
+    triangular_solve,
+)
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.proofs import Certificate, Proof
@@ -202,7 +211,7 @@ class CorrelationProblem(NearestMatrix):
     @cached_property
     def logdet(self) -> float:
         """``logdet C`` from a triangular basis."""
-        return 2.0 * float(np.log(np.diag(self.basis)).sum())
+        return logdet_of_factor(self.basis)
 
     def distance(self, X: np.ndarray) -> float:
         """``D(X, C)`` of a matrix of the whole space, or for Frobenius any; inf where X is not definite and has to be."""
@@ -214,7 +223,7 @@ class CorrelationProblem(NearestMatrix):
                 return np.inf
             # |F|^2 - 2 logdet F - n with F = L^-1 K: no difference of large traces
             F = triangular_solve(self.basis, K)
-            return float(np.vdot(F, F)) - 2.0 * float(np.log(np.diag(F)).sum()) - len(X)
+            return float(np.vdot(F, F)) - logdet_of_factor(F) - len(X)
         x = np.maximum(eigvalsh(X), 0.0)
         D = self.divergence
         return float(D.phi(x).sum()) - float(np.vdot(X, self.mirror)) + D.constant(self.t0)

@@ -13,9 +13,9 @@ import scipy
 
 from bregmat.applications.simplex.rows import LinearRows, newton_direction
 from bregmat.infeasibility import CLEAR
+from bregmat.linalg import EPS
 from bregmat.proofs import FEASIBLE, Certificate, Problem, Proof
 from bregmat.solve import State
-from bregmat.spectral import EPS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,9 +10,8 @@ import scipy
 
 from bregmat.checks import as_column, as_matrix
 from bregmat.columns import excess_of, sense_codes
-from bregmat.linalg import cholesky, cholesky_solve
+from bregmat.linalg import EPS, cholesky, cholesky_solve
 from bregmat.numerics import Exchanges, pivot_in_box
-from bregmat.spectral import EPS
 
 MODEST = 16.0  # roundings of a few operations and of sums in pairs
 
