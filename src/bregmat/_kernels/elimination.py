@@ -6,7 +6,6 @@ from heapq import heappop, heappush
 import numpy as np
 
 from bregmat._kernels.compiling import njit
-from bregmat._kernels.vectors import copy_inplace
 
 SMALL = 1e-3  # rows whose pivot is below this share of the sum of their entries are left
 
@@ -17,7 +16,8 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
     The corner is chosen when its turn has come: small, but a few times what ``rounding`` may make of the pivots' sizes.
 
     Stops where the least degree passes ``share`` of the rows that are left. Rows whose pivot is small or negative are left,
-    too. Minimum degree with explicit fill: lists of neighbours move to the end of a pool where they outgrow their room.
+    too. Minimum degree with explicit fill: lists of neighbours move to the end of a pool where they outgrow their room, and all to
+    another pool, in turn, where that is full.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
     n = len(indptr) - 1
     start, length = indptr[:-1].astype(np.int64), np.diff(indptr).astype(np.int64)
     order = np.argsort(length, kind="stable")  # with their lengths a heap
-    gone, seen, pool = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64), (indices.astype(np.int64), data.copy())
+    gone, seen, pool = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64), (indices.astype(np.int32), data.copy())
     place, value, fallen, trace = _factor_inplace(
         diagonal, border, terms, start, length, length.copy(), order, gone, seen, *pool, share
     )
@@ -60,14 +60,15 @@ def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, s
     """
     n = len(diagonal)
     end, remaining, fallen, trace = len(place), n, 0.0, 0.0
-    column, least, near, low = np.empty(n), np.empty(n), np.empty(n, np.int64), np.empty(n)
+    least, near, low = np.empty(n), np.empty(n, np.int64), np.empty(n)
+    hit, other_place, other_value = np.zeros(n, np.int64), place[:0], value[:0]
     for i in range(n):
         total = 0.0
         for k in range(start[i], start[i] + length[i]):
             total += abs(value[k])
         least[i] = SMALL * (abs(diagonal[i]) + total)
     heap = [(length[i], i) for i in order]
-    stamp = 0
+    base, stamp = 1, 0
     while len(heap) > 0:
         d, v = heappop(heap)
         if gone[v] or d != length[v]:
@@ -84,7 +85,7 @@ def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, s
         remaining -= 1
         for a in range(d):
             near[a], low[a] = place[start[v] + a], value[start[v] + a] / pivot
-            column[near[a]] = low[a]
+            seen[near[a]] = base + a  # neighbours have base and above
         for a in range(d):
             u, l = near[a], low[a]
             diagonal[u] -= pivot * (l * l)
@@ -92,42 +93,60 @@ def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, s
             trace += pivot * (l * l)
             terms[u] += 1
             stamp += 1
-            for b in range(d):
-                seen[near[b]] = -stamp
-            seen[u] = stamp
-            kept = start[u]
+            hit[a] = stamp
+            kept, own, fill = start[u] + length[u] - 1, start[u], d - 1
             for b in range(start[u], start[u] + length[u]):
-                w, x = place[b], value[b]
-                if w == v:
-                    continue
-                if seen[w] == -stamp:  # a neighbour of both
-                    x -= pivot * (l * column[w])
-                    seen[w] = stamp
-                place[kept], value[kept] = w, x
-                kept += 1
+                at = seen[place[b]] - base
+                if at >= 0:  # a neighbour of both
+                    value[b] -= pivot * (l * low[at])
+                    hit[at] = stamp
+                    fill -= 1
+                elif place[b] == v:
+                    own = b
+            place[own], value[own] = place[kept], value[kept]
             kept -= start[u]
-            fill = 0
-            for b in range(d):
-                fill += seen[near[b]] == -stamp
             if kept + fill > room[u]:
+                if end + 3 * (kept + fill) // 2 > len(place):
+                    length[u] = kept
+                    alive = 0
+                    for i in range(n):
+                        alive += 0 if gone[i] else length[i]
+                    if len(other_place) < 2 * alive + 3 * (kept + fill):
+                        size = 4 * alive + 6 * (kept + fill)
+                        other_place, other_value = np.empty(size, place.dtype), np.empty(size)
+                    end = _gather_inplace(other_place, other_value, place, value, start, length, room, gone)
+                    place, value, other_place, other_value = other_place, other_value, place, value
                 room[u] = 3 * (kept + fill) // 2
-                if end + room[u] > len(place):
-                    longer = np.empty(2 * len(place) + room[u], np.int64), np.empty(2 * len(place) + room[u])
-                    copy_inplace(longer[0][:end], place)
-                    copy_inplace(longer[1][:end], value)
-                    place, value = longer
                 for b in range(kept):
                     place[end + b], value[end + b] = place[start[u] + b], value[start[u] + b]
                 start[u] = end
                 end += room[u]
             to = start[u] + kept
             for b in range(d):
-                if seen[near[b]] == -stamp:
+                if hit[b] != stamp:
                     place[to], value[to] = near[b], -pivot * (l * low[b])
                     to += 1
             length[u] = kept + fill
             heappush(heap, (length[u], u))
+        base += d
     return place, value, fallen, trace
+
+
+@njit(cache=True, error_model="numpy")
+def _gather_inplace(to_place, to_value, place, value, start, length, room, gone):
+    """The rows that are left, one after the other into another pool, without room to grow; its end.
+
+    to_place, to_value, place, value : pools of any length; start, length, room, gone : (n,).
+    """
+    end = 0
+    for i in range(len(start)):
+        if gone[i]:
+            continue
+        for b in range(length[i]):
+            to_place[end + b], to_value[end + b] = place[start[i] + b], value[start[i] + b]
+        start[i], room[i] = end, length[i]
+        end += length[i]
+    return end
 
 
 @njit(cache=True, error_model="numpy")

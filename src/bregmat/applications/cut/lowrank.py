@@ -13,10 +13,14 @@ from bregmat.numerics import conjugate_gradients
 FIRST_RANK = 30  # solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a factorisation is kept for the end
 CG_STEPS = 100
-FIRST_BOUND = 0.03  # residual below which the multipliers are worth a factorisation
+FIRST_BOUND, FIRST_LOOK = 0.03, 0.5  # residuals below which the multipliers are worth a factorisation, and a Ritz value
 DEAD = 0.1  # length of a column of R, relative to the longest, up to which it may be left out
 SMALLEST = 1e-10
+FEW = 12  # columns where smoothing went on: solutions of grids had rank 3
 SMOOTHING = 8, 32, 128  # degrees of polynomials of L, one after the other
+FORCING = 0.1  # of the gradient, to which conjugate gradients solve for a step
+SUFFICIENT = 0.05  # fall of a move, over what its slope promises
+SHORTER, SHORTEST = 0.4, 0.01  # parts of a move: from one to the next, and the last
 PATIENCE = 80  # steps at one rank; 20 are many
 
 
@@ -54,7 +58,7 @@ class LowRank:
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self.fewest = 1  # columns; where the method has stalled with fewer, these stay
-        self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else 4.0 * FIRST_BOUND), 0
+        self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else FIRST_LOOK), 0
         self._derivatives()
 
     def _derivatives(self) -> None:
@@ -107,6 +111,8 @@ class LowRank:
             new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
             if not new_value < 0.5 * value:
                 break
+            if value < np.inf and R.shape[1] > FEW:  # eigenvalues that rise slowly from zero: few of them matter
+                now = self._retract(now @ np.linalg.eigh(now.T @ now)[1][:, -FEW:])
             R, value = now, new_value
         return R
 
@@ -138,16 +144,21 @@ class LowRank:
             self.stalled = True
             return
         before = (self.R, self.LR, self.value, self.inner, self.gradient, self.y)
-        self.R = self._retract(self.R + move)
-        self._derivatives()
-        fall = 0.5 * (self.value - before[2]) if before[2] < np.inf else -np.inf
         noise = 1e-14 * abs(before[2]) if before[2] < np.inf else 0.0
-        ratio = (fall - noise) / (model - noise)
+        slope, share = float(np.vdot(self.gradient, move)), 1.0
+        while True:  # a part of a move that is too long costs two products, another move up to a hundred
+            self.R = self._retract(before[0] + share * move)
+            self._derivatives()
+            fall = 0.5 * (self.value - before[2]) if before[2] < np.inf else -np.inf
+            if fall - noise <= SUFFICIENT * share * slope or share < SHORTEST:
+                break
+            share *= SHORTER
+        ratio = (fall - noise) / (share * slope + share**2 * (model - slope) - noise)
         if ratio < 0.25:
             self.radius *= 0.25
-        elif ratio > 0.75 and edge:
+        elif ratio > 0.75 and edge and share == 1.0:
             self.radius = min(2.0 * self.radius, np.sqrt(len(self.R)))
-        if ratio < 0.05:
+        if not ratio >= SUFFICIENT:
             self.R, self.LR, self.value, self.inner, self.gradient, self.y = before
             self.stalled = self.radius < 1e-10
 
@@ -174,7 +185,7 @@ class LowRank:
         end = conjugate_gradients(
             lambda d: self._tangent(d, self.y)[0],
             -g,
-            goal=float(np.linalg.norm(g)) * min(0.1, self.residual),
+            goal=float(np.linalg.norm(g)) * FORCING,
             most=CG_STEPS,
             blocked=blocked,
         )
@@ -210,27 +221,34 @@ class LowRank:
         """A proven lower bound of the smallest eigenvalue: an estimate less ``loss`` over n, or more if need be; or -inf."""
         n, total = len(self.y), float(self.y.sum())
 
+        def spare(ritz: float) -> float:
+            """By how much the bound is above the weight below the one to which the value is rounded up."""
+            return self._above_a_weight(n * min(ritz, 0.0) - total)
+
         def is_hopeless(ritz: float) -> bool:
             """Whether the bound is not worth a factorisation; with a smaller eigenvalue it is even less."""
             if n <= LARGE or is_last:
                 return False
-            estimate = self.value - n * min(ritz, 0.0) + total
-            return estimate > 50.0 * loss and not self._reaches_a_weight(estimate + 50.0 * loss)
+            return self.value - n * min(ritz, 0.0) + total > 2.0 * self.coarse * loss and spare(ritz) < 50.0 * loss
 
         lam = smallest(self.graph, self.y, self.rng, is_hopeless)
         if is_hopeless(lam):
             return -np.inf
-        lam = min(lam, 0.0)
-        for times in (1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4):
-            proven = is_above(self.graph, self.y, lam - times * loss / n)
+        lost = [loss * times for times in ((1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4))]
+        if n > LARGE and spare(lam) > 0:  # no sharper than the weight asks for: the Ritz value may be above
+            lost[0] = max(0.5 * spare(lam), 5.0 * loss)
+        for less in lost:
+            proven = is_above(self.graph, self.y, min(lam, 0.0) - less / n)
             if proven > -np.inf:
                 return proven
         return -np.inf
 
-    def _reaches_a_weight(self, short: float) -> bool:
-        """Whether a bound that is so much below the value is rounded up to the same weight; in scaled units of ``4 cut``."""
-        ends = [0.25 * self.graph.scale * end for end in (self.value - short, self.value)]
-        return self.graph.step > 0 and self.graph.round_up(ends[0]) >= self.graph.round_up(ends[1])
+    def _above_a_weight(self, bound: float) -> float:
+        """How far a bound is above the last weight below the value; -inf if there is none. In scaled units of ``4 cut``."""
+        graph = self.graph
+        if graph.step == 0 or not self.value < np.inf:
+            return -np.inf
+        return bound - 4.0 * (graph.round_up(0.25 * graph.scale * self.value) - graph.step) / graph.scale
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Projections of the rows on a random direction."""

@@ -12,6 +12,7 @@ from bregmat._kernels.cut import refine_inplace
 from bregmat.applications.cut.graph import Graph
 
 PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices
+MOST_PATIENCE = 200  # of these 5 %
 PASSES = 50
 DENSE_FIEDLER = 400
 RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
@@ -32,7 +33,7 @@ class BestCut:
         if self.refine:
             A = self.graph.A
             least = 1e-12 * max(1.0, float(self.graph.degree.sum()))
-            patience = PATIENCE + len(x) // 20
+            patience = PATIENCE + min(len(x) // 20, MOST_PATIENCE)
             refine_inplace(x, A.indptr, A.indices, A.data, least, patience, PASSES)
         value = self.graph.cut(x)
         if value < self.value:
