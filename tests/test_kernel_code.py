@@ -113,3 +113,48 @@ def test_what_numpy_and_python_bring_is_compiled_once():
         patch.setattr(Compiler, "_compile_core", counted)
         assert whole(1.25, 3.5) == 4.75
     assert sum("max" in name for name in names) <= 1
+
+
+def test_expressions_of_arrays_and_lists():
+    """Kernels have none; numba's rewriting of them as one loop is left out only where there is nothing to rewrite."""
+
+    @njit
+    def mixed(x):
+        made = np.empty(len(x))
+        made[0] = 1.0
+        pair = np.array([x[0], x[1]])
+        return np.sqrt(x * x + 3.0) + x[0] * pair[1], made[:1]
+
+    x = np.array([1.0, 2.0, 5.0])
+    root, first = mixed(x)
+    np.testing.assert_allclose(root, np.sqrt(x * x + 3.0) + 2.0, rtol=1e-15)
+    assert first[0] == 1.0
+
+
+def test_what_is_kept_for_our_kernels_is_not_numbas_afterwards():
+    """A call's type is found once for all kernels, by arguments and flags; numba itself works as it does otherwise."""
+    from numba.core.errors import TypingError
+    from numba.core.postproc import PostProcessor
+    from numba.core.typing.context import BaseContext
+
+    before, asked = (BaseContext.resolve_function_type, PostProcessor.run), []
+
+    class Asking:
+        def __init__(self, usual):
+            self.usual = usual
+
+        def __call__(self, context, func, args, kws):
+            asked.append((func, args))
+            return self.usual(context, func, args, kws)
+
+    from bregmat._kernels import pipeline
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "_resolve", Asking(pipeline._resolve))
+        assert njit(lambda a, b: a + b + a)(np.uint16(2), np.float32(1.5)) == 5.5
+        first = len(asked)
+        assert njit(lambda a, b: a + b + a)(np.uint16(2), np.float32(2.5)) == 6.5
+        with pytest.raises(TypingError, match="No implementation of function"):
+            njit(lambda a, b: a + b)(np.uint16(2), np.zeros(1, dtype="M8[s]"))
+    assert first > 0 and not [one for one in asked[first:] if one in asked[:first]]
+    assert (BaseContext.resolve_function_type, PostProcessor.run) == before

@@ -22,7 +22,7 @@ from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
 from bregmat._kernels import COMPILED
-from bregmat._kernels.pipeline import KernelCompiler
+from bregmat._kernels.pipeline import KernelCompiler, shortcuts
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
 PATIENCE = 1.0  # seconds of compilation that nobody is told about
@@ -44,7 +44,7 @@ def whole(function: Callable[..., Any], options: dict[str, Any]) -> Callable[...
             found = None if named else _from_disk(dispatcher, arguments)
             if found is None:
                 COMPILED.append(f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
-                with _noticed(), _no_collection():
+                with _noticed(), _no_collection(), shortcuts():
                     found = compile_for_args(*arguments, **named)
         return found
 

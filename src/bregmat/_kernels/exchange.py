@@ -117,11 +117,12 @@ def centre_inplace(place, work, free, problem):
         constrained_solve_inplace(d, multiplier, W, S, free, problem, residual)
         for r in range(m):
             multiplier[r] += problem.rho * residual[r]
-        t, p = first_blocked(x, d, free, problem.upper, 1.0)
-        # E_F d = 0 says that d is 0, but for rounding, on a variable without which E_F would lose its rank
-        while p >= 0 and m > 0 and is_needed(W, S, free, p):
-            d[p] = 0.0
+        while True:
             t, p = first_blocked(x, d, free, problem.upper, 1.0)
+            # E_F d = 0 says that d is 0, but for rounding, on a variable without which E_F would lose its rank
+            if p < 0 or m == 0 or not is_needed(W, S, free, p):
+                break
+            d[p] = 0.0
         if t > 0.0:
             move_inplace(x, d, t, free, problem.upper)
             for i in range(k):
@@ -149,25 +150,44 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
     work = Work(np.empty((m, room)), np.empty((m, m)), np.empty(room))
     W, S, z = work
     mu, residual, step = np.empty(m), np.empty(m), np.empty(n)
-    if not centre_inplace(place, work, free, problem):
-        return DEFICIENT
+    # each part is called in one place, as each call of it is compiled for itself
+    is_central = False
     for _ in range(most):
         counts[0] += 1
-        drift = 0.0
-        for i in range(free.size[0]):
-            v = free.order[i]
-            drift = max(drift, abs(reduced_gradient(g, problem.E, multiplier, v)) * problem.weight[v])
-        if drift > tol and not centre_inplace(place, work, free, problem):
-            return DEFICIENT
+        is_looked_at = False
+        while True:
+            if not is_central:
+                if not centre_inplace(place, work, free, problem):
+                    return DEFICIENT
+                is_central = True
+                if is_looked_at:
+                    break
+            drift, is_looked_at = 0.0, True
+            for i in range(free.size[0]):
+                v = free.order[i]
+                drift = max(drift, abs(reduced_gradient(g, problem.E, multiplier, v)) * problem.weight[v])
+            if not drift > tol:
+                break
+            is_central = False
         j, h = worst_outside(x, g, multiplier, free, problem)
         if j < 0 or abs(h) * problem.weight[j] <= tol:
             return OPTIMAL
         if free.size[0] == room:
             return FULL
         sign = -1.0 if h > 0.0 else 1.0
+        has_left, joins = False, False
         while True:
             if not constrain_inplace(W, S, free, problem):
-                return DEFICIENT
+                if not has_left:
+                    return DEFICIENT
+                # E_F needs a variable in place of the one that left: j moves along with it, so j is one
+                joins, is_central = True, False
+                break
+            if has_left:
+                h = reduced_gradient(g, problem.E, multiplier, j)
+                if not -sign * h * problem.weight[j] > tol:
+                    joins = 0.0 < x[j] < problem.upper[j]
+                    break
             k = free.size[0]
             entry_column_inplace(z, problem, free.order, k, j)
             for i in range(k):
@@ -185,32 +205,28 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
                 size += abs(z[i]) * math.sqrt(problem.A[v, v])
                 z[i] *= sign
             flat = 1e-15 * size * size
-            if curvature < -1e-9 * size * size:
-                fill_inplace(direction, 0.0)
-                direction[j] = sign
-                for i in range(k):
-                    direction[free.order[i]] = z[i]
-                return INDEFINITE
+            is_falling = curvature < -1e-9 * size * size
             own = problem.upper[j] - x[j] if sign > 0.0 else x[j]
             newton = abs(h) / curvature if curvature > flat else np.inf
             longest = 0.0
             for i in range(k):
                 longest = max(longest, abs(z[i]))
-            t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
-            while p >= 0 and m > 0 and abs(z[p]) <= 1e-11 * max(1.0, longest) and is_needed(W, S, free, p):
-                z[p] = 0.0
+            while True:
                 t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
+                if p < 0 or m == 0 or abs(z[p]) > 1e-11 * max(1.0, longest) or not is_needed(W, S, free, p):
+                    break
+                z[p] = 0.0
             reach, is_kept = 0.0, False
             for i in range(n):
                 reach = max(reach, x[i])
                 is_kept = is_kept or direction[i] != 0.0
-            if t == np.inf or (t * max(1.0, longest) > FAR * reach > 0.0 and not is_kept):
+            if is_falling or t == np.inf or (t * max(1.0, longest) > FAR * reach > 0.0 and not is_kept):
                 fill_inplace(direction, 0.0)
                 direction[j] = sign
                 for i in range(k):
                     direction[free.order[i]] = z[i]
-                if t == np.inf:
-                    return UNBOUNDED
+                if is_falling or t == np.inf:
+                    return INDEFINITE if is_falling else UNBOUNDED
             if t > 0.0:
                 move_inplace(x, z, t, free, problem.upper)
                 x[j] += sign * t
@@ -218,23 +234,15 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
                 for r in range(m):
                     multiplier[r] += sign * t * mu[r]
             if p < 0:
-                if own <= newton:
+                joins = own > newton
+                if not joins:
                     x[j] = problem.upper[j] if sign > 0.0 else 0.0
-                else:
-                    join_inplace(free, problem, j, LEAST)
                 break
             v = free.order[p]
             x[v] = 0.0 if z[p] < 0.0 else problem.upper[v]
             counts[0] += 1
             leave_inplace(free, p)
-            if m > 0 and not constrain_inplace(W, S, free, problem):
-                # E_F needs a variable in place of the one that left: j moves along with it, so j is one
-                if not join_inplace(free, problem, j, LEAST) or not centre_inplace(place, work, free, problem):
-                    return DEFICIENT
-                break
-            h = reduced_gradient(g, problem.E, multiplier, j)
-            if not -sign * h * problem.weight[j] > tol:
-                if 0.0 < x[j] < problem.upper[j]:
-                    join_inplace(free, problem, j, LEAST)
-                break
+            has_left = True
+        if joins and not join_inplace(free, problem, j, LEAST) and not is_central:
+            return DEFICIENT
     return PAUSED

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat._kernels.compiling import njit
-from bregmat._kernels.vectors import add_multiple_inplace, dot
+from bregmat._kernels.vectors import add_multiple_inplace, copy_inplace, dot, fill_inplace
 
 
 class FreeSet(NamedTuple):
@@ -119,7 +119,8 @@ def join_inplace(free, problem, j, least):
 def leave_inplace(free, p):
     """The variable at place p leaves: its row of the factor is rotated into the rows below it; shapes as in :class:`FreeSet`."""
     U, k = free.U, free.size[0]
-    w = U[p, p + 1 : k].copy()
+    w = np.empty(k - p - 1)
+    copy_inplace(w, U[p, p + 1 : k])
     for i in range(p):
         row = U[i]
         for t in range(p, k - 1):
@@ -180,7 +181,8 @@ def small_cholesky_inplace(S):
 def is_needed(W, S, free, p):
     """Whether E_F would lack full row rank without the variable at place p; W (m, >= k), S (m, m)."""
     k, m = free.size[0], len(S)
-    unit = np.zeros(k)
+    unit = np.empty(k)
+    fill_inplace(unit, 0.0)
     unit[p] = 1.0
     solve_inplace(unit, free.U, k)
     rest = np.empty((m, m))
