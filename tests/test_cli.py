@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from bregmat._interrupt import interruptible
 from bregmat.cli import learning, main, measure, show
 from bregmat.cli.app import app
-from bregmat.cli.inputs import class_names, find_labels, looks_like_id
+from bregmat.cli.intake import class_names, find_labels, looks_like_id
 from bregmat.constraints import Constraints
-from bregmat.estimators import KernelKMeans, MarginSVC
+from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
 
@@ -63,6 +63,11 @@ def pairs(tmp_path, rng, data):
 
 
 # ---------------------------------------------------------------- learn
+
+
+def write(tmp_path, name, *lines):
+    (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / name
 
 
 def test_learn_from_labels(bregmat, points, tmp_path):
@@ -124,6 +129,72 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
     assert "no better than with columns scaled: here nothing is gained by learning" in said
 
 
+def test_that_fewer_constraints_are_met_is_explained(bregmat, data, tmp_path):
+    """Labels that have nothing to do with the features: the rows cost less, and fewer of them hold."""
+    words = {"kind": np.random.default_rng(0).permutation(np.repeat(["yes", "no", "so"], 20))}
+    write_points(tmp_path / "odd.csv", data[0], names=list("abcd"), columns=words)
+    done = bregmat("learn", "odd.csv", "--labels", "kind", "--folds", "0", "--report", "r.html")
+    assert done.exit_code == 0, done.output
+    after, before, price, now = re.search(
+        r"fewer soft constraints are met after learning \(([\d,]+)\) than before it \(([\d,]+)\): they ask for more than any metric can "
+        r"give, .* fell from ([\d.]+) to ([\d.]+)\)", done.stderr
+    ).groups()  # fmt: skip
+    numbers = [int(text.replace(",", "")) for text in (after, before)]
+    assert numbers[0] < numbers[1] and float(now) < float(price)
+    assert f" {before} (" in done.stdout and f" {after} (" in done.stdout
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert (
+        "Where fewer are met than before learning, they ask" in page and "fewer soft constraints are met after" in page
+    )
+
+
+def test_where_more_are_met_nothing_is_explained(bregmat, points):
+    assert "fewer soft constraints" not in bregmat("learn", points, "--labels", "kind", "--folds", "0").stderr
+
+
+def test_labels_that_are_values(bregmat, tmp_path):
+    """As MetricLearner: numbers that are not all whole are values to be near in; the test is one of regression."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 4)) * [1.0, 3.0, 3.0, 3.0]
+    target = np.where(np.arange(90) % 9 == 0, np.nan, 2.5 * X[:, 0])
+    write_points(tmp_path / "t.csv", X, names=list("abcd"), columns={"target": target})
+    done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--seed", "3")
+    assert done.exit_code == 0, done.output
+    assert "labels 'target' are numbers that are not all whole: values to be near in, not classes" in done.stderr
+    assert "10 of 90 rows have no label" in done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "4-NN R², 5-fold" in line]
+    before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
+    assert after > scaled > before and "NMI" not in done.stdout
+    again = MetricLearner(random_state=3).fit(X, target)
+    assert np.allclose(load("m").get_mahalanobis_matrix(), again.get_mahalanobis_matrix(), rtol=1e-6)
+    assert "4-NN R²" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_values_with_decimal_commas(bregmat, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{x:.3f};{y:.3f};{x + 0.5:.3f}".replace(".", ",") for x, y in rng.normal(size=(40, 2))]
+    write(tmp_path, "t.csv", "a;b;target", *lines, "1,5;2,5;NA")
+    done = bregmat("learn", "t.csv", "--labels", "target", "--folds", "2")
+    assert done.exit_code == 0, done.output
+    assert "values to be near in, not classes" in done.stderr and "1 of 41 rows have no label" in done.stderr
+    assert "4-NN R², 2-fold" in done.stdout
+
+
+def test_slack_weight_chosen_for_values(bregmat, tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    write_points(tmp_path / "t.csv", X, names=["a", "b"], columns={"y": X[:, 0] - X[:, 1]})
+    done = bregmat("learn", "t.csv", "--labels", "y", "--slack-weight", "auto", "--folds", "2", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert load("m").slack_weight in (0.5, 5.0)
+
+
+def test_whole_numbers_with_many_values_are_told(bregmat, data, tmp_path):
+    write_points(tmp_path / "t.csv", data[0], names=list("abcd"), columns={"age": np.arange(60) // 2})
+    done = bregmat("learn", "t.csv", "--labels", "age", "--folds", "0")
+    assert "labels 'age' are 30 classes of 60 points; whole numbers are classes" in done.stderr
+
+
 def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
     done = bregmat("learn", points, "--constraints", pairs, "--exclude", "kind", "--out", "model.bm")
     assert done.exit_code == 0, done.output
@@ -159,11 +230,6 @@ def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_pa
     )
     assert "'stranger' (line 62); column 'id' names the points" in done.stderr
     assert "1 of 61 constraints" in (tmp_path / "report.html").read_text("utf-8")
-
-
-def write(tmp_path, name, *lines):
-    (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return tmp_path / name
 
 
 def test_pairs_without_bounds(bregmat, points, tmp_path):
@@ -431,6 +497,29 @@ def test_help_describes_the_constraints_file(bregmat):
     assert "relation,i,j,k,l,bound,sense,weight" in text and "sq_dist(i, j) - sq_dist(k, l) <= bound" in text
 
 
+@pytest.mark.parametrize(
+    "command", ["learn", "label", "stream", "transform", "inspect", "demo", "reproduce", "warmup", None]
+)
+def test_help_says_what_goes_where(bregmat, command):
+    """No type in the words of a programming language, no brackets twice, no word for a value that there is none of."""
+    done = bregmat(*[command] * (command is not None), "--help")
+    assert done.exit_code == 0 and "--help" in done.stdout
+    assert not re.search(r"<[a-z]|\[\[|\bTEXT\b|INTEGER|BOOLEAN|FLOAT|\bPATH\b", done.stdout), done.stdout
+
+
+def test_lines_end_where_they_end_if_nobody_reads_along(bregmat, data, tmp_path, monkeypatch):
+    """Piped output is as wide as what it says, whatever COLUMNS holds."""
+    monkeypatch.setenv("COLUMNS", "40")
+    names = [f"a feature with a long name, number {k}" for k in range(4)]
+    write_points(tmp_path / "p.csv", data[0], names=names, columns={"kind": np.repeat(["yes", "no"], 30)})
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--folds", "2", "--out", "m")
+    assert done.exit_code == 0 and f"features (4): {', '.join(names)}\n" in done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "4-NN accuracy" in line]
+    assert line.count("│") == 5
+    about = bregmat("inspect", "m").stdout
+    assert any(", ".join(names) in line for line in about.splitlines())
+
+
 def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
     rows = Constraints.sq_distance(["p00", "p02"], ["p01", "p03"], 0.5, "<=")
     write_constraints(tmp_path / "pairs.csv", rows)
@@ -507,7 +596,7 @@ def test_interrupt_ends_a_search_although_the_solver_would_keep_its_iterate():
 
 
 def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
-    monkeypatch.setattr("bregmat.cli.inputs.read_points", lambda *a, **k: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("bregmat.cli.intake.read_points", lambda *a, **k: signal.raise_signal(signal.SIGINT))
     assert bregmat("learn", points, "--labels", "kind").exit_code == 130
 
 
@@ -519,7 +608,8 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
     [
         ([], "give --constraints FILE or --labels COLUMN"),
         (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
-        (["--labels", "a"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
+        (["--labels", "a", "--strategy", "random"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
+        (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes values, to be near in; for distances"),
         (["--labels", "kind", "--id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),

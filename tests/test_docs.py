@@ -1,5 +1,6 @@
 """What the documentation shows is run: the example in every public docstring, and the code on the pages."""
 
+import ast
 import doctest
 import importlib.util
 import re
@@ -61,6 +62,26 @@ def test_code_on_the_page(page, scratch):
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+
+def test_the_gallery_has_every_example():
+    """At least 16, each by itself what the site's settings take into the gallery, run."""
+    settings = next(
+        node.value
+        for node in ast.parse((ROOT / "docs" / "conf.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "sphinx_gallery_conf"
+    )
+    gallery = {ast.literal_eval(key): value for key, value in zip(settings.keys, settings.values)}
+    (folder,) = ast.literal_eval(gallery["examples_dirs"])
+    assert (ROOT / "docs" / folder).resolve() == ROOT / "examples"
+    scripts = sorted((ROOT / "examples").glob("*.py"))
+    assert len(scripts) >= 16
+    pattern = ast.literal_eval(gallery["filename_pattern"])
+    assert all(re.search(pattern, str(script)) for script in scripts)  # others are shown, but not run
+    assert not set(gallery) & {"ignore_pattern", "plot_gallery"} and ast.literal_eval(gallery["abort_on_example_error"])
+    assert {"sphinx_gallery.gen_gallery"} <= set(
+        re.findall(r'"([\w.]+)"', (ROOT / "docs" / "conf.py").read_text("utf-8"))
+    )
 
 
 def test_the_gallery_has_one_style():

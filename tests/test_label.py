@@ -367,6 +367,38 @@ def test_a_damaged_answer_is_named_by_its_line(tmp_path):
         Session(wine_points(), Settings(), path, resume=True)
 
 
+def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
+    """Columns, gaps, encodings, decimal commas; the Python to take away reads the same."""
+    from bregmat.cli.intake import Intake
+    from bregmat.cli.labelling import LabelOptions, _read
+
+    path = tmp_path / "ugly.csv"
+    rows = [
+        "Straße;höhe;breite;nr;art",
+        "a;1,5;2;11;rot",
+        "b;NA;3;12;blau",
+        "c;2,5;4;13;rot",
+        "d;3,5;;14;blau",
+        "e;4,5;9;15;rot",
+    ]
+    path.write_text("\n".join(rows), encoding="latin-1")
+    for missing, names, X in (
+        ("drop", ["0", "2", "4"], [[1.5, 2.0], [2.5, 4.0], [4.5, 9.0]]),
+        ("median", list("01234"), [[1.5, 2.0], [3.0, 3.0], [2.5, 4.0], [3.5, 3.5], [4.5, 9.0]]),
+    ):
+        intake = Intake("art", columns=("höhe", "breite"), missing=missing, encoding="latin-1")
+        points = _read(path, LabelOptions(intake, text="Straße"))
+        assert list(points.names) == names and points.X.tolist() == X and points.features == ("höhe", "breite")
+        assert "missing cells in höhe (1), breite (1)" in capsys.readouterr().err
+        spoken: dict = {}
+        exec(points.source, spoken)
+        assert np.array_equal(spoken["X"], points.X)
+    with pytest.raises(ValueError, match="cannot be a feature"):
+        _read(path, LabelOptions(Intake("art", columns=("art",), encoding="latin-1")))
+    with pytest.raises(ValueError, match="'höhe' are not classes, and points are coloured by classes"):
+        _read(path, LabelOptions(Intake("höhe", missing="drop", encoding="latin-1")))
+
+
 # ---------------------------------------------------------------- taking away
 @pytest.mark.parametrize("ids", ["words", "numbers", None])
 def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):

@@ -207,6 +207,9 @@ def test_files_and_pickle(cls, pairs, tmp_path):
     again, twin = load(tmp_path / "model.bm"), pickle.loads(pickle.dumps(learner))
     assert np.array_equal(twin.transform([1, 2]), learner.transform([1, 2]))
     assert again.preprocessor_ is None  # data stays out of files
+    for call in (lambda: again.pair_distance(pairs[0][:2]), lambda: again.transform([0, 1])):
+        with pytest.raises(ValueError, match=r"files do not keep it, so give the one .* to set_params\(preprocessor="):
+            call()
     assert np.array_equal(again.transform(X), learner.transform(X))
     again.set_params(preprocessor=X)
     assert np.array_equal(again.pair_score(pairs[0]), learner.pair_score(pairs[0]))

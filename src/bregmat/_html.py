@@ -13,6 +13,10 @@ from typing import Any
 #: a row of the summary table: what is measured, its value for the points as given, with their columns scaled, and learned
 SummaryRow = tuple[str, Any, Any, Any]
 SUMMARY_COLUMNS = ("as given", "scaled", "learned")
+FEWER_MET = (
+    "they ask for more than any metric can give, as where labels have little to do with the features, and what becomes less is "
+    "their price, not their number: many that miss a little cost less than few that miss by much"
+)
 STATUS_TEXT = {
     "OPTIMAL": "proven optimal",
     "FEASIBLE": "meets the hard constraints, not proven optimal",

@@ -164,7 +164,7 @@ def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
         if not np.isin(values, (0, 1)).all():
             raise ValueError("y with several columns must hold sets of labels as 0 and 1.")
         kinds = Kinds.of_sets(values.astype(bool))
-    elif strategy == "neighbors" and _is_continuous(values):
+    elif strategy == "neighbors" and is_continuous(values):
         kinds = Kinds.of_values(values.astype(float))
     else:
         kinds = Kinds.of_classes(label_codes(y, unlabeled=unlabeled))
@@ -183,7 +183,7 @@ def check_labelled(n_known: int, n: int, unlabeled: Any) -> None:
         )
 
 
-def _is_continuous(values: np.ndarray) -> bool:
+def is_continuous(values: np.ndarray) -> bool:
     """Whether these are finite numbers (or NaN) that are not all whole."""
     if values.ndim != 1 or values.dtype.kind != "f" or np.isinf(values).any():
         return False
@@ -282,7 +282,8 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
         if len(bad):
             raise ValueError(
                 f"y must hold class labels, but it is continuous (y[{bad[0]}] = {values[bad[0]]}; {rows_text(bad)}). "
-                "For distances that are known, use Constraints.sq_distance(i, j, bound, sense)."
+                'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
+                "bound, sense)."
             )
     match = _matches(known, unlabeled)
     is_minus_one = _is_number(unlabeled) and unlabeled == -1

@@ -8,7 +8,22 @@ import typer
 from bregmat import __version__
 from bregmat._html import listed
 from bregmat.cli import show
+from bregmat.cli.commands import Command, Group
 from bregmat.cli.inputs import import_terms
+from bregmat.cli.options import (
+    POINTS,
+    Columns,
+    Drop,
+    Encoding,
+    IdColumn,
+    Missing,
+    ModelFile,
+    ModelOut,
+    PointsFile,
+    Quiet,
+    Unlabeled,
+    column_names,
+)
 from bregmat.cli.show import bad_input, fail, note
 from bregmat.io import check_writable
 from bregmat.relations import RELATIONS
@@ -16,29 +31,13 @@ from bregmat.relations import RELATIONS
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Learn a metric from labels or constraints, with a certificate of how good it is.",
     epilog="Exit codes: 0 solved, 2 bad input, 3 infeasible, 4 not converged, 130 interrupted (best iterate written).",
 )
-
-_POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
-PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help=_POINTS)]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help="Rows with missing cells (empty, NA): error; drop leaves them out; median fills up with their column's."
-    ),
-]
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of files of text, such as cp1252.", show_default="UTF-8")
-]
-ModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream`.")
-]
-ModelOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 def _version(value: bool) -> None:
@@ -95,7 +94,7 @@ def options(
     context.command.commands["learn"].epilog = _constraints_file()  # type: ignore[attr-defined]
 
 
-@app.command(epilog=_constraints_file())
+@app.command(cls=Command, epilog=_constraints_file())
 def learn(
     points: PointsFile,
     constraints: Annotated[
@@ -108,80 +107,80 @@ def learn(
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
     ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            "--id", metavar="COLUMN", help="Column that names the rows. Default: id or sample_id, else row numbers."
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--drop", "--exclude", metavar="COLUMN", help="Numeric column that is no feature; may be repeated."
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="The columns that are features, separated by commas; may be repeated.",
-            show_default="all of numbers",
-        ),
-    ] = None,
+    id_column: IdColumn = None,
+    drop: Drop = None,
+    columns: Columns = None,
     missing: Missing = "error",
     encoding: Encoding = None,
-    unlabeled: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="Label that means 'not known', beside empty cells.")
-    ] = None,
-    divergence: Annotated[str, typer.Option(help="logdet, vonneumann, frobenius, or a registered one.")] = "logdet",
+    unlabeled: Unlabeled = None,
+    divergence: Annotated[
+        str, typer.Option(metavar="NAME", help="logdet, vonneumann, frobenius, or a registered one.")
+    ] = "logdet",
     slack_weight: Annotated[
         str | None,
         typer.Option(
+            metavar="NUMBER",
             help="What a violated bound costs; inf: bounds must hold; auto: chosen by cross-validation of the labels.",
             show_default="the library's",
         ),
     ] = None,
     loss: Annotated[
         str | None,
-        typer.Option(help="relative_slack, squared or squared_hinge.", show_default="the divergence's own slack"),
+        typer.Option(
+            metavar="NAME", help="relative_slack, squared or squared_hinge.", show_default="the divergence's own slack"
+        ),
     ] = None,
-    solver: Annotated[str, typer.Option(help="auto, or the name of a solver.")] = "auto",
+    solver: Annotated[str, typer.Option(metavar="NAME", help="auto, or the name of a solver.")] = "auto",
     prior: Annotated[
         str,
         typer.Option(
-            help="identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from."
+            metavar="NAME",
+            help="identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from.",
         ),
     ] = "auto",
     strategy: Annotated[
         str | None,
         typer.Option(
+            metavar="neighbors|random",
             help="What is asked of labelled points. neighbors: that those of their class be nearer than the nearest of others; "
             "random: bounds for pairs drawn at random.",
             show_default="the library's",
         ),
     ] = None,
     passes: Annotated[
-        int | None, typer.Option(help="Of neighbors: rounds, each in the metric of the last.", show_default="3")
+        int | None,
+        typer.Option(metavar="NUMBER", help="Of neighbors: rounds, each in the metric of the last.", show_default="3"),
     ] = None,
     n_neighbors: Annotated[
-        int | None, typer.Option(help="Of neighbors: points of its class for each point.", show_default="3")
+        int | None,
+        typer.Option(metavar="NUMBER", help="Of neighbors: points of its class for each point.", show_default="3"),
     ] = None,
     n_impostors: Annotated[
-        int | None, typer.Option(help="Of neighbors: points of other classes for each point.", show_default="10")
+        int | None,
+        typer.Option(metavar="NUMBER", help="Of neighbors: points of other classes for each point.", show_default="10"),
     ] = None,
     n_constraints: Annotated[
         int | None,
         typer.Option(
+            metavar="NUMBER",
             help="Most rows drawn from the labels; 0: labels only measure.",
             show_default="all neighbors; 40 k^2 random pairs",
         ),
     ] = None,
-    n_components: Annotated[int | None, typer.Option(help="Dimensions to keep.", show_default="all")] = None,
-    tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-4,
-    max_iter: Annotated[int | None, typer.Option(help="Most iterations.", show_default="the solver's own")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the pairs drawn from labels, and of the folds.")] = 0,
-    neighbors: Annotated[int, typer.Option(min=1, help="k of the nearest-neighbour test.")] = 4,
-    folds: Annotated[int, typer.Option(min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")] = 5,
+    n_components: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Dimensions to keep.", show_default="all")
+    ] = None,
+    tol: Annotated[float, typer.Option(metavar="NUMBER", help="Relative duality gap to reach.")] = 1e-4,
+    max_iter: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Most iterations.", show_default="the solver's own")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Seed of the pairs drawn from labels, and of the folds.")
+    ] = 0,
+    neighbors: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="k of the nearest-neighbour test.")] = 4,
+    folds: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")
+    ] = 5,
     out: ModelOut = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report here.")] = None,
     points_file: Annotated[
@@ -194,7 +193,9 @@ def learn(
     ] = None,
     block_size: Annotated[
         int | None,
-        typer.Option(min=1, help="With --points: constraints in memory at a time.", show_default="2^25 numbers"),
+        typer.Option(
+            metavar="NUMBER", min=1, help="With --points: constraints in memory at a time.", show_default="2^25 numbers"
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --points: write the matrix here every five steps.")
@@ -233,22 +234,13 @@ def learn(
     if constraints is None and labels is None:
         raise fail("give --constraints FILE or --labels COLUMN (or both)")
     from bregmat.cli.inputs import read_task
+    from bregmat.cli.intake import Intake
     from bregmat.cli.learning import Settings, learn_task
 
     with bad_input():
         outputs = _check_outputs({"--out": out, "--report": report}, [points, constraints])
-        task = read_task(
-            points,
-            constraints=constraints,
-            labels=labels,
-            id_column=id_column,
-            drop=drop or [],
-            columns=[name.strip() for names in columns or () for name in names.split(",")],
-            unlabeled=unlabeled,
-            missing=missing,
-            encoding=encoding,
-            prior=prior,
-        )
+        intake = Intake(labels, id_column, tuple(drop or ()), column_names(columns), unlabeled, missing, encoding)
+        task = read_task(points, intake, constraints=constraints, prior=prior)
     if task.has_measured_bounds and prior == "auto":
         prior = "variance"  # in which they were measured
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
@@ -301,37 +293,50 @@ With --checkpoint, a run that was killed goes on where the last checkpoint is, t
 """
 
 
-@app.command(epilog=_paragraphs(_PAIRS_FILE))
+@app.command(cls=Command, epilog=_paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
-    dim: Annotated[int, typer.Option(help="Number of points.")],
+    dim: Annotated[int, typer.Option(metavar="NUMBER", help="Number of points.")],
     eta: Annotated[
-        str, typer.Option(help="Learning rate; bound: the one with the smallest bound on the total loss, see below.")
+        str,
+        typer.Option(
+            metavar="NUMBER", help="Learning rate; bound: the one with the smallest bound on the total loss, see below."
+        ),
     ] = "bound",
-    trace: Annotated[float, typer.Option(help="Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
+    trace: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Trace of the matrix; has to match the scale of y, see below.")
+    ] = 1.0,
     loss_budget: Annotated[
-        float, typer.Option(help="Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
+        float,
+        typer.Option(
+            metavar="NUMBER", help="Total loss that a good matrix is expected to have; 0: one fits exactly. See below."
+        ),
     ] = 0.0,
     squared: Annotated[bool, typer.Option("--squared", help="y holds squared distances, not half of them.")] = False,
     mode: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help="How a step is computed. auto, lanczos: without eigenvectors, the fastest; rank_one: by updating them; "
-            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound."
+            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound.",
         ),
     ] = "auto",
-    share: Annotated[float, typer.Option(help="Share of the first matrix mixed in again, for moving targets.")] = 0.0,
-    share_every: Annotated[int, typer.Option(min=1, help="Pairs between two shares.")] = 1000,
+    share: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Share of the first matrix mixed in again, for moving targets.")
+    ] = 0.0,
+    share_every: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Pairs between two shares.")] = 1000,
     target: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A matrix (.npy) whose loss on the same pairs the bound starts from."),
     ] = None,
-    every: Annotated[int, typer.Option(min=1, help="Pairs between two records of the loss.")] = 1000,
+    every: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Pairs between two records of the loss.")] = 1000,
     out: ModelOut = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the state here on the way, and go on from it.")
     ] = None,
-    checkpoint_seconds: Annotated[float, typer.Option(min=0.0, help="Seconds between two checkpoints.")] = 10.0,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0.0, help="Seconds between two checkpoints.")
+    ] = 10.0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew whatever the checkpoint holds.")] = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the loss and its bound: .png, .svg, .pdf.")
@@ -359,7 +364,7 @@ def stream(
     raise typer.Exit(learn_stream(pairs, settings))
 
 
-@app.command()
+@app.command(cls=Command)
 def transform(
     model: ModelFile,
     out: Annotated[
@@ -371,8 +376,8 @@ def transform(
     points: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[POINTS]",
-            help=f"{_POINTS} For a model of `stream` one column of point numbers; left out: all its points.",
+            metavar="POINTS",
+            help=f"{POINTS} For a model of `stream` one column of point numbers; left out: all its points.",
             show_default=False,
         ),
     ] = None,
@@ -388,7 +393,7 @@ def transform(
     note(f"{n:,} points in {dims} dimensions written to {out}")
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(model: ModelFile) -> None:
     """Show what a model file holds: what it was learned from, its settings and its certificate or loss."""
     from bregmat.cli.models import tables_about
@@ -399,7 +404,7 @@ def inspect(model: ModelFile) -> None:
         show.stdout().print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def warmup(
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This entry only; may be repeated.")] = None,
     list_names: Annotated[bool, typer.Option("--list", help="Print the names of the entries and stop.")] = False,
@@ -415,10 +420,10 @@ def warmup(
         warm_all(only, quiet=quiet)
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Data sets.", show_default="wine and digits")
+        list[str] | None, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")
     ] = None,
     out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where models and reports go.")] = Path(
         "bregmat-demo"
@@ -433,12 +438,12 @@ def demo(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(cls=Command)
 def label(
     points: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[POINTS]", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
+            metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
         ),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Handwritten digits, as pictures.")] = False,
@@ -453,29 +458,36 @@ def label(
         str | None,
         typer.Option(metavar="COLUMN", help="Column with known labels, to colour by; nothing is learned from it."),
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows, as in `learn`.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Numeric column that is no feature; may be repeated.")
-    ] = None,
+    id_column: IdColumn = None,
+    drop: Drop = None,
+    columns: Columns = None,
+    missing: Missing = "error",
+    encoding: Encoding = None,
     prior: Annotated[
         str,
-        typer.Option(help="identity or variance (columns scaled); auto: identity for pictures, else variance."),
+        typer.Option(
+            metavar="NAME", help="identity or variance (columns scaled); auto: identity for pictures, else variance."
+        ),
     ] = "auto",
-    slack_weight: Annotated[float, typer.Option(help="What a violated answer costs.")] = 10.0,
+    slack_weight: Annotated[float, typer.Option(metavar="NUMBER", help="What a violated answer costs.")] = 10.0,
     clusters: Annotated[
         int | None,
-        typer.Option(min=2, max=30, help="Clusters to find.", show_default="as many as the answers tell apart"),
+        typer.Option(
+            metavar="NUMBER", min=2, max=30, help="Clusters to find.", show_default="as many as the answers tell apart"
+        ),
     ] = None,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where answers are kept.", show_default="POINTS.label.jsonl")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the journal.")] = False,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Any other than the default can be reached from other machines.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on. Any other than the default can be reached from other machines.",
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(metavar="NUMBER", min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address of the page.")] = False,
 ) -> None:
     """Say what belongs together on a page that learns while you point; nothing leaves this machine."""
@@ -485,18 +497,17 @@ def label(
         raise fail(f"--prior must be auto, identity or variance; got {prior!r}")
     if not 0 < slack_weight < float("inf"):
         raise fail(f"--slack-weight must be positive and finite; got {slack_weight}")
-    if demo and (images or text or labels or id_column or exclude):
+    if demo and (images or text or labels or id_column or drop or columns or encoding or missing != "error"):
         raise fail("--demo brings its own pictures and labels")
+    from bregmat.cli.intake import Intake
     from bregmat.cli.labelling import LabelOptions, label_points
 
     label_points(
         points,
         LabelOptions(
+            Intake(labels, id_column, tuple(drop or ()), column_names(columns), None, missing, encoding),
             images=images,
             text=text,
-            labels=labels,
-            id_column=id_column,
-            exclude=tuple(exclude or ()),
             prior=prior,
             slack_weight=slack_weight,
             n_clusters=clusters,
@@ -509,10 +520,10 @@ def label(
     )
 
 
-@app.command("reproduce")
+@app.command("reproduce", cls=Command)
 def reproduce_command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments.", show_default="all of them")
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where tables, pictures and what is done so far go.")

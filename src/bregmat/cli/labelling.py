@@ -2,15 +2,14 @@
 
 import webbrowser
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bregmat.cli.inputs import find_labels, find_sample_ids
+from bregmat.cli.intake import Intake, find_labels, find_sample_ids
 from bregmat.cli.show import bad_input, fail, note, stdout, warn
-from bregmat.io import read_points, tables
 from bregmat.label.learning import Settings
 from bregmat.label.points import LabelPoints, demo_points, pictures_in
 from bregmat.label.session import Session
@@ -24,11 +23,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class LabelOptions:
     """What was asked for on the command line."""
 
+    intake: Intake = field(default_factory=Intake)
     images: Path | None = None
     text: str | None = None
-    labels: str | None = None
-    id_column: str | None = None
-    exclude: tuple[str, ...] = ()
     prior: str = "auto"
     slack_weight: float = 10.0
     n_clusters: int | None = None
@@ -89,20 +86,26 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
 
 def _read(path: Path, options: LabelOptions) -> LabelPoints:
     """Points with what is shown of them; ValueError names what is wrong."""
-    is_label_file = options.labels is not None and Path(options.labels).suffix.lower() == ".npy"
-    wanted = [None if is_label_file else options.labels, options.text, options.id_column, *options.exclude]
-    exclude = tuple(dict.fromkeys(name for name in wanted if name is not None))
-    points = read_points(path, exclude=exclude)
+    intake = options.intake
+    shown = () if options.text is None else (options.text,)
+    points = intake.read(path, *shown)
     n = len(points.X)
-    id_name, sample_id = find_sample_ids(points, options.id_column)
+    id_name, sample_id = find_sample_ids(points, intake.id_column)
     if sample_id is not None and len(np.unique(sample_id)) != n:
         warn(f"column {id_name!r} names some points twice; they are told apart by row numbers")
         sample_id = None
-    names = [str(name) for name in (range(n) if sample_id is None else sample_id.tolist())]
+    rows = range(n) if points.rows is None else points.rows.tolist()
+    names = [str(name) for name in (rows if sample_id is None else sample_id.tolist())]
+    for remark in intake.remarks(points):
+        warn(remark)
     classes = None
-    if options.labels is not None:
-        values = tables.read_npy(options.labels) if is_label_file else points.columns[options.labels]
-        codes = find_labels(values, n, options.labels, None)
+    if intake.labels is not None:
+        values = intake.label_values(points)
+        codes = find_labels(values, n, intake.labels, None)
+        if codes.dtype.kind == "f":
+            raise ValueError(
+                f"labels {intake.labels!r} are not classes, and points are coloured by classes; leave --labels out"
+            )
         words = np.asarray(values).astype(str)
         classes = [word if code >= 0 else "" for word, code in zip(words.tolist(), codes.tolist())]
     pictures = None
@@ -121,13 +124,13 @@ def _read(path: Path, options: LabelOptions) -> LabelPoints:
         pictures=pictures,
         classes=classes,
         sample_id=sample_id,
-        source=_source(path, exclude, id_name if sample_id is not None else None),
+        source=_source(path, intake.arguments(*shown), id_name if sample_id is not None else None),
     )
 
 
-def _source(path: Path, exclude: tuple[str, ...], id_name: str | None) -> str:
+def _source(path: Path, arguments: dict[str, Any], id_name: str | None) -> str:
     """Python that reads the same points."""
-    more = f", exclude={list(exclude)!r}" if exclude else ""
+    more = "".join(f", {name}={value!r}" for name, value in arguments.items())
     ids: Any = f"parse_sample_ids(points.columns[{id_name!r}])" if id_name is not None else "None"
     names = "parse_sample_ids, read_points" if id_name is not None else "read_points"
     return (

@@ -15,7 +15,9 @@ from bregmat.cli import show
 from bregmat.cli.measure import (
     SlackWeightSearch,
     constraints_met,
+    fewer_met,
     held_out_neighbours,
+    held_out_values,
     k_means_nmi,
     pairs_in_order,
     scaled,
@@ -26,7 +28,7 @@ from bregmat.cli.task import Task
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
-from bregmat.report import HeldOut, ReportData
+from bregmat.report import FoldScores, HeldOut, ReportData
 from bregmat.result import SolverError
 
 __all__ = ["Settings", "is_any_hard", "learn_task"]
@@ -81,10 +83,12 @@ def learn_task(task: Task, settings: Settings) -> int:
     is_scaled = learner.prior_ == "variance"  # the units of what was drawn
     in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
     summary = [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
+    if not has_hard and (fewer := fewer_met(rows, maps[1] if is_scaled else maps[0], maps[2])) is not None:
+        task.warnings.append(fewer)
     held_out = None
     if code == ExitCode.INTERRUPTED:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
-    elif task.n_classes > 1:
+    elif task.n_classes > 1 or task.has_values:
         try:
             held_out = _measure(summary, task, maps, settings, elapsed)
         except KeyboardInterrupt:
@@ -141,7 +145,8 @@ def _with_slack_weight(
             raise
         known = ", ".join(f"{number(mean)} with {number(weight)}" for weight, mean in search.means.items())
         found = (
-            f"{settings.n_neighbors}-NN accuracy {known}; --slack-weight {search.best:g} learns with the best of them"
+            f"{settings.n_neighbors}-NN {'R²' if task.has_values else 'accuracy'} {known}; "
+            f"--slack-weight {search.best:g} learns with the best of them"
             if search.best is not None
             else "no weight has been tried on all folds"
         )
@@ -223,7 +228,7 @@ def _measure(
     summary: list[SummaryRow], task: Task, maps: Sequence[np.ndarray], settings: Settings, elapsed: float
 ) -> HeldOut | None:
     """Add what can be measured with labels to the table "before and after", and say so where nothing is gained."""
-    held_out = None
+    held_out: FoldScores | None = None
     n_fits = settings.n_folds * settings.n_repeats
     if elapsed * n_fits > LONGEST_MEASUREMENT:
         task.warnings.append(
@@ -236,7 +241,8 @@ def _measure(
             task.warnings.append(f"no nearest-neighbour test: {error}")
         else:
             if held_out is None:
-                task.warnings.append("no nearest-neighbour test: a class has only one labelled point")
+                few = "there are fewer than four values" if task.has_values else "a class has only one labelled point"
+                task.warnings.append(f"no nearest-neighbour test: {few}")
             else:
                 summary.append(held_out.summary_row())
                 if not held_out.is_gained:
@@ -245,11 +251,12 @@ def _measure(
                         + ("as given", "scaled")[held_out.best_without]
                         + ": here nothing is gained by learning"
                     )
-    summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
-    return held_out
+    if not task.has_values:
+        summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
+    return held_out if isinstance(held_out, HeldOut) else None
 
 
-def _neighbours(task: Task, settings: Settings) -> HeldOut | None:
+def _neighbours(task: Task, settings: Settings) -> FoldScores | None:
     """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
 
     fold = ""
@@ -273,7 +280,8 @@ def _neighbours(task: Task, settings: Settings) -> HeldOut | None:
             return learner.fit(X, y, constraints=task.given, sample_id=rows)
 
     with Progress("measuring on held-out points", quiet=settings.quiet, state=str, kept="the model") as say:
-        return held_out_neighbours(
+        measure = held_out_values if task.has_values else held_out_neighbours
+        return measure(
             fit_part,
             task.X,
             task.y,

@@ -1,23 +1,31 @@
 """Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
-from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-from bregmat._html import SummaryRow, number
+from bregmat._html import FEWER_MET, SummaryRow, number
 from bregmat.constraints import Constraints
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
-from bregmat.report import HeldOut
+from bregmat.report import FoldScores, HeldOut
 from bregmat.result import SolverError
 
-__all__ = ["SlackWeightSearch", "constraints_met", "held_out_neighbours", "k_means_nmi", "pairs_in_order", "scaled"]
+__all__ = [
+    "SlackWeightSearch",
+    "constraints_met",
+    "held_out_neighbours",
+    "held_out_values",
+    "k_means_nmi",
+    "pairs_in_order",
+    "scaled",
+]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
@@ -48,6 +56,28 @@ def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all
 
     before, among_scaled, after = map(text, maps)
     return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", before, among_scaled, after)
+
+
+def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str | None:
+    """What it means that fewer constraints, all soft, are met after learning than before; None where that is not so.
+
+    Parameters
+    ----------
+    rows : Constraints
+        In row numbers.
+    start, learned : ndarray of shape (n, .)
+        The points as the prior sees them, and learned.
+    """
+    missing = [rows.violation(G) for G in (start, learned)]
+    before, after = (int((v <= 1e-3).sum()) for v in missing)
+    if after >= before:
+        return None
+    weight = np.where(np.isinf(rows.weight), 1.0, rows.weight)
+    price, now = (float(np.average(v * v, weights=weight)) for v in missing)
+    fell = f" (the mean square of what is missing, in shares of the bound, fell from {number(price, 3)} to {number(now, 3)})"
+    return f"fewer soft constraints are met after learning ({after:,}) than before it ({before:,}): {FEWER_MET}" + (
+        fell if now < price else ""
+    )
 
 
 def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
@@ -101,12 +131,8 @@ def held_out_neighbours(
     scores = np.empty((n_folds * n_repeats, 3))
     confusion = np.zeros((3, len(classes), len(classes)), dtype=np.int64)
     predicted, nearest = np.full((2, 3, len(labels)), -1)
-    for fold, (training, test) in enumerate(folds.split(rows, labels[rows])):
-        if on_fold is not None:
-            on_fold(fold + 1, len(scores))
-        training, test = rows[training], rows[test]
+    for fold, training, test, maps in _fold_maps(fit, X, labels, rows, folds, on_fold):
         neighbors = KNeighborsClassifier(min(n_neighbors, len(training)))
-        maps = (X, scaled(X, X[training]), fit(training).transform(X))
         for k, G in enumerate(maps):
             neighbors.fit(G[training], labels[training])
             answer = neighbors.predict(G[test])
@@ -115,7 +141,69 @@ def held_out_neighbours(
             if fold < n_folds:  # the first repeat, in which each point is held out once
                 predicted[k, test] = answer
                 nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
-    return HeldOut(labels, n_neighbors, n_folds, n_repeats, scores, confusion, predicted, nearest)
+    return HeldOut(
+        n_neighbors=n_neighbors,
+        n_folds=n_folds,
+        n_repeats=n_repeats,
+        scores=scores,
+        labels=labels,
+        confusion=confusion,
+        predicted=predicted,
+        nearest=nearest,
+    )
+
+
+def held_out_values(
+    fit: Callable[[np.ndarray], Any],
+    X: np.ndarray,
+    values: np.ndarray,
+    *,
+    n_neighbors: int = 4,
+    n_folds: int = 5,
+    n_repeats: int = 1,
+    random_state: int = 0,
+    on_fold: Callable[[int, int], Any] | None = None,
+) -> FoldScores | None:
+    """The same of values (n,), NaN where there is none: how much of them the mean of the nearest neighbours explains.
+
+    Parameters
+    ----------
+    fit, X, n_neighbors, n_folds, n_repeats, random_state, on_fold
+        As in :func:`held_out_neighbours`.
+    values : ndarray of shape (n,)
+
+    Returns
+    -------
+    FoldScores or None
+        None where fewer than two points a fold have a value.
+    """
+    rows = np.flatnonzero(np.isfinite(values))
+    n_folds = min(n_folds, len(rows) // 2)
+    if n_folds < 2:
+        return None
+    folds = RepeatedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
+    scores = np.empty((n_folds * n_repeats, 3))
+    for fold, training, test, maps in _fold_maps(fit, X, values, rows, folds, on_fold):
+        neighbors = KNeighborsRegressor(min(n_neighbors, len(training)))
+        for k, G in enumerate(maps):
+            scores[fold, k] = neighbors.fit(G[training], values[training]).score(G[test], values[test])
+    return FoldScores(n_neighbors=n_neighbors, n_folds=n_folds, n_repeats=n_repeats, scores=scores)
+
+
+def _fold_maps(
+    fit: Callable[[np.ndarray], Any],
+    X: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray,
+    folds: Any,
+    on_fold: Callable[[int, int], Any] | None,
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
+    """Number, training rows and test rows of each fold, and all points as given, scaled as in the training part, and by its metric."""
+    for fold, (training, test) in enumerate(folds.split(rows, y[rows])):
+        if on_fold is not None:
+            on_fold(fold + 1, folds.get_n_splits())
+        training, test = rows[training], rows[test]
+        yield fold, training, test, (X, scaled(X, X[training]), fit(training).transform(X))
 
 
 def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
@@ -145,7 +233,7 @@ def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state:
 
 @dataclass
 class SlackWeightSearch:
-    """Slack weights by k-nearest-neighbour accuracy on held-out folds; also half done.
+    """Slack weights by k-nearest-neighbour accuracy, or R² of values, on held-out folds; also half done.
 
     With equal accuracies the smallest weight wins: it stays nearest to the prior. One that is too heavy to solve loses.
     """
@@ -173,22 +261,28 @@ class SlackWeightSearch:
             Gets a weight and the row numbers of a training part, gives something with `transform`.
         X : ndarray of shape (n, d)
         labels : ndarray of shape (n,)
-            Class numbers; rows with -1 are left out.
+            Class numbers, or values; rows with -1, or NaN, are left out.
         n_neighbors, random_state : int
             Of the nearest-neighbour test; there are fewer folds where a class is smaller.
         on_fit : callable, optional
             Told which fit begins.
         """
-        rows = np.flatnonzero(labels >= 0)
-        self.n_folds = max(2, min(self.n_folds, int(np.bincount(labels[rows]).min())))
-        folds = StratifiedKFold(self.n_folds, shuffle=True, random_state=random_state).split(rows, labels[rows])
+        has_values = labels.dtype.kind == "f"
+        rows = np.flatnonzero(np.isfinite(labels) if has_values else labels >= 0)
+        if has_values:
+            self.n_folds = max(2, min(self.n_folds, len(rows) // 2))
+            split: Any = KFold(self.n_folds, shuffle=True, random_state=random_state)
+        else:
+            self.n_folds = max(2, min(self.n_folds, int(np.bincount(labels[rows]).min())))
+            split = StratifiedKFold(self.n_folds, shuffle=True, random_state=random_state)
+        folds = split.split(rows, labels[rows])
         parts = [(rows[training], rows[test]) for training, test in folds]
         for weight in sorted(self.weights):
             found = self.scores[weight] = []
             for training, test in parts:
                 done = sum(map(len, self.scores.values()))
                 on_fit(f"{number(weight)}, fit {done + 1} of {len(self.weights) * len(parts)}")
-                nearest = KNeighborsClassifier(n_neighbors)
+                nearest = (KNeighborsRegressor if has_values else KNeighborsClassifier)(n_neighbors)
                 try:
                     learned = fit(weight, training)
                     nearest.fit(learned.transform(X[training]), labels[training])

@@ -39,6 +39,7 @@ _FIRST_WORDS = (
 # what advice says of Python objects, which a command does not have
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",
+    'strategy="neighbors"': "--strategy neighbors",
     "missing='drop'": "--missing drop",
     "missing='median'": "--missing median",
     "encoding='cp1252'": "--encoding cp1252",

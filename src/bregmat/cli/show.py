@@ -45,13 +45,24 @@ class ExitCode:
     INTERRUPTED = 130
 
 
+UNWRAPPED = 100_000  # letters of a line where nobody reads along
+
+
 def stdout() -> Console:
     """A console made when it is needed, so that redirected streams are honoured."""
-    return Console(highlight=False)
+    return _console()
 
 
 def stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """As wide as the terminal; where there is none, lines end where they end."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = UNWRAPPED
+    return console
 
 
 def note(text: str, *, style: str = "dim") -> None:

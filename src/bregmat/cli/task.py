@@ -50,9 +50,14 @@ class Task:
         return self.labels
 
     @property
+    def has_values(self) -> bool:
+        """Whether the labels are values to be near in, NaN where there is none, rather than class numbers."""
+        return self.labels is not None and self.labels.dtype.kind == "f"
+
+    @property
     def named_labels(self) -> np.ndarray | None:
-        """The labels as their names, None where a row has none."""
-        if self.labels is None:
+        """The classes by their names, None where a row has none."""
+        if self.labels is None or self.has_values:
             return None
         names = self.class_names or range(self.n_classes)
         named = np.full(len(self.labels), None, dtype=object)
@@ -62,5 +67,5 @@ class Task:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes among the labelled rows; 0 without labels."""
-        return 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
+        """Number of classes among the labelled rows; 0 without classes."""
+        return 0 if self.labels is None or self.has_values else int(self.labels.max(initial=-1)) + 1

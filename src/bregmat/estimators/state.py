@@ -31,6 +31,8 @@ def estimator_state(estimator: Any, params: dict[str, Any]) -> tuple[dict[str, A
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
     }
+    if params.get("preprocessor") is not None:
+        meta["left_out"] = ["preprocessor"]
     for name in estimator._kept:
         value = getattr(estimator, name, None)
         if isinstance(value, np.ndarray):
@@ -63,6 +65,8 @@ def estimator_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndar
         value = arrays.get(_key(name), meta.get(_key(name).rstrip("_")))
         if value is not None:
             setattr(estimator, name, value)
+    if meta.get("left_out"):
+        estimator._left_out = tuple(meta["left_out"])
     estimator.n_features_in_ = int(meta["n_features_in"])
     if meta["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)

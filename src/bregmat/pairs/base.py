@@ -30,6 +30,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
     preprocessor: Any = None
     callback: Any = None
     random_state: Any = None
+    _left_out: tuple[str, ...] = ()  # parameters that the file it was loaded from does not hold
     _tuple_size: ClassVar[int | None] = PAIRS  # of what is predicted on; None: any
 
     @property
@@ -61,7 +62,11 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
             ``X @ components_.T``; float32 if X is, else float64.
         """
         check_is_fitted(self)
-        return super().transform(as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__))
+        return super().transform(
+            as_plain_points(
+                X, as_preprocessor(self.preprocessor), type(self).__name__, is_lost="preprocessor" in self._left_out
+            )
+        )
 
     def pair_distance(self, pairs: Tuples) -> np.ndarray:
         """Learned distances, *not* squared.
@@ -99,7 +104,8 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; in a fit (``reset``) they say what the columns are."""
-        given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__)
+        is_lost = "preprocessor" in self._left_out
+        given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__, is_lost=is_lost)
         if not reset:
             check_is_fitted(self)
         points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)

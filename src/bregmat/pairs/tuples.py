@@ -45,7 +45,7 @@ class PointTuples:
         return PointTuples(points, inverse.reshape(-1)[self.index])
 
 
-def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -> PointTuples:
+def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *, is_lost: bool = False) -> PointTuples:
     """Tuples of points, or of indices where there is a preprocessor.
 
     Parameters
@@ -57,6 +57,8 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -
         What :func:`as_preprocessor` gave.
     name : str
         Of the estimator, for messages.
+    is_lost : bool
+        Whether there was a preprocessor before the estimator was stored in a file.
 
     Raises
     ------
@@ -73,7 +75,8 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -
         check_numeric("tuples", tuples)
     if given.ndim != 3 and not indices:
         wanted = "3D array of formed tuples"
-        raise _wrong_shape(wanted, "2D array of indicators or 3D array of formed tuples", given, 2, preprocessor, name)
+        either = "2D array of indicators or 3D array of formed tuples"
+        raise _wrong_shape(wanted, either, given, 2, preprocessor, name, is_lost)
     if given.shape[1] not in sizes:
         wanted = " or ".join(map(str, sizes))
         raise ValueError(
@@ -91,13 +94,13 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str) -
     return PointTuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
 
 
-def as_plain_points(X: Any, preprocessor: Any, name: str) -> Any:
+def as_plain_points(X: Any, preprocessor: Any, name: str, *, is_lost: bool = False) -> Any:
     """Points as given, or those of 1-dimensional indices where there is a preprocessor.
 
     Parameters
     ----------
     X : array-like or scipy.sparse, shape (n, d) or (n,)
-    preprocessor, name
+    preprocessor, name, is_lost
         As in :func:`as_tuples`.
     """
     if sp.issparse(X) or hasattr(X, "iloc") or getattr(X, "ndim", None) == 2:
@@ -107,13 +110,18 @@ def as_plain_points(X: Any, preprocessor: Any, name: str) -> Any:
         return _applied(preprocessor, given)
     if given.ndim != 2:
         wanted = "2D array of formed points"
-        raise _wrong_shape(wanted, "1D array of indicators or 2D array of formed points", given, 1, preprocessor, name)
+        either = "1D array of indicators or 2D array of formed points"
+        raise _wrong_shape(wanted, either, given, 1, preprocessor, name, is_lost)
     return given
 
 
-def _wrong_shape(formed: str, either: str, given: np.ndarray, indices: int, preprocessor: Any, name: str) -> ValueError:
+def _wrong_shape(
+    formed: str, either: str, given: np.ndarray, indices: int, preprocessor: Any, name: str, is_lost: bool
+) -> ValueError:
     wanted, when = (formed, "") if preprocessor is None else (either, " when using a preprocessor")
     hint = " and/or use a preprocessor" if preprocessor is None and given.ndim == indices else ""
+    if hint and is_lost:
+        hint += ": files do not keep it, so give the one that was there to set_params(preprocessor=...) after loading"
     return ValueError(
         f"{wanted} expected by {name}{when}. Found {given.ndim}D array instead:\ninput={given}. Reshape your data{hint}.\n"
     )

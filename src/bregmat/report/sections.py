@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._html import SUMMARY_COLUMNS, measured, number
+from bregmat._html import FEWER_MET, SUMMARY_COLUMNS, measured, number
 from bregmat.plots import (
     ComparisonDisplay,
     ConvergenceDisplay,
@@ -93,8 +93,9 @@ def _summary(data: ReportData) -> list[SimpleNamespace]:
     if data.has_hard is False:
         soft = (
             "Soft constraints are wishes with a price, not requirements: many ask for more than any metric can give, so a low share of "
-            "them met is no failure; what counts is what is gained on held-out points. “Proven optimal” says that no other matrix has a "
-            "better balance between the price of unmet wishes and the distance from where learning started."
+            "them met is no failure; what counts is what is gained on held-out points. Where fewer are met than before learning, "
+            f"{FEWER_MET}. “Proven optimal” says that no other matrix has a better balance between the price of unmet wishes and the "
+            "distance from where learning started."
         )
     compared = ""
     if data.held_out is not None:
