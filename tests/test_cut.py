@@ -5,6 +5,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -274,22 +275,26 @@ def test_sparse_proofs_are_as_sharp_as_dense_ones(rng, make):
         assert is_above(graph, y, lam + 1e-8, sparse=True) == -inf
 
 
+@pytest.mark.parametrize("n", [30, 31])
 @pytest.mark.parametrize("share", [0.0, 0.15, 0.5, 2.0])
-def test_elimination_leaves_the_schur_complement(rng, share):
-    n, rounding = 30, 1e-3
+def test_elimination_leaves_the_schur_complement(rng, n, share):
+    rounding = 1e-3
     A = sp.random_array((n, n), density=0.1, rng=rng, format="csr")
     A = sp.csr_array(A + A.T)
     A.setdiag(0)
     A.eliminate_zeros()
     d, s, terms = rng.normal(3, 2, n), rng.normal(size=n), np.zeros(n, np.int64)
     found = eliminate_inplace(d.copy(), s.copy(), terms, A.indptr, A.indices, A.data, share, rounding)
-    left, block, corner, pivot, trace = found
+    left, packed, corner, pivot, trace, total = found
+    block, info = scipy.linalg.lapack.dtfttr(len(left), packed.ravel(), uplo="L")
+    assert info == 0
     K = np.block([[A.toarray() + np.diag(d), s[:, None]], [s, -corner]])
     out = np.setdiff1d(np.arange(n + 1), left)
     assert len(left) == n if share == 0 else (K[left, left] < 0).sum() <= len(left) < n
     inner = np.linalg.inv(K[np.ix_(out, out)])
     want = K[np.ix_(left, left)] - K[np.ix_(left, out)] @ inner @ K[np.ix_(out, left)]
-    assert_allclose(np.triu(block), np.triu(want), atol=1e-9)
+    assert_allclose(np.tril(block), np.tril(want), atol=1e-9)
+    assert_allclose(total, np.trace(want), atol=1e-9)
     assert_allclose(-pivot, 1 / inner[-1, -1], rtol=1e-9)
     assert trace >= np.trace(K[np.ix_(out, out)]) + 2 * pivot - 1e-9 and terms.max() <= n
 
@@ -384,6 +389,21 @@ def twin_refined(x, W):
         if pair[i, j] <= 1e-12:
             return x
         x[i], x[j] = x[j], x[i]
+
+
+def test_halves_are_those_of_a_stable_sort(rng):
+    for n in range(2, 40):
+        for scores in (rng.normal(size=n), rng.integers(0, 3, n) * 1.0, np.zeros(n)):
+            x = -np.ones(n)
+            x[np.argsort(scores, kind="stable")[n // 2 :]] = 1.0
+            assert_array_equal(balanced(scores), x)
+
+
+def test_networkx_graphs_are_read_as_networkx_reads_them():
+    graph = nx.relabel_nodes(nx.les_miserables_graph(), lambda name: (name, 1))
+    assert_array_equal(read_graph(graph).A.toarray()[:77, :77] * read_graph(graph).scale, nx.to_numpy_array(graph))
+    twice = nx.MultiGraph([(0, 1, {"weight": 2}), (1, 0, {"weight": True}), (2, 3)])
+    assert_array_equal(read_graph(twice).A.toarray() * read_graph(twice).scale, nx.to_numpy_array(twice))
 
 
 def test_kernighan_lin(rng):

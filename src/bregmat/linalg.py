@@ -17,10 +17,10 @@ GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their 
 
 @cache
 def _lapack() -> tuple[Any, ...]:
-    """Routines trtri, potrf, potrs, trtrs, potri; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
+    """Routines trtri, potrf, potrs, trtrs, potri, pftrf; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
     from scipy.linalg import get_lapack_funcs
 
-    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri"), dtype=np.float64))
+    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
 
 
 def dense(A: Any) -> np.ndarray:
@@ -69,10 +69,11 @@ def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
     return C, info == 0 and bool(np.isfinite(C).all())
 
 
-def is_definite_inplace(A: np.ndarray) -> bool:
-    """Whether the Cholesky factorisation of a symmetric matrix in Fortran's order, of its lower triangle, runs to its end."""
-    C, info = _lapack()[1](A, lower=1, clean=0, overwrite_a=1)
-    return info == 0 and bool(np.isfinite(C.diagonal()).all())
+def is_definite_inplace(n: int, packed: np.ndarray) -> bool:
+    """Whether the Cholesky factorisation of a symmetric matrix (n, n) runs to its end; its lower triangle is in LAPACK's rectangular
+    full packed format, transposed: (ceil(n / 2), n) for odd n, (n / 2, n + 1) for even n, in C's order."""
+    C, info = _lapack()[5](n, packed.reshape(-1), uplo="L", overwrite_a=1)
+    return info == 0 and bool(np.isfinite(C).all())
 
 
 def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -33,10 +33,11 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
     -------
     left : (k,) int64
         Rows that are left, ascending.
-    block : (k, k)
-        Schur complement on them, after the border: its upper triangle.
-    corner, pivot, trace : float
-        The corner, minus the pivot of the border, and ``sum |d_k| |l_k|^2`` over all pivots so far.
+    block : (ceil(k / 2), k) for odd k, (k / 2, k + 1) for even k
+        Schur complement on them, after the border, as LAPACK packs it ("rectangular full packed", transposed): rows of its upper
+        triangle, and in the room that these leave, rows of the lower triangle of its last corner.
+    corner, pivot, trace, total : float
+        The corner, minus the pivot of the border, ``sum |d_k| |l_k|^2`` over all pivots so far, and the trace of the Schur complement.
     """
     n = len(indptr) - 1
     start, length = indptr[:-1].astype(np.int64), np.diff(indptr).astype(np.int64)
@@ -47,7 +48,8 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
     )
     left = np.flatnonzero(~gone)
     seen[left] = np.arange(len(left))
-    block = np.zeros((len(left), len(left)))
+    half, even = (len(left) + 1) // 2, 1 - len(left) % 2
+    block = np.empty((half, len(left) + even))
     last = _rest_inplace(block, diagonal, border, start, length, seen, left, place, value, fallen, trace, rounding)
     return left, block, *last
 
@@ -151,7 +153,7 @@ def _gather_inplace(to_place, to_value, place, value, start, length, room, gone)
 
 @njit(cache=True, error_model="numpy")
 def _rest_inplace(block, diagonal, border, start, length, seen, left, place, value, fallen, trace, rounding):
-    """The Schur complement on the rows ``left`` (k,), ``seen`` (n,) their places, into block (k, k); corner, pivot and sum."""
+    """The Schur complement on the rows ``left`` (k,), ``seen`` (n,) their places, packed into block; corner, pivot, and two sums."""
     size, norm = trace + fallen, 0.0
     for u in left:
         norm += border[u] * border[u]
@@ -161,13 +163,21 @@ def _rest_inplace(block, diagonal, border, start, length, seen, left, place, val
     corner = rounding * (size + 2.0 * norm * norm / max(fallen, math.sqrt(rounding) * norm, 1e-300))
     pivot = corner + fallen
     trace += pivot
-    for i in range(len(left)):
+    n, half, total = len(left), len(block), 0.0
+    even = 1 - n % 2
+    for i in range(n):
         u, last = left[i], border[left[i]] / pivot
         trace += border[u] * last
-        for j in range(i, len(left)):
-            block[i, j] = border[left[j]] * last
-        block[i, i] += diagonal[u]
+        total += diagonal[u] + border[u] * last
+        if i < half:  # a row of the upper triangle, from the diagonal on
+            row, first, end, shift = block[i], i, n, even
+        else:  # one of the lower triangle
+            row, first, end, shift = block[i - half + 1 - even], half, i + 1, -half
+        for j in range(first, end):
+            row[j + shift] = border[left[j]] * last
+        row[i + shift] += diagonal[u]
         for b in range(start[u], start[u] + length[u]):
-            if seen[place[b]] > i:
-                block[i, seen[place[b]]] += value[b]
-    return corner, pivot, trace
+            j = seen[place[b]]
+            if first <= j < end:
+                row[j + shift] += value[b]
+    return corner, pivot, trace, total

@@ -16,7 +16,7 @@ CG_STEPS = 100
 FIRST_BOUND, FIRST_LOOK = 0.03, 0.5  # residuals below which the multipliers are worth a factorisation, and a Ritz value
 DEAD = 0.1  # length of a column of R, relative to the longest, up to which it may be left out
 SMALLEST = 1e-10
-FEW = 12  # columns where smoothing went on: solutions of grids had rank 3
+FEW = 12  # columns from the second polynomial on: solutions of grids had rank 3
 SMOOTHING = 8, 32, 128  # degrees of polynomials of L, one after the other
 FORCING = 0.1  # of the gradient, to which conjugate gradients solve for a step
 SUFFICIENT = 0.05  # fall of a move, over what its slope promises
@@ -100,19 +100,21 @@ class LowRank:
         for degree in SMOOTHING if top > 0 else ():
             low = top * min(0.5, (2.5 / degree) ** 2)  # eigenvalues from there on fall to a few hundredths
             shifted, along = self.graph.degree - 0.5 * (top + low), np.empty(len(R))
-            last, now = np.zeros_like(R), R
+            if value < np.inf and R.shape[1] > FEW:  # where that helps, few eigenvalues matter
+                start = R @ np.linalg.eigh(R.T @ R)[1][:, -FEW:]
+            else:
+                start = R
+            last, now = np.zeros_like(start), start
             for k in range(degree):  # T_k+1 = 2 x T_k - T_k-1 with x = (top + low - 2 L) / (top - low)
-                new = np.empty_like(R)
-                curved_inplace(new, along, now, R, shifted, A.indptr, A.indices, A.data)
+                new = np.empty_like(start)
+                curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
                 new *= (-4.0 if k else -2.0) / (top - low)
                 new -= last
-                last, now = (now if k else R), new
+                last, now = (now if k else start), new
             now = self._retract(self._turned(now))
             new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
             if not new_value < 0.5 * value:
                 break
-            if value < np.inf and R.shape[1] > FEW:  # eigenvalues that rise slowly from zero: few of them matter
-                now = self._retract(now @ np.linalg.eigh(now.T @ now)[1][:, -FEW:])
             R, value = now, new_value
         return R
 

@@ -93,15 +93,14 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
     border, terms = np.full(n, n**-0.5), np.zeros(n, dtype=np.int64)
     A = graph.A
     try:
-        _, block, corner, pivot, trace = eliminate_inplace(
+        left, block, corner, pivot, trace, total = eliminate_inplace(
             diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_DEGREE, 16.0 * n * UNIT
         )
-        total = float(np.trace(block))
-        if len(block) and not is_definite_inplace(block.T):  # the transpose needs no copy
+        if len(left) and not is_definite_inplace(len(left), block):
             return -np.inf
     except MemoryError:  # too much fill
         return -np.inf
-    count = int(terms.max(initial=0)) + len(block) + 10
+    count = int(terms.max(initial=0)) + len(left) + 10
     error = 2.0 * UNIT * (count * (trace + 1.01 * total) + (n + 10) * pivot)  # twice: its own rounding
     return level - error - forming_error(graph, y - level) if error < 0.5 * corner else -np.inf
 

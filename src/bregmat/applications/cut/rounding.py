@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy
@@ -16,7 +15,10 @@ MOST_PATIENCE = 200  # of these 5 %
 PASSES = 50
 DENSE_FIEDLER = 400
 RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
-LANCZOS_STEPS, LANCZOS_LOOK = 1200, 20  # at most, and from one look at the Ritz value to the next
+LANCZOS_STEPS, LANCZOS_LOOK = (
+    1200,
+    20,
+)  # at most, and from one look at the Ritz value to the next, or a twentieth of all
 
 
 class BestCut:
@@ -42,8 +44,11 @@ class BestCut:
 
 def balanced(scores: np.ndarray) -> np.ndarray:
     """+1 for the half of largest scores, -1 for the others; ties by position."""
-    x = -np.ones(len(scores))
-    x[np.argsort(scores, kind="stable")[len(scores) // 2 :]] = 1.0
+    half = len(scores) // 2
+    median = np.partition(scores, half)[half]
+    x = np.where(scores > median, 1.0, -1.0)
+    ties = np.flatnonzero(scores == median)
+    x[ties[len(ties) - (len(x) - half - int((x > 0).sum())) :]] = 1.0
     return x
 
 
@@ -52,7 +57,8 @@ def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
     n = graph.size
     if n <= DENSE_FIEDLER:
         return np.linalg.eigh(graph.dense)[1][:, 1]
-    flipped, start = _flipped(graph, np.zeros(n))[0], rng.normal(size=n)
+    apply, start = _flipped(graph, np.zeros(n))[0], rng.normal(size=n)
+    flipped = scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=float)
     try:
         return scipy.sparse.linalg.eigsh(flipped, k=1, which="LA", v0=start, tol=1e-2, maxiter=500)[1][:, 0]
     except scipy.sparse.linalg.ArpackNoConvergence:
@@ -76,20 +82,22 @@ def smallest(
     flipped, top = _flipped(graph, y)
     v, last, beta = rng.normal(size=graph.size), np.zeros(graph.size), 0.0
     v /= np.linalg.norm(v)
+    look = LANCZOS_LOOK
     diagonal: list[float] = []
     beside: list[float] = []
     ritz = np.inf
     for step in range(
         1, LANCZOS_STEPS + 1
     ):  # without orthogonalising again: copies of a value that has converged do no harm
-        u = flipped @ v
+        u = flipped(v)
         u -= beta * last
         alpha = float(u @ v)
         u -= alpha * v
         diagonal.append(alpha)
         beta = float(np.linalg.norm(u))
         is_last = step == LANCZOS_STEPS or not beta > 1e-14 * top
-        if is_last or step % LANCZOS_LOOK == 0:
+        if is_last or step == look:
+            look += max(LANCZOS_LOOK, step // LANCZOS_LOOK)
             value, z = scipy.linalg.eigh_tridiagonal(diagonal, beside, select="i", select_range=(step - 1, step - 1))
             ritz = top - float(value[0])
             if is_last or beta * abs(float(z[-1, 0])) <= RITZ_TOL * top or is_enough(ritz):
@@ -99,17 +107,21 @@ def smallest(
     return ritz
 
 
-def _flipped(graph: Graph, y: np.ndarray) -> tuple[Any, float]:
+def _flipped(graph: Graph, y: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
     """``top I - L - diag y`` orthogonal to e, whose largest eigenvalues are wanted, and ``top`` above all of ``L + diag y``."""
     top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
+    diagonal = top - graph.degree - y
 
     def apply(v: np.ndarray) -> np.ndarray:
         v = np.ravel(v)
         v = v - v.mean()
-        v = top * v - graph.laplacian_times(v) - y * v
-        return v - v.mean()
+        u = graph.A @ v
+        v *= diagonal
+        u += v
+        u -= u.mean()
+        return u
 
-    return scipy.sparse.linalg.LinearOperator((graph.size, graph.size), matvec=apply, dtype=float), top
+    return apply, top
 
 
 def certifying(graph: Graph, x: np.ndarray) -> np.ndarray:
