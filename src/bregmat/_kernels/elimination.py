@@ -15,9 +15,9 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
 
     The corner is chosen when its turn has come: small, but a few times what ``rounding`` may make of the pivots' sizes.
 
-    Stops where the least degree passes ``share`` of the rows that are left. Rows whose pivot is small or negative are left,
-    too. Minimum degree with explicit fill: lists of neighbours move to the end of a pool where they outgrow their room, and all to
-    another pool, in turn, where that is full.
+    Stops where the entries of the rows that a pivot changes pass ``share`` of the square of the rows that are left. Rows
+    whose pivot is small or negative are left, too. Minimum degree with explicit fill: lists of neighbours move to the end of
+    a pool where they outgrow their room, and all to another pool, in turn, where that is full.
 
     Parameters
     ----------
@@ -75,7 +75,10 @@ def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, s
         d, v = heappop(heap)
         if gone[v] or d != length[v]:
             continue  # its degree has changed since
-        if d > share * remaining:
+        work = 0
+        for a in range(start[v], start[v] + d):
+            work += length[place[a]]
+        if work > share * remaining * remaining:
             break
         pivot = diagonal[v]
         if not pivot > least[v]:

@@ -22,7 +22,9 @@ from bregmat.linalg import cholesky, is_definite_inplace
 
 UNIT = 2.0**-53
 DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing
-DENSE_DEGREE = 0.05  # least degree, of the vertices that are left, at which a dense factorisation of them is quicker
+DENSE_WORK = (
+    0.004  # entries that a pivot changes, over the square of the vertices left, where a dense factorisation is quicker
+)
 DENSE_SHARE = 0.02  # of all pairs that are edges: above, the fill of a sparse factorisation is nearly everything
 DENSE_LIMIT = 8000  # vertices up to which that is done: arrays of 0.5 GB
 
@@ -94,7 +96,7 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
     A = graph.A
     try:
         left, block, corner, pivot, trace, total = eliminate_inplace(
-            diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_DEGREE, 16.0 * n * UNIT
+            diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_WORK, 16.0 * n * UNIT
         )
         if len(left) and not is_definite_inplace(len(left), block):
             return -np.inf
