@@ -62,13 +62,13 @@ class Intake:
 
     def arguments(self, *others: str) -> dict[str, Any]:
         """Of :func:`bregmat.io.read_points`, beside the file; without those that say nothing. More columns may be no features."""
-        given = {
-            "exclude": [*dict.fromkeys((*self.others, *others))],
-            "features": list(self.columns),
-            "missing": self.missing if self.missing != "error" else "",
+        given: dict[str, Any] = {
+            "exclude": [*dict.fromkeys((*self.others, *others))] or None,
+            "features": list(self.columns) or None,
+            "missing": None if self.missing == "error" else self.missing,
             "encoding": self.encoding,
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in given.items() if value is not None}
 
     def read(self, path: Path, *others: str) -> Points:
         """The points of a file; `ValueError` names what is wrong."""
