@@ -34,6 +34,8 @@ from bregmat import (
 from bregmat.cli.app import app
 from bregmat.io import check_writable, read_constraints
 from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import random_pairs
 
 EYE = np.eye(4)
@@ -236,7 +238,12 @@ def test_constraints_cannot_be_changed_afterwards():
             ValueError,
             "warm_start has 2 rows but there are 1",
         ),
-        (lambda: DualNewton(rounds=0), ValueError, "rounds must be at least 1; got 0"),
+        (lambda: DualNewton(rounds=0), ValueError, "DualNewton: rounds must be at least 1; got 0"),
+        (lambda: DualNewton(rounds="many"), TypeError, "DualNewton: rounds must be an integer; got 'many'"),
+        (lambda: DualNewton(proximal=nan), ValueError, "DualNewton: proximal must be finite and at least 0; got nan"),
+        (lambda: InteriorPoint(fraction=2.0), ValueError, r"InteriorPoint: fraction must be in \(0, 1\); got 2.0"),
+        (lambda: InteriorPoint(ahead=-1.0), ValueError, "InteriorPoint: ahead must be positive and finite; got -1"),
+        (lambda: MirrorNewton(sufficient=0.0), ValueError, r"MirrorNewton: sufficient must be in \(0, 1\); got 0.0"),
         (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X must be finite; got NaN or infinity in row 0"),
         (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"Y must have shape \(4, 4\); got \(3, 3\)"),
         (lambda: LogDet()(EYE, -EYE), ValueError, "logdet: Y must be positive semi.*is -1"),
@@ -265,9 +272,9 @@ def test_problems(build, error, message):
         (lambda: CyclicProjection(root_tol=inf), "root_tol must be positive and finite; got inf"),
         (lambda: CyclicProjection(root_tol="x"), "CyclicProjection: root_tol must be a number; got 'x'"),
         (lambda: CyclicProjection(corrected="no"), "CyclicProjection: corrected must be True or False; got 'no'"),
-        (lambda: DefiniteBoost(projection="inexact"), "projection must be 'exact' or 'approximate'; got 'inexact'"),
-        (lambda: DefiniteBoost(projection=None), "projection must be 'exact' or 'approximate'; got None"),
-        (lambda: DefiniteBoost(order="random"), "DefiniteBoost: order must be 'greedy' or 'cyclic'; got 'random'"),
+        (lambda: DefiniteBoost(projection="inexact"), "projection must be one of 'exact', 'approximate'; got 'inexact'"),
+        (lambda: DefiniteBoost(projection=None), "projection must be one of 'exact', 'approximate'; got None"),
+        (lambda: DefiniteBoost(order="random"), "DefiniteBoost: order must be one of 'greedy', 'cyclic'; got 'random'"),
         (lambda: DefiniteBoost(violation_tol=0.0), "DefiniteBoost: violation_tol must be positive and finite; got 0.0"),
         (lambda: DefiniteBoost(root_tol=nan), "DefiniteBoost: root_tol must be positive and finite; got nan"),
         (lambda: DefiniteBoost(block=0), "DefiniteBoost: block must be at least 1; got 0"),

@@ -304,7 +304,7 @@ def test_the_programs_gap_ends_the_run(rng):
 
 
 def test_settings_are_checked():
-    with pytest.raises(ValueError, match=r"clamp must lie in \[0, 1\); got 1"):
+    with pytest.raises(ValueError, match=r"clamp must be in \[0, 1\); got 1"):
         MultiplicativeUpdates(clamp=1.0)
     with pytest.raises(ValueError, match="anderson must be at least 0; got -1"):
         MultiplicativeUpdates(anderson=-1)

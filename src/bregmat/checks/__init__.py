@@ -18,7 +18,15 @@ from bregmat.checks.matrices import (
     largest_entry,
 )
 from bregmat.checks.messages import Labels, entry_text, rows_text
-from bregmat.checks.scalars import as_choice, check_flag, check_integer, check_limits, check_number, check_positive
+from bregmat.checks.scalars import (
+    as_choice,
+    check_flag,
+    check_integer,
+    check_limits,
+    check_number,
+    check_positive,
+    check_share,
+)
 
 __all__ = [
     "Labels",
@@ -39,6 +47,7 @@ __all__ = [
     "check_number",
     "check_positive",
     "check_psd",
+    "check_share",
     "entry_text",
     "is_exactly_symmetric",
     "largest_entry",

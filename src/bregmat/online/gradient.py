@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import lanczos
-from bregmat.checks import as_column, check_integer, check_positive
+from bregmat.checks import as_column, check_integer, check_share
 from bregmat.estimators.base import validated
 from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
@@ -253,9 +253,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
         """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
-        check_positive("share", share, finite=True)
-        if share > 1.0:
-            raise ValueError(f"share must be in (0, 1]; got {share}.")
+        check_share("share", share, one=True)
         prior, P = eigh(self.log_prior)
         mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
         values, U = eigh(mixed)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._interrupt import held_interrupts, take_interrupt, tells_interrupts
-from bregmat.checks import check_integer, check_positive
+from bregmat.checks import check_integer, check_positive, check_share
 from bregmat.online.blocks import Block, Checksum, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
@@ -50,9 +50,7 @@ class FixedShare:
     every: int = 1000
 
     def __post_init__(self) -> None:
-        check_positive("share", self.share)
-        if not self.share < 1.0:
-            raise ValueError(f"share must be in (0, 1); got {self.share!r}.")
+        check_share("share", self.share)
         check_integer("every", self.every, 1, optional=False)
 
 

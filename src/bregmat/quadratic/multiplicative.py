@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._interrupt import take_interrupt
-from bregmat.checks import check_integer, check_number
+from bregmat.checks import check_integer, check_share
 from bregmat.linalg import EPS
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, step, waiting_place
@@ -64,9 +64,7 @@ class MultiplicativeUpdates:
     def __post_init__(self) -> None:
         check_integer("anderson", self.anderson, 0, optional=False)
         check_integer("max_iter", self.max_iter, 1, optional=False)
-        check_number("clamp", self.clamp)
-        if not 0 <= self.clamp < 1:
-            raise ValueError(f"clamp must lie in [0, 1); got {self.clamp!r}.")
+        check_share("clamp", self.clamp, zero=True)
 
     def check(self, problem: Any) -> None:
         """Raise unless the matrix of the problem is given as a split."""

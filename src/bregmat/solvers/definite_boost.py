@@ -9,11 +9,11 @@ import numpy as np
 
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
 from bregmat._kernels.rows import OuterRows
-from bregmat.checks import check_flag, check_integer, check_positive, rows_text
+from bregmat.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
 from bregmat.problems import NearestMatrix
-from bregmat.solvers.needs import SolverWithNeeds, check_needs
+from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, positive
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 from bregmat.threads import cached_property
 
@@ -112,15 +112,13 @@ class DefiniteBoost(SolverWithNeeds):
     root_tol: float = 1e-10
     block: int | None = None
 
+    def _settings(self) -> Settings:
+        return {check_flag: ("corrected",), positive: ("violation_tol", "root_tol")}
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, allowed in (("projection", ("exact", "approximate")), ("order", ("greedy", "cyclic"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"DefiniteBoost: {name} must be {' or '.join(map(repr, allowed))}; got {getattr(self, name)!r}."
-                )
-        check_flag("DefiniteBoost: corrected", self.corrected)
-        for name in ("violation_tol", "root_tol"):
-            check_positive(f"DefiniteBoost: {name}", getattr(self, name), finite=True)
+            as_choice(f"DefiniteBoost: {name}", getattr(self, name), allowed)
         if self.spectrum is not None:
             ends = np.asarray(self.spectrum)
             if ends.shape != (2,) or ends.dtype.kind not in "iuf" or not -np.inf < ends[0] < 0 < ends[1] < np.inf:

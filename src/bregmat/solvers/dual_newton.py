@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.certificates import clip_dual, dual_bound
+from bregmat.checks import check_flag
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.numerics import armijo
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
-from bregmat.solvers.needs import SolverWithNeeds
+from bregmat.solvers.needs import Settings, SolverWithNeeds, count, not_negative
 from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
@@ -108,12 +109,8 @@ class DualNewton(SolverWithNeeds):
     proximal: float = 1e-3
     continuation: bool = True
 
-    def __post_init__(self) -> None:
-        for field in ("rounds", "cg_steps"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"DualNewton: {field} must be at least 1; got {getattr(self, field)}.")
-        if not self.proximal >= 0:
-            raise ValueError(f"DualNewton: proximal must not be negative; got {self.proximal}.")
+    def _settings(self) -> Settings:
+        return {count: ("rounds", "cg_steps"), not_negative: ("proximal",), check_flag: ("continuation",)}
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _State:
         """The prior, or a warm start shrunk into the domain."""

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates import objective_value
+from bregmat.checks import check_share
 from bregmat.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
-from bregmat.solvers.needs import SolverWithNeeds
+from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
 from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
 from bregmat.solvers.newton_system import row_system
 from bregmat.spectral import SpectralDivergence
@@ -95,6 +96,9 @@ class InteriorPoint(SolverWithNeeds):
     neighbourhood: float = 0.03
     linear_tol: float = 1e-8
     ahead: float = 1.0
+
+    def _settings(self) -> Settings:
+        return {check_share: ("fraction", "neighbourhood"), positive: ("linear_tol", "ahead")}
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """On the central path but for the primal equation, with dual weights of half the strength of the rows."""

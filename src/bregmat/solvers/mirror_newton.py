@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.checks import rows_text
+from bregmat.checks import check_share, rows_text
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import add_diagonal, eigh
 from bregmat.numerics import armijo
 from bregmat.operators import Operator
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
-from bregmat.solvers.needs import SolverWithNeeds, check_needs
+from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, count
 from bregmat.solvers.newton_system import solve_newton_system
 from bregmat.threads import cached_property
 
@@ -118,6 +118,9 @@ class MirrorNewton(SolverWithNeeds):
     needs_loss = ("is_smooth",)
     max_linear_steps: int = 500
     sufficient: float = 1e-4
+
+    def _settings(self) -> Settings:
+        return {count: ("max_linear_steps",), check_share: ("sufficient",)}
 
     def check(self, problem: NearestMatrix) -> None:
         """A finite loss of every row, at the prior too, where the first step starts."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from bregmat.checks import check_integer, check_positive
 from bregmat.divergences import DIVERGENCES
 from bregmat.problems import NearestMatrix
+
+Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # names of settings by what looks at them
 
 # what messages call the needs that not every divergence or loss meets
 WORDS = {
@@ -27,9 +30,34 @@ class SolverWithNeeds:
     needs_divergence: ClassVar[tuple[str, ...]]
     needs_loss: ClassVar[tuple[str, ...]]
 
+    def __post_init__(self) -> None:
+        """Raise for settings that make no sense: each by the check of its kind, under the name of the class."""
+        for check, names in self._settings().items():
+            for name in names:
+                check(f"{type(self).__name__}: {name}", getattr(self, name))
+
+    def _settings(self) -> Settings:
+        """Names of settings by what looks at each."""
+        return {}
+
     def check(self, problem: NearestMatrix) -> None:
         """Raise ``TypeError`` naming what the problem lacks for this solver."""
         check_needs(self, problem)
+
+
+def not_negative(name: str, value: Any) -> None:
+    """Raise unless a setting is a number that is not below 0."""
+    check_positive(name, value, finite=True, zero=True)
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise unless a setting is a positive number."""
+    check_positive(name, value, finite=True)
+
+
+def count(name: str, value: Any) -> None:
+    """Raise unless a setting is a positive whole number."""
+    check_integer(name, value, 1, optional=False)
 
 
 def check_needs(

@@ -15,7 +15,7 @@ from bregmat.checks import (
     as_matrix,
     check_flag,
     check_integer,
-    check_number,
+    check_share,
     entry_text,
 )
 from bregmat.coordinates import RANK_TOL, Factor
@@ -54,14 +54,9 @@ def pose(
             "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
             f"got {D.name!r}."
         )
-    check_number("min_eig", min_eig)
-    if not 0 <= min_eig < 1:
-        raise ValueError(
-            f"min_eig must be in [0, 1), because the eigenvalues of a correlation matrix have the mean 1; got {min_eig!r}."
-        )
-    check_number("floor", floor)
-    if not 0 < floor < 1:
-        raise ValueError(f"floor must be in (0, 1), in units of the mean eigenvalue; got {floor!r}.")
+    why = ", because the eigenvalues of a correlation matrix have the mean 1"
+    check_share("min_eig", min_eig, zero=True, why=why)
+    check_share("floor", floor, why=", in units of the mean eigenvalue")
     as_choice("repair", repair, (None, *get_args(RepairName)))
     check_flag("scale", scale, optional=True)
     check_integer("rank", rank, 1)
