@@ -272,7 +272,10 @@ def test_problems(build, error, message):
         (lambda: CyclicProjection(root_tol=inf), "root_tol must be positive and finite; got inf"),
         (lambda: CyclicProjection(root_tol="x"), "CyclicProjection: root_tol must be a number; got 'x'"),
         (lambda: CyclicProjection(corrected="no"), "CyclicProjection: corrected must be True or False; got 'no'"),
-        (lambda: DefiniteBoost(projection="inexact"), "projection must be one of 'exact', 'approximate'; got 'inexact'"),
+        (
+            lambda: DefiniteBoost(projection="inexact"),
+            "projection must be one of 'exact', 'approximate'; got 'inexact'",
+        ),
         (lambda: DefiniteBoost(projection=None), "projection must be one of 'exact', 'approximate'; got None"),
         (lambda: DefiniteBoost(order="random"), "DefiniteBoost: order must be one of 'greedy', 'cyclic'; got 'random'"),
         (lambda: DefiniteBoost(violation_tol=0.0), "DefiniteBoost: violation_tol must be positive and finite; got 0.0"),

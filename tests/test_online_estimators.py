@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from bregmat import MatrixExponentiatedGradient, OnlineLogDet, load, save
+from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, load, save
 from estimator_suite import sklearn_checks
 
 WIDE = {"instances": "vectors", "spectral_spread": 1e6, "eta": 1e-6}  # the checks' rows are up to 1,000 long
@@ -126,3 +126,16 @@ def test_sparse_and_complex_vectors(rng):
     assert np.allclose(clone(learner).fit(sp.csr_array(X), y).predict(sp.csr_array(X)), dense, rtol=1e-12)
     whirled = clone(learner).fit(X * 1j, y)
     assert whirled.matrix().dtype.kind == "c" and np.allclose(whirled.predict(X), dense)
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, OnlinePCA(2)], ids=str)
+def test_files_keep_the_names_of_columns(rng, tmp_path, learner):
+    X, y = examples(rng)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = clone(learner).fit(frame, y)
+    save(tmp_path / "model.bm", model)
+    again = load(tmp_path / "model.bm")
+    assert again.feature_names_in_.tolist() == ["a", "b", "c"]
+    other = frame.rename(columns={"a": "z"})
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.transform(other) if isinstance(again, OnlinePCA) else again.predict(other)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat._interrupt import held_interrupts, is_interrupted, take_interrupt
 from bregmat.checks import as_choice, as_column, check_integer, check_positive
 from bregmat.coordinates import Factor
-from bregmat.estimators.base import AllOrNothing, check_verbose, say
+from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, say
 from bregmat.estimators.candidates import Candidate, Search, described, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
@@ -96,8 +96,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             Ctrl-C. During the search ``cv_results_`` and ``best_params_`` are kept as far as candidates have all their folds; later
             the choice, fitted as far as it came. A RuntimeWarning says which.
         """
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        check_labelled(self, y)
         with self._fitting():
             candidates = self._candidates()
             template = self._template()

@@ -25,12 +25,7 @@ def estimator_state(estimator: Any, params: dict[str, Any]) -> tuple[dict[str, A
     if any(map(callable, (params.get("kernel"), *params.get("kernels", ())))):
         raise TypeError(f"a {type(estimator).__name__} whose kernel is a function cannot be saved: files hold no code.")
     plain, arrays = parameters_state(params, solvers=estimator._solvers)
-    names = getattr(estimator, "feature_names_in_", None)
-    meta = {
-        "params": plain,
-        "n_features_in": estimator.n_features_in_,
-        "feature_names_in": None if names is None else [str(name) for name in names],
-    }
+    meta = {"params": plain, "n_features_in": estimator.n_features_in_} | names_state(estimator)
     if params.get("preprocessor") is not None:
         meta["left_out"] = ["preprocessor"]
     for name in estimator._kept:
@@ -68,9 +63,20 @@ def estimator_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndar
     if meta.get("left_out"):
         estimator._left_out = tuple(meta["left_out"])
     estimator.n_features_in_ = int(meta["n_features_in"])
-    if meta["feature_names_in"] is not None:
-        estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+    restore_names(estimator, meta)
     return estimator
+
+
+def names_state(estimator: Any) -> dict[str, Any]:
+    """Names of the columns that an estimator was fitted on."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return {"feature_names_in": None if names is None else [str(name) for name in names]}
+
+
+def restore_names(estimator: Any, meta: dict[str, Any]) -> None:
+    """Set what :func:`names_state` gave; nothing where there were no names."""
+    if meta.get("feature_names_in") is not None:
+        estimator.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
 
 
 def parameters_state(

@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from bregmat._kernels import lanczos
 from bregmat.checks import as_column, check_integer, check_share
 from bregmat.estimators.base import validated
+from bregmat.estimators.state import names_state, restore_names
 from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
@@ -306,7 +307,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
             arrays |= self._record.arrays()
         arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
         void = {"void": self._void, "misfit": self._misfit, "no_fit": self._no_fit}
-        return {"dim": self._dim, "settings": settings.to_meta(), **void}, arrays
+        return {"dim": self._dim, "settings": settings.to_meta(), **void, **names_state(self)}, arrays
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
@@ -318,6 +319,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
             self.prior = (P * np.exp(values)) @ P.conj().T
         self._prepare(log_prior)
         self._void, self._misfit, self._no_fit = meta["void"], meta["misfit"], meta["no_fit"]
+        restore_names(self, meta)
         if self._dim is not None:
             mine = {n[6:]: np.array(a, order="C") for n, a in arrays.items() if n.startswith("state.")}
             self._state.restore(mine)

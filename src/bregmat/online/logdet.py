@@ -26,7 +26,7 @@ from bregmat.columns import sense_codes
 from bregmat.divergences import LogDet
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
-from bregmat.estimators.state import parameters_restored, parameters_state
+from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
 from bregmat.linalg import cholesky, eigvalsh
 from bregmat.online.assumptions import UnreachableLabelWarning
 from bregmat.online.learner import OnlineLearner, Undo, whole_labels
@@ -288,7 +288,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         meta: dict[str, Any] = {"params": params}
         if hasattr(self, "_Bt"):
             keeps = self._record is not None
-            meta |= {"eta": self._fixed, "keeps": keeps, "n_features_in": self.n_features_in_}
+            meta |= {"eta": self._fixed, "keeps": keeps, "n_features_in": self.n_features_in_} | names_state(self)
             arrays |= {"factor": self._Bt.copy(), "totals": self._totals.copy()}
             if self._first is not None:
                 arrays["first"] = self._first
@@ -304,6 +304,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             self._fixed, self.n_features_in_ = float(meta["eta"]), int(meta["n_features_in"])
             self._Bt, self._totals = arrays["factor"].copy(), arrays["totals"].copy()
             self._first = arrays.get("first")
+            restore_names(self, meta)
             if meta["keeps"]:
                 self._record = _new_record()
                 self._record.restore(arrays, self.n_features_in_)

@@ -15,7 +15,7 @@ from bregmat._kernels import online as kernels
 from bregmat._kernels.secular import eigen_work
 from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.estimators.base import validated
-from bregmat.estimators.state import parameters_restored, parameters_state
+from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
 from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
@@ -289,11 +289,9 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         params, arrays = parameters_state(self.get_params(deep=False))
         meta: dict[str, Any] = {"params": params}
         if hasattr(self, "_Vt"):
-            names = getattr(self, "feature_names_in_", None)
-            meta |= {
+            meta |= names_state(self) | {
                 "n_features_in": self.n_features_in_,
                 "n_samples_seen": self.n_samples_seen_,
-                "feature_names_in": None if names is None else [str(name) for name in names],
                 "m": self._m,
                 "fixed": self._fixed,
                 "limit": self._limit,
@@ -307,8 +305,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         self = cls(**parameters_restored(meta["params"], arrays))
         if "Vt" in arrays:
             self.n_features_in_, self.n_samples_seen_ = int(meta["n_features_in"]), int(meta["n_samples_seen"])
-            if meta["feature_names_in"] is not None:
-                self.feature_names_in_ = np.array(meta["feature_names_in"], dtype=object)
+            restore_names(self, meta)
             self._m, self._fixed, self._limit = int(meta["m"]), float(meta["fixed"]), meta["limit"]
             for name in _ARRAYS:
                 setattr(self, f"_{name}", np.array(arrays[name], order="C"))
