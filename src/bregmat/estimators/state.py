@@ -68,9 +68,9 @@ def estimator_restored(cls: Any, meta: dict[str, Any], arrays: dict[str, np.ndar
 
 
 def names_state(estimator: Any) -> dict[str, Any]:
-    """Names of the columns that an estimator was fitted on."""
+    """Names of the columns that an estimator was fitted on; empty where they had none."""
     names = getattr(estimator, "feature_names_in_", None)
-    return {"feature_names_in": None if names is None else [str(name) for name in names]}
+    return {} if names is None else {"feature_names_in": [str(name) for name in names]}
 
 
 def restore_names(estimator: Any, meta: dict[str, Any]) -> None:
