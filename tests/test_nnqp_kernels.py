@@ -45,7 +45,7 @@ class Case:
         order[:k] = free
         position = np.full(n, -1, np.int64)
         position[self.free] = np.arange(k)
-        self.state = FreeSet(U, order, position, np.array([k], np.int64))
+        self.state = FreeSet(U, order, position, np.array([k], np.int64), np.empty(n))
         self.rng = rng
 
     def check_factor(self, free):
@@ -157,8 +157,8 @@ def test_constrained_solves(case):
 
 
 def test_ranks(case):
-    W, S = case.constrained()
-    assert not any(free_factor.is_needed(W, S, case.state, p) for p in range(7))
+    (W, S), rest = case.constrained(), np.empty((2, 2))
+    assert not any(free_factor.is_needed(rest, W, S, case.state, p) for p in range(7))
     E = np.zeros((2, 12))
     E[0, 9] = E[1, [2, 4]] = 1.0  # variable 9, third of the free ones, alone carries row 0
     alone = Case(case.rng)
@@ -167,7 +167,7 @@ def test_ranks(case):
     alone.state.U[:7, :7] = np.linalg.cholesky(M + np.triu(M, 1).T).T
     W, S = np.empty((2, 7)), np.empty((2, 2))
     assert free_factor.constrain_inplace(W, S, alone.state, alone.problem)
-    assert [p for p in range(7) if free_factor.is_needed(W, S, alone.state, p)] == [2]
+    assert [p for p in range(7) if free_factor.is_needed(rest, W, S, alone.state, p)] == [2]
     assert free_factor.small_cholesky_inplace(np.array([[4.0, 0.0], [2.0, 5.0]]))
     assert not free_factor.small_cholesky_inplace(np.array([[4.0, 0.0], [2.0, 1.0]]))
 
@@ -233,14 +233,12 @@ def test_centre_is_the_minimum_on_the_free_set(case):
     b = case.rng.standard_normal(12)
     g = case.A @ x + b
     target = case.E @ x + 0.1
-    multiplier, W, S, d = np.zeros(2), np.empty((2, 12)), np.empty((2, 2)), np.empty(12)
+    multiplier, work = np.zeros(2), exchange.exchange_work(2, 12, 12)
     x[case.free] += 1.0
     g = case.A @ x + b
     b -= g  # the minimum without rows is here
     g = case.A @ x + b
-    assert exchange.centre_inplace(
-        exchange.Place(x, g, multiplier, target), exchange.Work(W, S, d), case.state, case.problem
-    )
+    assert exchange.centre_inplace(exchange.Place(x, g, multiplier, target), work, case.state, case.problem)
     np.testing.assert_allclose(case.E @ x, target, rtol=1e-10)
     np.testing.assert_allclose(g, case.A @ x + b, atol=1e-9)
     np.testing.assert_allclose((g + multiplier @ case.E)[case.free], 0.0, atol=1e-9)
@@ -251,9 +249,8 @@ def test_exchanges_reach_the_optimum(case):
     x[case.free] = 0.3
     g, target = case.A @ x + b, case.E @ x
     multiplier, direction, counts = np.zeros(2), np.zeros(12), np.zeros(1, np.int64)
-    code = exchange.exchange_inplace(
-        exchange.Place(x, g, multiplier, target), direction, counts, case.state, case.problem, 1e-12, 200
-    )
+    place, work = exchange.Place(x, g, multiplier, target), exchange.exchange_work(2, 12, 12)
+    code = exchange.exchange_inplace(place, direction, counts, work, case.state, case.problem, 1e-12, 200)
     assert code == exchange.OPTIMAL
     assert 0 < counts[0] < 60
     np.testing.assert_allclose(case.E @ x, target, **TOLERANCE)

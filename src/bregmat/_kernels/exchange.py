@@ -35,11 +35,21 @@ class Place(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Memory of the solves."""
+    """Memory of the solves: a kernel that makes arrays, or lets others do so, counts references at every use of one."""
 
     W: np.ndarray  # (m, room)
     S: np.ndarray  # (m, m)
+    rest: np.ndarray  # (m, m)
     d: np.ndarray  # (room,)
+    residual: np.ndarray  # (m,)
+    mu: np.ndarray  # (m,)
+    step: np.ndarray  # (n,)
+
+
+def exchange_work(m: int, n: int, room: int) -> Work:
+    """For m rows, n variables and a free set of at most ``room``."""
+    shapes = (m, room), (m, m), (m, m), (room,), (m,), (m,), (n,)
+    return Work(*map(np.empty, shapes))
 
 
 @njit(cache=True)
@@ -103,9 +113,8 @@ def centre_inplace(place, work, free, problem):
     Arrays of the shapes in :class:`Place`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
     """
     x, g, multiplier, target = place
-    W, S, d = work
-    m, n = problem.E.shape
-    residual = np.empty(m)
+    W, S, rest, d, residual, _, _ = work
+    m = len(problem.E)
     for _ in range(len(free.order) + 1):
         if not constrain_inplace(W, S, free, problem):
             return False
@@ -120,7 +129,7 @@ def centre_inplace(place, work, free, problem):
         while True:
             t, p = first_blocked(x, d, free, problem.upper, 1.0)
             # E_F d = 0 says that d is 0, but for rounding, on a variable without which E_F would lose its rank
-            if p < 0 or m == 0 or not is_needed(W, S, free, p):
+            if p < 0 or m == 0 or not is_needed(rest, W, S, free, p):
                 break
             d[p] = 0.0
         if t > 0.0:
@@ -137,19 +146,18 @@ def centre_inplace(place, work, free, problem):
 
 
 @njit(cache=True)
-def exchange_inplace(place, direction, counts, free, problem, tol, most):
+def exchange_inplace(place, direction, counts, work, free, problem, tol, most):
     """Enter the most violated variable until none is violated by more than ``tol`` times ``sqrt(A_jj)``.
 
     Returns OPTIMAL, FULL (no room to join), PAUSED (``most`` steps), UNBOUNDED (along ``direction``), DEFICIENT (E_F
-    lacks full row rank) or INDEFINITE (negative curvature along ``direction``). direction (n,), counts (1,): steps taken.
+    lacks full row rank) or INDEFINITE (negative curvature along ``direction``). direction (n,), counts (1,): steps taken;
+    work as :func:`exchange_work` makes it.
     Where ``direction`` comes in as 0, it keeps that of the first step so long that only rounding can have ended it.
     """
     x, g, multiplier, target = place
     m, n = problem.E.shape
     room = len(free.order)
-    work = Work(np.empty((m, room)), np.empty((m, m)), np.empty(room))
-    W, S, z = work
-    mu, residual, step = np.empty(m), np.empty(m), np.empty(n)
+    W, S, rest, z, residual, mu, step = work
     # each part is called in one place, as each call of it is compiled for itself
     is_central = False
     for _ in range(most):
@@ -213,7 +221,7 @@ def exchange_inplace(place, direction, counts, free, problem, tol, most):
                 longest = max(longest, abs(z[i]))
             while True:
                 t, p = first_blocked(x, z, free, problem.upper, min(own, newton))
-                if p < 0 or m == 0 or abs(z[p]) > 1e-11 * max(1.0, longest) or not is_needed(W, S, free, p):
+                if p < 0 or m == 0 or abs(z[p]) > 1e-11 * max(1.0, longest) or not is_needed(rest, W, S, free, p):
                     break
                 z[p] = 0.0
             reach, is_kept = 0.0, False

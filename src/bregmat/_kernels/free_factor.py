@@ -20,6 +20,7 @@ class FreeSet(NamedTuple):
     order: np.ndarray  # (room,) int64: variables
     position: np.ndarray  # (n,) int64: place in order, -1 outside
     size: np.ndarray  # (1,) int64
+    spare: np.ndarray  # (room,): memory for joining and leaving
 
 
 class Quadratic(NamedTuple):
@@ -100,10 +101,10 @@ def join_inplace(free, problem, j, least):
     Arrays of the shapes in :class:`FreeSet` and :class:`Quadratic`.
     """
     U, k = free.U, free.size[0]
-    column = np.empty(k)
+    column = free.spare
     diagonal = entry_column_inplace(column, problem, free.order, k, j)
     forward_inplace(column, U, k)
-    pivot = diagonal - dot(column, column)
+    pivot = diagonal - dot(column[:k], column[:k])
     if not pivot > least * diagonal:
         return False
     for i in range(k):
@@ -119,7 +120,7 @@ def join_inplace(free, problem, j, least):
 def leave_inplace(free, p):
     """The variable at place p leaves: its row of the factor is rotated into the rows below it; shapes as in :class:`FreeSet`."""
     U, k = free.U, free.size[0]
-    w = np.empty(k - p - 1)
+    w = free.spare[: k - p - 1]
     copy_inplace(w, U[p, p + 1 : k])
     for i in range(p):
         row = U[i]
@@ -178,14 +179,13 @@ def small_cholesky_inplace(S):
 
 
 @njit(cache=True)
-def is_needed(W, S, free, p):
-    """Whether E_F would lack full row rank without the variable at place p; W (m, >= k), S (m, m)."""
+def is_needed(rest, W, S, free, p):
+    """Whether E_F would lack full row rank without the variable at place p; W (m, >= k), S (m, m), rest (m, m) overwritten."""
     k, m = free.size[0], len(S)
-    unit = np.empty(k)
+    unit = free.spare[:k]
     fill_inplace(unit, 0.0)
     unit[p] = 1.0
     solve_inplace(unit, free.U, k)
-    rest = np.empty((m, m))
     for r in range(m):
         whole = 0.0
         for q in range(r + 1):

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._kernels.exchange import DEFICIENT, FULL, INDEFINITE, OPTIMAL, PAUSED, UNBOUNDED, Place, exchange_inplace
+from bregmat._kernels.exchange import (
+    DEFICIENT,
+    FULL,
+    INDEFINITE,
+    OPTIMAL,
+    PAUSED,
+    UNBOUNDED,
+    Place,
+    exchange_inplace,
+    exchange_work,
+)
 from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
 from bregmat._kernels.vectors import add_rows_inplace
 from bregmat.linalg import column_basis
@@ -241,8 +251,9 @@ class _Search:
                     break
             self.factor.grow()
             place = Place(self.x, self.g, self.multiplier, self.e)
+            work = exchange_work(*self.E.shape, len(self.factor.state.order))
             code = exchange_inplace(
-                place, direction, counts, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK
+                place, direction, counts, work, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK
             )
             if direction.any():  # for the caller to prove; where rounding ended the step, the run goes on
                 self.falling = direction

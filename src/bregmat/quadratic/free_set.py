@@ -58,7 +58,9 @@ class FreeFactor:
             if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
                 U, F = self._pivoted(F)
         k = len(F)
-        self.state = FreeSet(U, np.array(F, np.int64), np.full(self.n, -1, np.int64), np.array([k], np.int64))
+        self.state = FreeSet(
+            U, np.array(F, np.int64), np.full(self.n, -1, np.int64), np.array([k], np.int64), np.empty(k)
+        )
         self.state.position[F] = np.arange(k)
 
     def _pivoted(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +87,7 @@ class FreeFactor:
         U, order = np.empty((room, room)), np.empty(room, np.int64)
         U[:k, :k] = self.state.U[:k, :k]
         order[:k] = self.free
-        self.state = FreeSet(U, order, self.state.position, self.state.size)
+        self.state = FreeSet(U, order, self.state.position, self.state.size, np.empty(room))
 
     def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
         """Let variables join, and those at some places leave: in place where they are few."""
