@@ -251,7 +251,7 @@ class _Search:
                     break
             self.factor.grow()
             place = Place(self.x, self.g, self.multiplier, self.e)
-            work = exchange_work(*self.E.shape, len(self.factor.state.order))
+            work = exchange_work(len(self.E), len(self.b), len(self.factor.state.order))
             code = exchange_inplace(
                 place, direction, counts, work, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK
             )
