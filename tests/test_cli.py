@@ -293,6 +293,7 @@ def test_names_that_no_point_has_are_told_with_what_is_like_them(bregmat, points
         "none.csv: no constraint has all its points in points.csv; not there: 'P02' (line 2; is it 'p02'?)"
         in done.stderr
     )
+    assert "(it was read as pairs of a and b, each of which" in done.stderr
 
 
 def test_a_table_of_pairs_without_a_header_loses_no_pair(bregmat, points, tmp_path):

@@ -113,7 +113,7 @@ def read_tuples(
     ValueError
         It is no such table, or a cell says nothing that is known; with the place.
     """
-    plain = {name: "".join(c for c in name.lower() if c.isalnum()) for name in words}
+    plain = {name: _plain(name) for name in words}
     weight = _one(plain, ("weight",), header)
     link = _one(plain, LINKS, header)
     distance = _one(plain, tuple(DISTANCES), header)
@@ -139,6 +139,16 @@ def read_tuples(
     if weight is not None:
         table.columns["weight"] = words[weight]
     return table
+
+
+def holds_numbers(name: str) -> bool:
+    """Whether a column of that name holds numbers, whatever the table."""
+    return _plain(name) in ("bound", "weight", *DISTANCES)
+
+
+def _plain(word: str) -> str:
+    """Letters and digits alone, in small."""
+    return "".join(c for c in word.lower() if c.isalnum())
 
 
 def _one(plain: Mapping[str, str], known: Iterable[str], header: str) -> str | None:
@@ -178,7 +188,7 @@ def _verdict(word: str) -> bool | None:
     """Whether a word says that two points belong together; None where it says neither."""
     if is_number_word(word):
         return {1.0: True, 0.0: False, -1.0: False}.get(float(word))
-    plain = "".join(c for c in word.lower() if c.isalnum())
+    plain = _plain(word)
     return True if plain in SIMILAR else False if plain in DISSIMILAR else None
 
 
@@ -231,7 +241,7 @@ def _distances(
     if len(bad):
         cell = str(words[distance][bad[0]])
         raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance")
-    is_squared = DISTANCES["".join(c for c in distance.lower() if c.isalnum())]
+    is_squared = DISTANCES[_plain(distance)]
     values = words[distance].astype(float)
     values = values if is_squared else values * values
     sense = words.get("sense", np.full(len(values), "=="))

@@ -44,7 +44,8 @@ def give_constraints(task: Task, path: Path, id_name: str | None, *, prior: str,
     if not kept.all():
         strangers = _strangers(task, table, np.flatnonzero(~kept), id_name)
         if located is None:
-            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {strangers}")
+            read = "" if table.found.tuples is None else f" (it was read as {table.found.tuples.said})"
+            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {strangers}{read}")
         task.warnings.append(
             f"{(~kept).sum():,} of {table.rows.n_constraints:,} constraints of {file} were left out, because they name "
             f"points that are not in {task.name}: {strangers}"

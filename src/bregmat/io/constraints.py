@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bregmat.constraints import Constraints
 from bregmat.frames import TableRows, columns_of, parse_sample_ids, table_rows
 from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, file_kind, source_of
 from bregmat.relations import SAMPLES
+from bregmat.tuple_tables import holds_numbers
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
@@ -101,7 +104,10 @@ def read_placed_constraints(
     source = source_of(path, "read constraints from", KINDS)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
-    found = table_rows(table.columns, table.place, header=header, id_type=id_type)
+    columns = dict(table.columns)
+    if table.text is not None and table.text.delimiter != ",":  # decimal commas, as in points
+        columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
+    found = table_rows(columns, table.place, header=header, id_type=id_type)
     return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
 
 
