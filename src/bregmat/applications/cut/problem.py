@@ -84,13 +84,12 @@ class BalancedCut(Problem):
             self.prove_by_cut()
         elif not state.is_concluded:
             if method.is_new or method.proves_every_step:
-                level = method.level(self.loss, method.stalled)
-                self.prove(method.y, level)
+                self.prove(method.y, method.level(self.loss, method.stalled))
                 state.finished = self.is_solved(method.value, method.coarse)
             if state.finished:
                 self.round(method, self.n_roundings)
                 self.prove_by_cut()
-            elif method.is_new and level > -np.inf:
+            elif method.is_new:
                 self.round(method, EACH_TIME)
         value = self.best.value
         return CutCertificate(
