@@ -45,17 +45,18 @@ def test_each_point_is_compared_with_its_nearest_of_either_kind(wine, as_sparse)
     assert np.array_equal(i, i_again) and c.n_constraints == 6 * len(X)
     assert set(zip(i, j)) == {(p, q) for p, near in enumerate(targets) for q in near}
     assert set(zip(i, l)) == {(p, q) for p, near in enumerate(impostors) for q in near}
-    sq = sorted(((X[p] - X[q]) ** 2).sum() for p, near in enumerate(targets) for q in near)
-    assert np.allclose(np.abs(c.bound), np.median(sq))
+    farthest = np.array([max(((X[p] - X[q]) ** 2).sum() for q in near) for p, near in enumerate(targets)])
+    assert np.allclose(-c.bound, 2 * farthest[i])
     assert np.allclose(c.weight.sum(), 1000)
 
 
 def test_pairs_in_the_place_of_comparisons(wine):
     X, y = wine
     compared, pairs = draw(X, y), draw(X, y, form="sq_distance")
+    targets = brute(X, y[:, None] == y[None], 3)
+    margin = np.median([((X[p] - X[q]) ** 2).sum() for p, near in enumerate(targets) for q in near])
     i, j = pairs.index[:, 0], pairs.index[:, 1]
     assert np.array_equal(pairs.sense > 0, y[i] == y[j])
-    margin = abs(compared.bound[0])
     assert np.allclose(pairs.bound, np.where(pairs.sense > 0, margin, 2 * margin))
     assert set(zip(i, j)) == set(zip(compared.index[:, 0], compared.index[:, 1])) | set(
         zip(compared.index[:, 2], compared.index[:, 3])
@@ -161,6 +162,9 @@ def test_copies_within_a_class_do_not_bring_the_margin_to_nothing(rng):
     y = np.repeat(np.arange(12) % 2, 6)
     c = draw(X, y)
     assert np.all(np.abs(c.bound) > 0) and np.all(c.index[:, 0] != c.index[:, 1])
+    X = np.vstack([X, rng.normal(size=(100, 3))])
+    c = draw(X, np.r_[y, np.arange(100) % 2])
+    assert np.allclose(-c.bound[c.index[:, 0] < 72], 0.01 * np.median(-c.bound[::30]), atol=0)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +211,9 @@ def test_a_pass_draws_where_the_last_one_put_the_points(wine):
     second = bm.MetricLearner(strategy="neighbors", passes=2).fit(X, y)
     drawn = draw(first.transform(X), y)
     assert np.array_equal(second.constraints_.index, drawn.index)
-    assert np.allclose(second.constraints_.bound, drawn.bound)
-    cold = bm.nearest_metric(X, drawn, loss="squared_hinge", slack_weight=1.0)
+    scale = np.median(first.constraints_.bound) / np.median(drawn.bound)
+    assert scale != 1.0 and np.allclose(second.constraints_.bound, scale * drawn.bound)
+    cold = bm.nearest_metric(X, second.constraints_, loss="squared_hinge", slack_weight=1.0)
     assert np.isclose(second.result_.objective, cold.objective, rtol=1e-3)
 
 
@@ -216,7 +221,7 @@ def test_passes_end_when_nothing_changes():
     X = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [20, 0], [20, 1]])
     learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=50)
     learner.fit(X, [0, 0, 1, 1, 2, 2])
-    assert learner.result_.history[-1].stage <= 3
+    assert learner.result_.history[-1].stage <= 5
 
 
 def test_given_rows_stay_beside_those_drawn(wine):

@@ -348,8 +348,8 @@ class Constraints:
         triplets : array-like of int or sample ids, shape (c, 3)
             Anchor, near one and far one.
         margin : float or array-like, shape (c,), optional
-            Squared distance. None: the median squared distance of anchor and near one in ``X``, as of
-            :func:`bregmat.constraints_from_labels` for neighbours; without X 0, which asks for the order alone.
+            Squared distance. None: the median squared distance of anchor and near one in ``X``; without X 0, which asks for the
+            order alone.
         X : array-like or scipy.sparse, shape (n, d), optional
             The points, for a margin that is not given.
         sample_id : array-like, shape (n,), optional

@@ -46,7 +46,7 @@ def constraints_from_labels(
         "random"      same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
                       different class:  sq_distance(i, j) >= l        squared distances between labelled points
         "neighbors"   sq_distance(i, j) + margin <= sq_distance(i, l)
-                      j one of the nearest points of i's class, l of other classes; margin: median of the first
+                      j one of the nearest points of i's class, l of other classes; margin: twice the farthest of the first
 
     Take "neighbors" to prepare for anything that looks at near points only; a linear map cannot do what random pairs ask of it
     where classes have several parts. Bounds are *squared* distances in the units of X.
@@ -105,8 +105,8 @@ def constraints_from_labels(
     drawn: for different classes no metric can separate them, for the same class they are met by every metric. Points that agree to
     12 digits count as identical. Cost: O(n d) for the checks and O(d) per pair.
 
-    Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of the data. Cost: a search for neighbours for each
-    class, at most O(n^2 d).
+    Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of each point's own neighbourhood rather than one for
+    all. Cost: a search for neighbours for each class, at most O(n^2 d).
 
     Examples
     --------

@@ -22,6 +22,8 @@ from bregmat.threads import cached_property
 from bregmat.typing import Form
 
 TOTAL_WEIGHT = 1000.0  # of all rows drawn: that many relative squares of the margin against one unit of the divergence
+MARGIN = 2.0  # of a comparison, in squared distances of the point to its farthest target
+LEAST_MARGIN = 1e-2  # of a point, relative to the median one: copies of it would leave it none
 FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = 1_000_000
 MOST_BINS = 10  # of a continuous target
@@ -210,6 +212,7 @@ def neighbor_constraints(
     n_constraints: int | None = None,
     rng: np.random.Generator,
     is_first: bool = True,
+    typical: float | None = None,
 ) -> Constraints:
     """Rows that put each point's nearest targets (alike) nearer than its nearest impostors (apart).
 
@@ -222,13 +225,16 @@ def neighbor_constraints(
     n_neighbors, n_impostors : int
         Targets and impostors of each point, at least 1.
     form : {"comparison", "sq_distance"}
-        ``d(i, target) + margin <= d(i, impostor)``, the margin being the median squared distance of point and target; or
-        ``d(i, target) <= margin`` and ``d(i, impostor) >= 2 margin``.
+        ``d(i, target) + margin <= d(i, impostor)``, the margin being twice the squared distance of the point and its farthest target,
+        so that dense and thin regions are asked for the same in their own units; or ``d(i, target) <= margin`` and
+        ``d(i, impostor) >= 2 margin``, with one margin, the median squared distance of point and target.
     n_constraints : int, optional
         Most rows; points are left out at random to keep to it. By default 1,000,000.
     rng : Generator
     is_first : bool
         Whether to warn of points that take no part.
+    typical : float, optional
+        The median margin of the rows, which sets the scale of what is learned; by default as the distances in ``space`` have it.
 
     Returns
     -------
@@ -251,11 +257,17 @@ def neighbor_constraints(
         points = np.sort(rng.choice(points, size=-(-most // each), replace=False))
     far = np.where(coincides[points], -1, impostors.rows[points])
     targets = Nearest(targets.rows[points], targets.distances[points])
-    return rows_between(points, targets, far, impostors.distances[points, 0], form, most)
+    return rows_between(points, targets, far, impostors.distances[points, 0], form, most, typical)
 
 
 def rows_between(
-    points: np.ndarray, targets: Nearest, far: np.ndarray, nearest_impostor: np.ndarray, form: str, most: int
+    points: np.ndarray,
+    targets: Nearest,
+    far: np.ndarray,
+    nearest_impostor: np.ndarray,
+    form: str,
+    most: int,
+    typical: float | None = None,
 ) -> Constraints:
     """Rows of some points, their targets and their impostors.
 
@@ -268,20 +280,30 @@ def rows_between(
         Impostors; -1 where there are fewer.
     nearest_impostor : ndarray, shape (m,)
         Distances.
-    form, most
-        As ``form`` and ``n_constraints`` of :func:`neighbor_constraints`.
+    form, most, typical
+        As ``form``, ``n_constraints`` and ``typical`` of :func:`neighbor_constraints`.
     """
     near, sq = targets.rows, targets.distances**2
-    apart = sq[np.isfinite(sq) & (sq > 0)]
-    margin = float(np.median(apart if len(apart) else nearest_impostor**2))
+    beyond = float(np.median(nearest_impostor**2))  # what there is where points have copies only
     if form == "comparison":
-        p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
-        i, j, l = (column[:most] for column in (points[p], near[p, a], far[p, b]))
+        p, a, b = (column[:most] for column in ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero())
+        i, j, l = points[p], near[p, a], far[p, b]
+        farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
+        margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
+        if typical is not None:
+            margin *= typical / np.median(margin)
         return Constraints.comparison(i, j, i, l, margin=margin, weight=TOTAL_WEIGHT / len(i))
+    apart = sq[np.isfinite(sq) & (sq > 0)]
+    margin = typical or (float(np.median(apart)) if len(apart) else beyond)
     (p, a), (q, b) = (near >= 0).nonzero(), (far >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
     alike = Constraints.sq_distance(points[p], near[p, a], margin, "<=", weight=weight)
     return alike + Constraints.sq_distance(points[q], far[q, b], 2.0 * margin, ">=", weight=weight)
+
+
+def median_margin(rows: Constraints) -> float:
+    """The median margin of rows that were drawn, in their squared units."""
+    return float(np.median(np.abs(rows.bound[rows.sense > 0])))
 
 
 def _coincident(space: Space, impostors: Nearest) -> np.ndarray:

@@ -268,7 +268,9 @@ class BlockGround(Ground):
         kept = np.flatnonzero(has_impostor)
         targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
         others = np.where(coincides[kept], -1, far.rows[kept])
-        return rows_between(numbers[kept], targets, others, np.sqrt(far.sq[kept, 0]), form, most)
+        return rows_between(
+            numbers[kept], targets, others, np.sqrt(far.sq[kept, 0]), form, most, options.get("typical")
+        )
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
         Q = self.points[numbers]

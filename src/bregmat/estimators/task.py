@@ -13,7 +13,7 @@ from bregmat.arrays import ArraySpace
 from bregmat.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.labels import as_kinds
-from bregmat.neighbors import Space, neighbor_constraints
+from bregmat.neighbors import Space, median_margin, neighbor_constraints
 from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.sampling import generator
 
@@ -81,12 +81,16 @@ class Task:
         return self._solve(ground, rows, self.previous), rows
 
     def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
-        """Rows are drawn again in the learned metric until those that are active in the optimum no longer change."""
+        """Rows are drawn again in the learned metric until those that are active in the optimum no longer change.
+
+        Margins keep the median of the first pass: a metric has no scale of its own, and one that drifted would change from pass to pass
+        how far the prior counts.
+        """
         learner, last = self.learner, None
         kinds = ground.kinds(self.y, self.n_points, learner.unlabeled)
         seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
         names = ("n_neighbors", "n_impostors", "form", "n_constraints")
-        options = {name: getattr(learner, name) for name in names}
+        options: dict[str, Any] = {name: getattr(learner, name) for name in names}
         history: list[Record] = [] if after is None else list(after.history)
         seconds = 0.0 if after is None else after.seconds
         before = history[-1].stage or 0 if history else 0
@@ -94,6 +98,7 @@ class Task:
             try:
                 before_it = None if last is None else last.result
                 drawn = ground.neighbors(before_it, kinds, rng=generator(seed), is_first=stage == 1, **options)
+                options.setdefault("typical", median_margin(drawn))
                 rows = self._with_given(drawn)
                 keys = _keys(rows, self.n_points)
                 if last is None:
