@@ -142,6 +142,14 @@ def test_nearly_parallel_hard_rows(divergence, near):
     assert result.status == "OPTIMAL", repr(result)
 
 
+def test_heavy_slack_on_unscaled_data_takes_few_steps():
+    """13; with the second-order terms of as much as the predictor could go, in the place of a step to the goal, it took 40."""
+    X, C, _, _ = wine_pairs(False, n_pairs=360)
+    result = nearest_metric(X, C, slack_weight=100.0, solver="interior_point")
+    assert result.status is Status.OPTIMAL
+    assert result.n_iter <= 20
+
+
 def test_scalars_that_overflow_are_part_of_the_search():
     """``float ** -2`` raised an OverflowError there, where an array gives inf."""
     C = Constraints.similarity_comparison([1], [1], [0], [1], [9.999999999999999e-06]) + Constraints.trace(1e4)

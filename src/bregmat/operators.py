@@ -346,7 +346,10 @@ class PairGraph(OuterProducts):
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of some rows, of any shape: (..., r)."""
-        return self.Z[self.a[rows]] + self.Z[self.b[rows]] * self.sign[rows][..., None]
+        found = self.Z.take(self.b[rows], axis=0)
+        found *= self.sign[rows][..., None]
+        found += self.Z.take(self.a[rows], axis=0)
+        return found
 
     def squared_norms(self, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
         """``<A_i, Psi o A_i>`` of every row; ``block`` vectors are built at a time."""

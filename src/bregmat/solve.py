@@ -312,10 +312,12 @@ class _Run:
         return new
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
-        """Look for a proof of infeasibility when the weights have doubled, and once more at the end."""
+        """Look for a proof of infeasibility when the weights have doubled since the second step, and once more at the end."""
         met = self.best is not None and self.best.is_feasible  # then nothing contradicts anything
         if self.proof is None and not met:
             size = self.problem.dual_size(state)
+            if iteration == 2:
+                self._largest_dual = size
             if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
                 self._largest_dual = size
                 self.proof = self.problem.contradiction(state)

@@ -29,6 +29,8 @@ from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralSc
 from bregmat.solvers.newton_system import row_system
 from bregmat.spectral import SpectralDivergence
 
+FARTHEST = 0.2  # share of tau that a step aims at where the predictor is short: second-order terms carry it further
+SHORT = 0.1  # steps below which, and below half of those of the predictor, it aims no further than that says
 PROXIMAL = 1e-10  # term on hard equalities, relative to the diagonal of the rows' Gram matrix; more slows nearly singular solutions
 
 
@@ -175,15 +177,26 @@ class InteriorPoint(SolverWithNeeds):
         ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
         if free.all():  # nothing to read it off
             ahead = (1.0 - self.fraction * min(ap, ad)) * tau
-        goal = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         worst = float(np.abs(rho).max(initial=0.0))
         price = at.residual_price or tau / max(worst, 1e-300)
-        goal = max(goal, min(price * worst * (1.0 - ap), 10.0 * tau))
-        share = ap * ad if min(ap, ad) > 0.1 else 0.0
+        least = min(price * worst * (1.0 - ap), 10.0 * tau)
+        plain = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         bent = bounds.bilinear
-        cxi = np.where(bent, share * d[2] * d[4] / np.where(bent, bounds.ceiling - m, 1.0), 0.0)
-        d = direction(goal, share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
-        ap, ad = lengths(d, tau)
+
+        def corrected(goal: float, share: float) -> tuple[tuple, float, float]:
+            cxi = np.where(bent, share * d[2] * d[4] / np.where(bent, bounds.ceiling - m, 1.0), 0.0)
+            new = direction(goal, share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
+            return new, *lengths(new, tau)
+
+        # far, with the part of the predictor's products that a step to the goal has; where that is not far, near with few of them
+        goal = max(min(FARTHEST * tau, plain), least)
+        found = corrected(goal, (1.0 - min(1.0, goal / tau)) ** 2)
+        if min(found[1:]) < min(SHORT, 0.5 * min(ap, ad)):
+            nearer = max(plain, least)
+            other = corrected(nearer, ap * ad if min(ap, ad) > 0.1 else 0.0)
+            if min(other[1:]) > min(found[1:]):
+                goal, found = nearer, other
+        d, ap, ad = found
         if not max(ap, ad) > 1e-7:
             return replace(state, stalled=True)
         factor = scaling.moved(d[0], ap)
