@@ -36,7 +36,7 @@ NOT_NUMERICAL = {
 # Every result of the doors that these files call goes through `bregmat.verify`; the suite (test_suite) has a judge of its own.
 VERIFIED = {
     *("test_oracles", "test_simplex", "test_nnqp", "test_nnqp_hard", "test_cut", "test_boosting", "test_outcomes"),
-    *("test_margin", "test_correlation", "test_interior_point", "test_verification"),
+    *("test_margin", "test_correlation", "test_interior_point", "test_verification", "test_arrays", "test_blocks"),
 }
 
 

@@ -1,5 +1,6 @@
 """``bregmat.verify``: true results hold, tampered ones are caught, and a status is never raised."""
 
+import inspect
 import re
 from copy import copy
 from dataclasses import replace
@@ -37,6 +38,20 @@ def solved(arguments, **more):
 
 
 # ---------------------------------------------------------------- matrices
+@pytest.mark.parametrize("solve", [bregmat.nearest_kernel, bregmat.nearest_metric])
+def test_a_problem_may_hold_every_argument_of_its_call(solve):
+    rng = np.random.default_rng(4)
+    rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 1.5, 9.0], "<=")
+    given = {"constraints": rows, "slack_weight": 1.0, "block_size": 2}
+    given |= {"X": rng.normal(size=(8, 3))} if solve is bregmat.nearest_metric else {"prior": Factor(np.eye(8))}
+    assert solve(**given).status is Status.OPTIMAL
+    names = dict.fromkeys(inspect.signature(solve).parameters)
+    problem = {**names, "divergence": "logdet", **given}
+    assert verify(problem, solve(**given)).holds
+    with pytest.raises(ValueError, match="got .*'slackweight'"):
+        verify({**problem, "slackweight": 1.0}, solve(**given))
+
+
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 @pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
 def test_a_result_holds(rng, divergence, slack_weight):

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.arrays import to_numpy
+
 LONG = np.longdouble
 MOST_LONG = 3e8  # operations that are done in extended precision: about a second
 
@@ -31,8 +33,8 @@ def unit_of(dtype: Any) -> float:
 
 
 def numbers(x: Any) -> np.ndarray:
-    """A matrix or vector as it was given, dense, in float64."""
-    return np.asarray(x.toarray() if scipy.sparse.issparse(x) else x, dtype=float)
+    """A matrix or vector as it was given, on a device or not, dense, in float64."""
+    return np.asarray(x.toarray() if scipy.sparse.issparse(x) else to_numpy("x", x), dtype=float)
 
 
 def evaluate(f: Callable[..., Any], *x: Any) -> Any:

@@ -53,7 +53,10 @@ NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about th
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
 OPTIONS = ("divergence", "loss", "slack_weight")
-IGNORED = ("solver", "tol", "max_iter", "max_seconds", "warm_start", "callback")
+IGNORED = (
+    *("solver", "tol", "max_iter", "max_seconds", "warm_start", "callback"),
+    *("executor", "block_size", "checkpoint"),
+)
 
 
 @recompute.register
