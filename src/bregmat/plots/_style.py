@@ -189,7 +189,7 @@ class Display:
 
     figure_: Any
 
-    def _panels(self, ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray:
+    def _panels(self, ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[Any]:
         """Axes to draw in, of :func:`panels`; sets the figure."""
         axes = panels(ax, shape, figsize, **subplots)
         self.figure_ = axes[0].figure
