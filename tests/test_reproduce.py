@@ -311,6 +311,7 @@ def test_absent_data_is_one_line(bregmat, monkeypatch):
 
 
 def test_narrow_terminals_leave_the_notes_to_the_file(bregmat, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "80")
     done = bregmat("toy")
     assert "mean | square" in done.stdout and "a note" not in done.stdout
