@@ -87,6 +87,23 @@ def test_interrupted_by_hand(iris):
     assert all(result.exit_reason is ExitReason.INTERRUPTED for result in machine.result_)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed"])
+def test_interrupted_before_there_is_a_support_vector(iris, kernel, form):
+    X, y = (part[:100] for part in iris)
+    X = rbf_kernel(X) if kernel == "precomputed" else form(X)
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    machine = MarginSVC(kernel=kernel, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="MarginSVC was interrupted"), pytest.raises(KeyboardInterrupt):
+        machine.fit(X, y)
+    assert len(machine.support_) == 0
+    assert np.array_equal(machine.decision_function(X), np.broadcast_to(machine.intercept_, 100))
+    assert kernel != "linear" or not np.any(machine.coef_)
+
+
 # ---------------------------------------------------------------------- files
 @pytest.mark.parametrize(
     "params",

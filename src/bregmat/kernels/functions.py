@@ -147,6 +147,8 @@ class KernelFunction:
     def __call__(self, X: Any, Y: Any = None) -> np.ndarray:
         """Values between two sets of points, shape (n, m); not for "precomputed"."""
         Y = X if Y is None else Y
+        if not Y.shape[0]:  # of a fit that was interrupted at its start
+            return np.zeros((X.shape[0], 0))
         if not callable(self.kernel):
             return np.asarray(_named_values(self.kernel, X, Y, self.params), dtype=float)
         K = np.asarray(self.kernel(X, Y, **self.params), dtype=float)
