@@ -243,7 +243,7 @@ def test_signatures():
 
 def test_statuses_and_reasons():
     assert [s.name for s in bregmat.Status] == ["OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED", "UNKNOWN"]
-    reasons = "TOLERANCE CERTIFICATE MAX_ITER TIME STALLED INTERRUPTED NONFINITE"
+    reasons = "TOLERANCE CERTIFICATE MAX_ITER TIME STALLED INTERRUPTED NONFINITE CYCLE"
     assert [r.name for r in bregmat.ExitReason] == reasons.split()
 
 

@@ -1,5 +1,8 @@
 """The neighbours' strategy: who is near, what is asked of them, passes in the learned metric."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat import dimension
 from bregmat.dimension import Neighborhood, few_components
-from bregmat.estimators import KernelLearner
+from bregmat.estimators import KernelLearner, task
 from bregmat.labels import as_kinds, constraints_from_labels
 from bregmat.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
 
@@ -223,6 +226,45 @@ def test_passes_end_when_nothing_changes():
     learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=50)
     learner.fit(X, [0, 0, 1, 1, 2, 2])
     assert 1 < learner.result_.history[-1].stage <= 3
+
+
+def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_path):
+    X, y = np.array([[0.0, 0], [0, 1], [3, 0], [3, 1.1], [10, 0], [10, 0.9]]), [0, 0, 1, 1, 2, 2]
+
+    def learned(passes):
+        learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=passes, tol=1e-8)
+        return learner.fit(X, y)
+
+    ended = learned(50)
+    assert (ended.result_.status, ended.result_.exit_reason) == ("OPTIMAL", "CYCLE")
+    assert ended.result_.history[-1].stage == 3
+    bm.save(tmp_path / "model.bm", ended)
+    assert bm.load(tmp_path / "model.bm").result_.exit_reason == "CYCLE"
+    monkeypatch.setattr(task, "SAME", -1.0)  # to the end, whatever comes again
+    second, third, fourth, seventh = (learned(passes).result_ for passes in (2, 3, 4, 7))
+    assert {one.exit_reason for one in (second, third, fourth, seventh)} == {"TOLERANCE"}
+    assert np.array_equal(third.metric(), ended.result_.metric())
+    assert np.allclose(second.metric(), fourth.metric(), atol=1e-3) and np.allclose(
+        third.metric(), seventh.metric(), atol=1e-3
+    )
+    assert not np.allclose(second.metric(), third.metric(), atol=1e-2)
+
+
+def test_the_same_active_rows_under_other_bounds_are_another_problem():
+    rows = bm.Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 2.0, 3.0], ">=")
+
+    def one(dual, bound, order=(0, 1, 2)):
+        keys = np.arange(3)[list(order)]
+        return task._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
+
+    now = one([-1.0, -2.0, 0.0], [1.0, 2.0, 3.0])
+    for before, is_the_same in (
+        (one([-2.0, -3.0, 0.0], [1.001, 2.001, 9.0]), True),  # an inactive bound says nothing
+        (one([-2.0, 0.0, -1.0], [2.0, 3.0, 1.0], order=(1, 2, 0)), True),
+        (one([-2.0, -3.0, 0.0], [1.0, 2.1, 3.0]), False),
+        (one([-2.0, -3.0, -1.0], [1.0, 2.0, 3.0]), False),
+    ):
+        assert now.repeats(before.active, before.active_bounds) is is_the_same
 
 
 def test_given_rows_stay_beside_those_drawn(wine):

@@ -47,6 +47,7 @@ class ExitReason(StrEnum):
     STALLED = "STALLED"
     INTERRUPTED = "INTERRUPTED"
     NONFINITE = "NONFINITE"
+    CYCLE = "CYCLE"
 
     @property
     def advice(self) -> str:
@@ -76,6 +77,7 @@ _ADVICE = {
     "STALLED": "No step improves the point: (a) standardise the features, (b) lower slack_weight, (c) loosen tol, (d) try another solver.",
     "INTERRUPTED": "Stopped on request; the best point so far is kept. Continue with warm_start=result.",
     "NONFINITE": "A number overflowed: scale the data and the bounds towards 1.",
+    "CYCLE": "The tolerance was met; passes come round to the same problems, so more of them change nothing.",
 }
 
 

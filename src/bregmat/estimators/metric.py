@@ -101,7 +101,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         that are not whole, or sets of labels as 0 and 1, shape (n, n_labels).
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change.
+        no longer change, or come round again (``result_.exit_reason`` is then CYCLE).
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with.
     form : {"comparison", "sq_distance"}

@@ -16,8 +16,10 @@ from bregmat.labels import as_kinds
 from bregmat.neighbors import Space, median_margin, neighbor_constraints
 from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.sampling import generator
+from bregmat.threads import cached_property
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
+SAME = 1e-3  # change of bounds, relative to the largest, that counts as none: metrics of the default tol differ by more
 
 
 class Ground(ABC):
@@ -81,12 +83,15 @@ class Task:
         return self._solve(ground, rows, self.previous), rows
 
     def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
-        """Rows are drawn again in the learned metric until those that are active in the optimum no longer change.
+        """Rows are drawn again in the learned metric until those that are active in the optimum no longer change, or come round again.
+
+        A pass is drawn from the metric of the last one alone, so a problem that comes again is followed by all that followed it before.
 
         Margins keep the median of the first pass: a metric has no scale of its own, and one that drifted would change from pass to pass
         how far the prior counts.
         """
         learner, last = self.learner, None
+        earlier: list[tuple[np.ndarray, np.ndarray]] = []
         kinds = ground.kinds(self.y, self.n_points, learner.unlabeled)
         seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
         names = ("n_neighbors", "n_impostors", "form", "n_constraints")
@@ -125,6 +130,11 @@ class Task:
             last = following
             if is_settled or result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
                 break
+            if any(following.repeats(*one) for one in earlier) and stage < before + learner.passes:
+                if result.exit_reason is ExitReason.TOLERANCE:
+                    last = replace(last, result=replace(result, exit_reason=ExitReason.CYCLE))
+                break
+            earlier.append((following.active, following.active_bounds))
         assert last is not None
         return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=seconds), last.rows
 
@@ -167,11 +177,27 @@ class _Pass:
     rows: Constraints
     keys: np.ndarray
 
-    @property
+    @cached_property
     def active(self) -> np.ndarray:
         """Keys of the rows that hold the optimum in its place."""
+        return np.unique(self.keys[self._takes_part])
+
+    @property
+    def active_bounds(self) -> np.ndarray:
+        """The bounds of those rows."""
+        _, first = np.unique(self.keys[self._takes_part], return_index=True)
+        return self.rows.bound[self._takes_part][first]
+
+    @property
+    def _takes_part(self) -> np.ndarray:
         size = np.abs(self.result.dual)
-        return np.unique(self.keys[size > ACTIVE * size.max(initial=0.0)])
+        return np.asarray(size > ACTIVE * size.max(initial=0.0))
+
+    def repeats(self, active: np.ndarray, bounds: np.ndarray) -> bool:
+        """Whether the active rows and their bounds are those of an earlier pass, up to what the metric's own tolerance changes."""
+        if not np.array_equal(self.active, active):
+            return False
+        return bool(np.abs(self.active_bounds - bounds).max(initial=0.0) <= SAME * np.abs(bounds).max(initial=0.0))
 
     def carried_to(self, keys: np.ndarray) -> np.ndarray:
         """Dual weights for other rows: 0 for those that are new."""
