@@ -27,9 +27,9 @@ from labelled_sets import labelled_set
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import NearestNeighbors
 
-from bregmat.label.answers import Answers, Graph, rows_of
+from bregmat.label.answers import Answers, Links, rows_of
 from bregmat.label.clusters import find_clusters
-from bregmat.label.learning import Learning, Settings
+from bregmat.label.learning import LabelSettings, Learning
 from bregmat.label.questions import next_question
 
 SETS = ("balance-scale", "sonar", "letter-recognition", "pendigits", "spambase", "mnist")
@@ -42,7 +42,7 @@ K = 4
 def measured(learning, learned, answers, y):
     """(NMI, 4-NN accuracy)."""
     Z, n_classes = learning.X @ learned.map, int(y.max()) + 1
-    clusters = find_clusters(Z, Graph(answers.active()).groups(), n_classes)
+    clusters = find_clusters(Z, Links(answers.active()).groups(), n_classes)
     near = NearestNeighbors(n_neighbors=K).fit(Z).kneighbors(return_distance=False)
     votes = np.stack([(y[near] == c).sum(axis=1) for c in range(n_classes)], axis=1)
     return nmi(y, clusters), float(np.mean(votes.argmax(axis=1) == y))
@@ -50,7 +50,7 @@ def measured(learning, learned, answers, y):
 
 def curve(X, y, seed, n_answers, is_chosen):
     """One session: (NMI, accuracy) before the first answer and after every EVERY."""
-    learning, answers, rng = Learning(X, Settings()), Answers(len(X)), np.random.default_rng(seed)
+    learning, answers, rng = Learning(X, LabelSettings()), Answers(len(X)), np.random.default_rng(seed)
     learned, found = learning.learn(None), []
     for count in range(n_answers + 1):
         if count % EVERY == 0:

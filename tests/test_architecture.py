@@ -144,6 +144,18 @@ def test_no_cycles():
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
+def test_one_word_one_class():
+    """No two classes share a name, and no two files of rows: ``Rows``, ``Block``, ``Settings`` once meant three things each."""
+    places = {}
+    for name, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    assert len(places) > 100
+    assert {word: names for word, names in places.items() if len(names) > 1} == {}
+    assert [name for name in MODULES if name.rpartition(".")[2] == "rows"] == []
+
+
 def test_numba_stays_in_the_kernels():
     users = {name for name in MODULES if any(other.split(".")[0] == "numba" for other in imports(name))}
     assert users

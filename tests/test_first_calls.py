@@ -179,6 +179,30 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
     assert child(user, **disk) == "[]\n"
 
 
+OTHER_VERSION = """
+import pickle
+from pathlib import Path
+import numpy as np
+from bregmat._kernels.descent import inspect
+index, = Path(INDEX).rglob("descent.inspect-*.nbi")
+with open(index, "rb") as file:
+    version = pickle.load(file)
+for rest in (b"cbregmat._kernels.descent\\nGone\\n.", b"cbregmat._kernels.gone\\nGone\\n.", b""):
+    with open(index, "wb") as file:
+        pickle.dump(version, file)
+        file.write(rest)
+    inspect._run = inspect._first
+    print(inspect(np.eye(3), 1e-9, 1e-9)[0], len(pickle.loads(index.read_bytes()[len(pickle.dumps(version, -1)):])))
+"""
+
+
+def test_a_cache_of_another_version_is_begun_anew(tmp_path):
+    """Its index names classes that may be gone: that raised ``AttributeError`` in the first call after an update."""
+    disk = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    child("import numpy as np; from bregmat._kernels.descent import inspect; inspect(np.eye(3), 1e-9, 1e-9)", **disk)
+    assert child(OTHER_VERSION.replace("INDEX", repr(str(tmp_path))), **disk).split() == ["0", "2"] * 3
+
+
 def test_an_unknown_entry():
     with pytest.raises(ValueError, match="only must be one of 'nearest_metric logdet'.*got 'nothing'"):
         list(warm_up(["nothing"]))

@@ -9,11 +9,11 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Graph, rows_of
+from bregmat.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
 from bregmat.label.clusters import find_clusters
 from bregmat.label.exports import NAMES, exported
 from bregmat.label.journal import Journal
-from bregmat.label.learning import Learning, Settings
+from bregmat.label.learning import LabelSettings, Learning
 from bregmat.label.pictures import plane
 from bregmat.label.points import LabelPoints, pictures_in
 from bregmat.label.questions import next_question, row_value
@@ -131,7 +131,7 @@ def test_entailed_rows_are_bounded_and_stay():
 
 # ---------------------------------------------------------------- metric and map
 def test_the_metric_is_that_of_the_learner():
-    learning = Learning(X, Settings())
+    learning = Learning(X, LabelSettings())
     rows = rows_of(said(same(0, 1), different(0, 100), same(100, 101)).active(), learning.near, learning.far)
     learned = learning.learn(rows)
     learner = bregmat.MetricLearner(prior="variance", loss="squared_hinge", slack_weight=10.0).fit(
@@ -145,7 +145,7 @@ def test_the_metric_is_that_of_the_learner():
 
 
 def test_contradictions_are_proven_and_named():
-    learning = Learning(X, Settings())
+    learning = Learning(X, LabelSettings())
 
     def found(*events):
         answers = said(*events).active()
@@ -165,7 +165,7 @@ def test_contradictions_are_proven_and_named():
 def test_different_of_identical_points_is_a_contradiction(rng):
     X = rng.normal(size=(30, 3))
     X[1] = X[0]
-    learning = Learning(X, Settings())
+    learning = Learning(X, LabelSettings())
     answers = [same(2, 3), different(0, 1), different(4, 5)]
     learned = learning.learn(rows_of(said(*answers, n=30).active(), learning.near, learning.far))
     assert learning.contradictions(learned, set()) == [[2]]
@@ -188,7 +188,7 @@ def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
 
 
 def test_features_that_gain():
-    learning = Learning(X, Settings())
+    learning = Learning(X, LabelSettings())
     rows = rows_of(said(*(different(i, i + 65) for i in range(40))).active(), learning.near, learning.far)
     learned = learning.learn(rows)
     gains = learning.gains(learned)
@@ -201,12 +201,12 @@ def test_clusters_start_from_groups(rng):
     centres = np.array([[0, 0], [10, 0], [0, 10]])
     truth = np.repeat([0, 1, 2], 30)
     points = centres[truth] + rng.normal(size=(90, 2))
-    groups = Graph(
+    groups = Links(
         said(same(0, 1), same(30, 31), same(60, 61), different(0, 30), different(1, 60), different(31, 61)).active()
     )
     found = find_clusters(points, groups.groups())
     assert len(set(zip(truth, found))) == 3
-    assert len(set(find_clusters(points, Graph([]).groups(), 5))) == 5
+    assert len(set(find_clusters(points, Links([]).groups(), 5))) == 5
 
 
 # ---------------------------------------------------------------- questions
@@ -221,7 +221,7 @@ def test_value_of_a_row_is_the_optimum_of_its_problem():
 
 
 def test_questions_are_open_ones(rng):
-    learning = Learning(X, Settings())
+    learning = Learning(X, LabelSettings())
     answers, asked = Answers(len(X)), set()
     for _ in range(25):
         active = answers.active()
@@ -229,14 +229,14 @@ def test_questions_are_open_ones(rng):
         question = next_question(learning, learned, active, rng, asked)
         i, j = question.points
         assert 0 < question.chance < 1 and question.gain > 0 and (i, j) not in asked
-        graph = Graph(active)
+        graph = Links(active)
         assert graph.group.get(i, -1) != graph.group.get(j, -2)
         asked.add((i, j))
         answers.apply(answers.check(same(i, j) if Y[i] == Y[j] else different(i, j)))
 
 
 def test_a_point_that_was_begun_is_asked_on_until_it_has_its_place(rng):
-    learning, events = Learning(X, Settings()), [different(0, 100), same(0, 1), different(0, 150)]
+    learning, events = Learning(X, LabelSettings()), [different(0, 100), same(0, 1), different(0, 150)]
 
     def asked(*more, skipped=()):
         answers = said(*events, *more).active()
@@ -251,13 +251,13 @@ def test_a_point_that_was_begun_is_asked_on_until_it_has_its_place(rng):
 
 
 def test_questions_place_points_among_groups_that_are_apart(rng):
-    learning, answers, y = Learning(X, Settings()), Answers(len(X)), Y > 0
+    learning, answers, y = Learning(X, LabelSettings()), Answers(len(X)), Y > 0
     for _ in range(50):
         active = answers.active()
         learned = learning.learn(rows_of(active, learning.near, learning.far))
         i, j = next_question(learning, learned, active, rng).points
         answers.apply(answers.check(same(i, j) if y[i] == y[j] else different(i, j)))
-    groups = Graph(answers.active()).groups()
+    groups = Links(answers.active()).groups()
     placed = [i for g in groups.all_apart() for i in groups.members[g]]
     assert len(groups.all_apart()) == 2 and len(placed) > 20
     assert all(len(set(y[groups.members[g]])) == 1 for g in groups.all_apart())
@@ -265,7 +265,7 @@ def test_questions_place_points_among_groups_that_are_apart(rng):
 
 def test_nothing_is_left_to_ask():
     few = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
-    learning = Learning(few, Settings())
+    learning = Learning(few, LabelSettings())
     answers = said(same(0, 1), different(1, 2), n=3).active()
     learned = learning.learn(rows_of(answers, learning.near, learning.far))
     assert next_question(learning, learned, answers, np.random.default_rng(0)) is None
@@ -274,16 +274,16 @@ def test_nothing_is_left_to_ask():
 # ---------------------------------------------------------------- journal and session
 def test_journal_survives_and_is_only_of_its_points(tmp_path):
     path = tmp_path / "j.jsonl"
-    session = Session(wine_points(), Settings(), path)
+    session = Session(wine_points(), LabelSettings(), path)
     for event in (same(0, 1), different(0, 100), same(2, 3), {"kind": "undo"}):
         session.say(event)
     with pytest.raises(ValueError, match="has this journal open"):
-        Session(wine_points(), Settings(), path, resume=True)
+        Session(wine_points(), LabelSettings(), path, resume=True)
     before = session.state.learned.result.metric()
     session.close()
     with path.open("ab") as handle:
         handle.write(b'{"kind":"same","poi')  # what a killed process may leave
-    again = Session(wine_points(), Settings(), path, resume=True)
+    again = Session(wine_points(), LabelSettings(), path, resume=True)
     assert [a.points for a in again.state.answers] == [(0, 1), (0, 100)]
     np.testing.assert_allclose(
         again.state.learned.result.metric(), before, rtol=0, atol=1e-2 * np.abs(before).max()
@@ -294,41 +294,41 @@ def test_journal_survives_and_is_only_of_its_points(tmp_path):
         *("same", "different", "same", "undo", "redo")
     ]
     with pytest.raises(ValueError, match="exists"):
-        Session(wine_points(), Settings(), path)
+        Session(wine_points(), LabelSettings(), path)
     with pytest.raises(ValueError, match="no journal"):
-        Session(wine_points(), Settings(), tmp_path / "none", resume=True)
+        Session(wine_points(), LabelSettings(), tmp_path / "none", resume=True)
     with pytest.raises(ValueError, match="slack_weight"):
-        Session(wine_points(), Settings(slack_weight=3.0), path, resume=True)
+        Session(wine_points(), LabelSettings(slack_weight=3.0), path, resume=True)
     moved = LabelPoints("wine", X + 1, ["f"] * X.shape[1], ["n"] * len(X))
     with pytest.raises(ValueError, match="other points"):
-        Session(moved, Settings(), path, resume=True)
+        Session(moved, LabelSettings(), path, resume=True)
 
 
 def test_a_journal_without_answers_is_begun_anew(tmp_path):
     """Who looks at the page and leaves it can start again; a file that is no journal is never emptied."""
     path = tmp_path / "j.jsonl"
-    Session(wine_points(), Settings(slack_weight=3.0), path).close()
-    again = Session(wine_points(), Settings(), path)  # with other settings, too
+    Session(wine_points(), LabelSettings(slack_weight=3.0), path).close()
+    again = Session(wine_points(), LabelSettings(), path)  # with other settings, too
     with pytest.raises(ValueError, match="another bregmat label has this journal open"):
-        Session(wine_points(), Settings(), path)
+        Session(wine_points(), LabelSettings(), path)
     again.say(same(0, 1))
     again.close()
     with pytest.raises(ValueError, match="exists; go on with --resume"):
-        Session(wine_points(), Settings(), path)
-    resumed = Session(wine_points(), Settings(), path, resume=True)
+        Session(wine_points(), LabelSettings(), path)
+    resumed = Session(wine_points(), LabelSettings(), path, resume=True)
     assert len(resumed.answers.active()) == 1
     resumed.close()
     for text in ("", "my notes\n", '{"format": "other"}\n'):
         path.write_text(text)
         with pytest.raises(ValueError, match="exists"):
-            Session(wine_points(), Settings(), path)
+            Session(wine_points(), LabelSettings(), path)
         assert path.read_text() == text
 
 
 def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
     """A full disk: the person is told, and journal and session are as before."""
     path = tmp_path / "j.jsonl"
-    session = Session(wine_points(), Settings(), path)
+    session = Session(wine_points(), LabelSettings(), path)
     session.say(same(0, 1))
     before = path.read_bytes()
     with monkeypatch.context() as patch:
@@ -342,7 +342,7 @@ def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
     assert path.read_bytes() == before and len(session.answers.active()) == 1
     session.say(different(4, 5))
     session.close()
-    again = Session(wine_points(), Settings(), path, resume=True)
+    again = Session(wine_points(), LabelSettings(), path, resume=True)
     assert [a.points for a in again.state.answers] == [(0, 1), (4, 5)]
     again.close()
 
@@ -358,13 +358,13 @@ def test_what_is_no_journal(text, tmp_path):
 
 def test_a_damaged_answer_is_named_by_its_line(tmp_path):
     path = tmp_path / "j.jsonl"
-    session = Session(wine_points(), Settings(), path)
+    session = Session(wine_points(), LabelSettings(), path)
     session.say(same(0, 1))
     session.close()
     with path.open("ab") as handle:
         handle.write(b'{"kind":"same","points":[0,99999]}\n')
     with pytest.raises(ValueError, match="line 3: points must be"):
-        Session(wine_points(), Settings(), path, resume=True)
+        Session(wine_points(), LabelSettings(), path, resume=True)
 
 
 def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
@@ -411,7 +411,7 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     points = _read((tmp_path / "points.csv"), LabelOptions())
-    session = Session(points, Settings(), tmp_path / "j.jsonl")
+    session = Session(points, LabelSettings(), tmp_path / "j.jsonl")
     with pytest.raises(ValueError, match="nothing was said"):
         exported(session, session.state, "model.bm")
     for event in (same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]}):

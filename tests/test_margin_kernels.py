@@ -5,7 +5,7 @@ import pytest
 
 from bregmat._kernels import kernel_rows, smo, vectors, violators
 from bregmat.margin import kernel_source
-from bregmat.margin.rows import Block, RowCache
+from bregmat.margin.kernel_cache import Block, RowCache
 
 KINDS = [np.float32, np.float64]
 

@@ -238,7 +238,7 @@ def test_centre_is_the_minimum_on_the_free_set(case):
     g = case.A @ x + b
     b -= g  # the minimum without rows is here
     g = case.A @ x + b
-    assert exchange.centre_inplace(exchange.Place(x, g, multiplier, target), work, case.state, case.problem)
+    assert exchange.centre_inplace(exchange.RunPoint(x, g, multiplier, target), work, case.state, case.problem)
     np.testing.assert_allclose(case.E @ x, target, rtol=1e-10)
     np.testing.assert_allclose(g, case.A @ x + b, atol=1e-9)
     np.testing.assert_allclose((g + multiplier @ case.E)[case.free], 0.0, atol=1e-9)
@@ -249,7 +249,7 @@ def test_exchanges_reach_the_optimum(case):
     x[case.free] = 0.3
     g, target = case.A @ x + b, case.E @ x
     multiplier, direction, counts = np.zeros(2), np.zeros(12), np.zeros(1, np.int64)
-    place, work = exchange.Place(x, g, multiplier, target), exchange.exchange_work(2, 12, 12)
+    place, work = exchange.RunPoint(x, g, multiplier, target), exchange.exchange_work(2, 12, 12)
     code = exchange.exchange_inplace(place, direction, counts, work, case.state, case.problem, 1e-12, 200)
     assert code == exchange.OPTIMAL
     assert 0 < counts[0] < 60

@@ -11,7 +11,7 @@ import pytest
 
 from bregmat._kernels import boost, logdet, rows, von_neumann
 from bregmat._kernels.compiling import Kernel
-from bregmat._kernels.rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
+from bregmat._kernels.outer_rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
 from bregmat._kernels.vectors import dot
 from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, sweep_case, vectors
 

@@ -9,7 +9,7 @@ from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
 from bregmat._kernels import boost, von_neumann
-from bregmat._kernels.rows import HARD
+from bregmat._kernels.outer_rows import HARD
 from bregmat._kernels.secular import eigen_work
 from flat_rows import CODES, EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
 

@@ -9,8 +9,8 @@ from scipy.special import logsumexp, xlogy
 
 from bregmat._kernels.simplex import balance, log_side
 from bregmat.applications import nearest_distribution
+from bregmat.applications.simplex.linear_rows import newton_direction
 from bregmat.applications.simplex.problem import NearestDistribution
-from bregmat.applications.simplex.rows import newton_direction
 from bregmat.applications.simplex.solvers import step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bregmat._interrupt import held_interrupts
 from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
-from bregmat.online.blocks import Block, Checksum, StreamError
+from bregmat.online.blocks import Checksum, ExampleBlock, StreamError
 from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
 
 D = 12
@@ -511,17 +511,17 @@ def test_a_stream_is_known_again_whatever_its_chunks(rng, sparse):
     for size in (40, 7):
         checksum = Checksum()
         for k in range(0, 40, size):
-            checksum.add(Block(k, X[k : k + size], y[k : k + size], size))
+            checksum.add(ExampleBlock(k, X[k : k + size], y[k : k + size], size))
         sums.append(checksum.values)
     if not sparse:
         assert sums[0] == sums[1]
         one = Checksum()
         for k in range(40):
-            one.add(Block(k, X[k].tolist(), float(y[k]), 1, is_one=True))
+            one.add(ExampleBlock(k, X[k].tolist(), float(y[k]), 1, is_one=True))
         assert one.values == sums[0]
     matrices, other = Checksum(), Checksum()
-    matrices.add(Block(0, [scipy.sparse.eye_array(3)] * 2, y[:2], 2))
-    other.add(Block(0, [scipy.sparse.eye_array(3), 2 * scipy.sparse.eye_array(3)], y[:2], 2))
+    matrices.add(ExampleBlock(0, [scipy.sparse.eye_array(3)] * 2, y[:2], 2))
+    other.add(ExampleBlock(0, [scipy.sparse.eye_array(3), 2 * scipy.sparse.eye_array(3)], y[:2], 2))
     assert matrices.values != other.values
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.rows import ITAKURA_SAITO, RELATIVE_ENTROPY
+from bregmat._kernels.outer_rows import ITAKURA_SAITO, RELATIVE_ENTROPY
 from bregmat.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.registry import Registry
 from bregmat.row_losses import RowLosses, WeightedBounds

@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from bregmat._kernels import pairs as kernels
-from bregmat._kernels.rows import OuterRows
+from bregmat._kernels.outer_rows import OuterRows
 from bregmat.threads import in_parts
 
 NEAR_BYTES = 2**20  # points that stay in a core's own cache

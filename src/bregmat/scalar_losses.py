@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.rows import HARD, QUADRATIC
+from bregmat._kernels.outer_rows import HARD, QUADRATIC
 from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.spectral import STEP, barrier_root
 

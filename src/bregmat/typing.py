@@ -5,7 +5,7 @@ of your own is given as an object where it is typed; its registered name works, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,9 @@ class Transformer(Protocol):
     def set_params(self, **params: Any) -> Any: ...
 
 
+@runtime_checkable
 class OnlineLoss(Protocol):
-    """A convex loss of a prediction; see :mod:`bregmat.online.losses`."""
+    """What an online learner needs of a loss, convex in the prediction and finite; see :mod:`bregmat.online.losses`."""
 
     def value(self, prediction: Any, label: Any, /) -> Any: ...
     def derivative(self, prediction: Any, label: Any, /) -> Any: ...

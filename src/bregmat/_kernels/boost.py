@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
-from bregmat._kernels.rows import corrected_step, load_inplace
+from bregmat._kernels.outer_rows import corrected_step, load_inplace
 from bregmat._kernels.vectors import copy_inplace, sum_of_exp
 from bregmat._kernels.von_neumann import (
     DENSE,

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import pickle
 import stat
 import tempfile
 import threading
@@ -71,7 +72,7 @@ def _from_disk(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
 def _kept(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """What numba makes of it; where it finds no place for its cache, with one in a private temporary folder, or without."""
     try:
-        return numba.njit(**options)(function)
+        return _forgiving(numba.njit(**options)(function))
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
@@ -80,9 +81,26 @@ def _kept(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         return numba.njit(**options | {"cache": False})(function)
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     try:
-        return numba.njit(**options)(function)
+        return _forgiving(numba.njit(**options)(function))
     finally:
         numba.config.CACHE_DIR = usual  # type: ignore[attr-defined]
+
+
+def _forgiving(dispatcher: Any) -> Any:
+    """The dispatcher, to which an index on disk that names classes of another version, or is cut off, is an empty one."""
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if file is not None:
+        load = file._load_index
+
+        def load_index() -> Any:
+            # numba unpickles the types of arguments before it looks at the stamp that says for which source they were
+            try:
+                return load()
+            except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+                return {}
+
+        file._load_index = load_index
+    return dispatcher
 
 
 @cache

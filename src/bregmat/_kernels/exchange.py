@@ -25,7 +25,7 @@ LEAST = 1e-13  # pivot, relative to the diagonal, below which a variable stays o
 FAR = 1e13  # times the largest variable: only rounding ends a step that is longer
 
 
-class Place(NamedTuple):
+class RunPoint(NamedTuple):
     """Where a run is, changed in place, and where its rows should be."""
 
     x: np.ndarray  # (n,)
@@ -110,7 +110,7 @@ def move_inplace(x, d, t, free, upper):
 def centre_inplace(place, work, free, problem):
     """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank.
 
-    Arrays of the shapes in :class:`Place`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
+    Arrays of the shapes in :class:`RunPoint`, :class:`Work`, ``FreeSet`` and ``Quadratic``; place and free are changed.
     """
     x, g, multiplier, target = place
     W, S, rest, d, residual, _, _ = work

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from bregmat._kernels.compiling import njit
-from bregmat._kernels.rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
+from bregmat._kernels.outer_rows import HARD, ITAKURA_SAITO, corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.vectors import copy_inplace, dot
 
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # all of fastmath but its licence to drop NaN and infinity

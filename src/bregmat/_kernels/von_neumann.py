@@ -14,7 +14,7 @@ import numpy as np
 
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
-from bregmat._kernels.rows import corrected_step, load_inplace, null_step, relaxed
+from bregmat._kernels.outer_rows import corrected_step, load_inplace, null_step, relaxed
 from bregmat._kernels.secular import solve_secular_inplace
 from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, copy_transposed_inplace, dot, sum_of_exp
 

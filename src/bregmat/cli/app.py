@@ -235,7 +235,7 @@ def learn(
         raise fail("give --constraints FILE or --labels COLUMN (or both)")
     from bregmat.cli.inputs import read_task
     from bregmat.cli.intake import Intake
-    from bregmat.cli.learning import Settings, learn_task
+    from bregmat.cli.learning import LearnSettings, learn_task
 
     with bad_input():
         outputs = _check_outputs({"--out": out, "--report": report}, [points, constraints])
@@ -264,7 +264,7 @@ def learn(
         raise fail("--slack-weight auto needs --labels COLUMN to judge by")
     if slack_weight is not None and not choose:
         parameters["slack_weight"] = _number("--slack-weight", slack_weight, "a number, inf or auto")
-    settings = Settings(
+    settings = LearnSettings(
         parameters,
         choose_slack_weight=choose,
         n_neighbors=neighbors,

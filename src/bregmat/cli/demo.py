@@ -7,8 +7,8 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from bregmat.cli import show
-from bregmat.cli.learning import Settings, learn_task
-from bregmat.cli.task import Task
+from bregmat.cli.learn_input import LearnInput
+from bregmat.cli.learning import LearnSettings, learn_task
 from bregmat.io import check_writable
 from bregmat_papers.datasets import Dataset, load_dataset
 
@@ -29,7 +29,7 @@ def run_demo(names: list[str], folder: Path, *, quiet: bool) -> int:
         "A metric is learned from class labels, by the defaults. The nearest-neighbour test is on held-out folds.",
         style="",
     )
-    settings = Settings({"random_state": 0}, n_repeats=2, quiet=quiet)
+    settings = LearnSettings({"random_state": 0}, n_repeats=2, quiet=quiet)
     code = 0
     for item, (model, report) in zip(data, outputs):
         show.stdout().print()
@@ -40,7 +40,7 @@ def run_demo(names: list[str], folder: Path, *, quiet: bool) -> int:
     return code
 
 
-def _task(data: Dataset) -> Task:
+def _task(data: Dataset) -> LearnInput:
     n, d = data.X.shape
     title = f"{data.name}: {n} points, {d} features, {len(data.target_names)} classes ({data.source})"
-    return Task(data.name, data.X, data.feature_names, data.y, title=title, class_names=data.target_names)
+    return LearnInput(data.name, data.X, data.feature_names, data.y, title=title, class_names=data.target_names)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._html import listed
-from bregmat.cli.task import Task
+from bregmat.cli.learn_input import LearnInput
 from bregmat.columns import similar_name
 from bregmat.estimators.mahalanobis import PRIORS, points_in_prior
 from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
@@ -21,12 +21,12 @@ __all__ = ["give_constraints"]
 MOST_NAMED = 3  # points that are not there
 
 
-def give_constraints(task: Task, path: Path, id_name: str | None, *, prior: str, encoding: str | None) -> None:
+def give_constraints(task: LearnInput, path: Path, id_name: str | None, *, prior: str, encoding: str | None) -> None:
     """Set what is given to a task, from a file; rows that name other points are left out, with a warning that names these.
 
     Parameters
     ----------
-    task : Task
+    task : LearnInput
     path : Path
         A table of constraints, or of pairs or triplets.
     id_name : str or None
@@ -61,7 +61,7 @@ def give_constraints(task: Task, path: Path, id_name: str | None, *, prior: str,
     task.places = Places(file, table.where, np.flatnonzero(kept))
 
 
-def _check_header(table: PlacedConstraints, task: Task, file: str) -> None:
+def _check_header(table: PlacedConstraints, task: LearnInput, file: str) -> None:
     """Raise where the first line of a table of pairs or triplets names points, which would be lost as names of columns."""
     if table.found.tuples is None or task.sample_id is None:
         return
@@ -72,7 +72,7 @@ def _check_header(table: PlacedConstraints, task: Task, file: str) -> None:
         )
 
 
-def _strangers(task: Task, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
+def _strangers(task: LearnInput, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
     """The first names of some rows that no point has, with their places and what is much like them."""
     names = [] if task.sample_id is None else task.sample_id.tolist()
     known = {str(name) for name in names}

@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.cli.given import give_constraints
 from bregmat.cli.intake import Intake, class_names, find_labels, find_sample_ids, label_remarks
-from bregmat.cli.task import Task
+from bregmat.cli.learn_input import LearnInput
 from bregmat.io import Points
 from bregmat.io.sources import STANDARD_INPUT
 
@@ -30,7 +30,7 @@ def import_terms(name: str) -> None:
     spec.loader.exec_module(module)
 
 
-def read_task(path: Path, intake: Intake, *, constraints: Path | None = None, prior: str = "auto") -> Task:
+def read_task(path: Path, intake: Intake, *, constraints: Path | None = None, prior: str = "auto") -> LearnInput:
     """Read all inputs; `ValueError` names the file, line and column of what is wrong.
 
     Parameters
@@ -46,7 +46,7 @@ def read_task(path: Path, intake: Intake, *, constraints: Path | None = None, pr
         raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
     points = intake.read(path)
     name = "standard input" if str(path) == STANDARD_INPUT else path.name
-    task = Task(name, points.X, points.names, warnings=intake.remarks(points))
+    task = LearnInput(name, points.X, points.names, warnings=intake.remarks(points))
     task.has_medians = intake.missing == "median"
     id_name, task.sample_id = find_sample_ids(points, intake.id_column)
     if task.sample_id is None and points.rows is not None:

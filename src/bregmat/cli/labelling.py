@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.cli.intake import Intake, find_labels, find_sample_ids
 from bregmat.cli.show import bad_input, fail, note, stdout, warn
-from bregmat.label.learning import Settings
+from bregmat.label.learning import LabelSettings
 from bregmat.label.points import LabelPoints, demo_points, pictures_in
 from bregmat.label.session import Session
 
@@ -50,7 +50,7 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
         prior = (
             ("identity" if points.pictures is not None else "variance") if options.prior == "auto" else options.prior
         )
-        settings = Settings(prior=prior, slack_weight=options.slack_weight)
+        settings = LabelSettings(prior=prior, slack_weight=options.slack_weight)
         beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
         session = Session(
             points, settings, options.journal or beside, resume=options.resume, n_clusters=options.n_clusters

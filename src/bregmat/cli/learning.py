@@ -12,6 +12,7 @@ import typer
 
 from bregmat._html import SummaryRow, number
 from bregmat.cli import show
+from bregmat.cli.learn_input import LearnInput
 from bregmat.cli.measure import (
     SlackWeightSearch,
     constraints_met,
@@ -24,21 +25,20 @@ from bregmat.cli.measure import (
 )
 from bregmat.cli.messages import for_command, for_labels
 from bregmat.cli.show import ExitCode, Progress, bad_input, collected_warnings, exit_code, fail, note, warn
-from bregmat.cli.task import Task
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import save
 from bregmat.report import FoldScores, HeldOut, ReportData
 from bregmat.result import SolverError
 
-__all__ = ["Settings", "is_any_hard", "learn_task"]
+__all__ = ["LearnSettings", "is_any_hard", "learn_task"]
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
 SLACK_WEIGHTS = (0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
-class Settings:
+class LearnSettings:
     """What was asked for on the command line.
 
     `measuring` changes parameters of the runs that only measure: searches and folds, not the model itself.
@@ -57,7 +57,7 @@ class Settings:
     report: Path | None = None
 
 
-def learn_task(task: Task, settings: Settings) -> int:
+def learn_task(task: LearnInput, settings: LearnSettings) -> int:
     """Learn, write, measure, show; the exit code."""
     out = settings.out
     with bad_input():
@@ -110,8 +110,8 @@ def learn_task(task: Task, settings: Settings) -> int:
 
 
 def _with_slack_weight(
-    task: Task, settings: Settings, search: SlackWeightSearch, say: Callable[[str], Any]
-) -> Settings:
+    task: LearnInput, settings: LearnSettings, search: SlackWeightSearch, say: Callable[[str], Any]
+) -> LearnSettings:
     """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task.
 
     Ctrl-C ends the command, with what the search has found by then.
@@ -155,7 +155,7 @@ def _with_slack_weight(
     return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
 
 
-def _weight_text(learner: Any, settings: Settings) -> str:
+def _weight_text(learner: Any, settings: LearnSettings) -> str:
     """The slack weight in use, and how it came about."""
     weight = number(float(learner.slack_weight))
     if not settings.choose_slack_weight:
@@ -164,7 +164,7 @@ def _weight_text(learner: Any, settings: Settings) -> str:
     return f"{weight}, chosen among {among} by cross-validated {settings.n_neighbors}-NN"
 
 
-def _fit(task: Task, settings: Settings) -> tuple[Any, bool]:
+def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
     """The fitted learner, and whether Ctrl-C cut it short.
 
     Ends the command where there is none: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
@@ -197,7 +197,7 @@ def is_any_hard(learner: Any, rows: Constraints) -> bool:
     return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
 
 
-def _failed(task: Task, learner: Any, settings: Settings, error: SolverError) -> Exception:
+def _failed(task: LearnInput, learner: Any, settings: LearnSettings, error: SolverError) -> Exception:
     """What to say when the solver proved that there is no solution, or broke down."""
     result, rows = error.result, error.constraints
     for text in task.warnings:
@@ -218,14 +218,14 @@ def _failed(task: Task, learner: Any, settings: Settings, error: SolverError) ->
     return failure
 
 
-def _place(task: Task, rows: Constraints, row: int) -> str:
+def _place(task: LearnInput, rows: Constraints, row: int) -> str:
     """Where a constraint comes from: the file and line that gave it, or the labels; drawn rows come first."""
     given = row - (rows.n_constraints - len(task.places))
     return task.places[given] if task.places and given >= 0 else f"row {row}, drawn from the labels"
 
 
 def _measure(
-    summary: list[SummaryRow], task: Task, maps: Sequence[np.ndarray], settings: Settings, elapsed: float
+    summary: list[SummaryRow], task: LearnInput, maps: Sequence[np.ndarray], settings: LearnSettings, elapsed: float
 ) -> HeldOut | None:
     """Add what can be measured with labels to the table "before and after", and say so where nothing is gained."""
     held_out: FoldScores | None = None
@@ -256,7 +256,7 @@ def _measure(
     return held_out if isinstance(held_out, HeldOut) else None
 
 
-def _neighbours(task: Task, settings: Settings) -> FoldScores | None:
+def _neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
     """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
 
     fold = ""
@@ -294,10 +294,10 @@ def _neighbours(task: Task, settings: Settings) -> FoldScores | None:
 
 
 def _write_report(
-    task: Task,
+    task: LearnInput,
     rows: Constraints,
     learner: Any,
-    settings: Settings,
+    settings: LearnSettings,
     result: Any,
     summary: Sequence[SummaryRow],
     held_out: HeldOut | None = None,
@@ -306,12 +306,12 @@ def _write_report(
 
     Parameters
     ----------
-    task : Task
+    task : LearnInput
     rows : Constraints
         That were learned from.
     learner : MetricLearner
         Not fitted where there is no solution.
-    settings : Settings
+    settings : LearnSettings
     result : MatrixResult
     summary : sequence of SummaryRow
     held_out : HeldOut, optional

@@ -184,7 +184,7 @@ def check_verbose(verbose: Any) -> None:
 
 def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
     """The callback of an estimator, behind a line of progress if it is verbose."""
-    return Progress(int(estimator.verbose), estimator.callback) if estimator.verbose else estimator.callback
+    return VerboseCallback(int(estimator.verbose), estimator.callback) if estimator.verbose else estimator.callback
 
 
 class Lines:
@@ -210,7 +210,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-class Progress:
+class VerboseCallback:
     """Callback that writes the record to standard output when a line is due, calls the user's, and hands its answer on."""
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:

@@ -66,7 +66,7 @@ def in_words(params: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _PathScores:
     """Scores and seconds of a path of candidates on one fold."""
 
     scores: dict[Candidate, float]
@@ -199,7 +199,7 @@ class Search:
             take_interrupt()
         return scores, seconds
 
-    def _path(self, fold: int, family: list[Any], size: int) -> _Run:
+    def _path(self, fold: int, family: list[Any], size: int) -> _PathScores:
         """One fold: slack weights from light to heavy, each fit from the last."""
         train, test = self.folds[fold]
         if size < len(train):
@@ -207,7 +207,7 @@ class Search:
         A, B = (self.X[np.ix_(rows, train)] if self.is_pairwise else self.X[rows] for rows in (train, test))
         y, z = self.y[train], self.y[test]
         weight = None if self.weight is None else self.weight[train]
-        run = _Run({}, {})
+        run = _PathScores({}, {})
         learner = clone(self.template)
         for candidate in sorted(family, key=lambda c: c.slack_weight):
             if time.monotonic() > self.deadline:

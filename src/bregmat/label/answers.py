@@ -130,7 +130,7 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class AnsweredRows:
     """Constraints, and for each row the numbers of the answers that it rests on: one where it was said, more where it follows.
 
     `keys` tells rows of one run from those of another, so that their weights can be carried over.
@@ -173,7 +173,7 @@ class Groups:
         return chosen
 
 
-class Graph:
+class Links:
     """Links that answers make between points (and class names, which are nodes, too)."""
 
     def __init__(self, answers: list[Answer]) -> None:
@@ -248,7 +248,7 @@ class Graph:
         return Groups(of, [sorted(points) for points in members], apart)
 
 
-def rows_of(answers: list[Answer], near: float, far: float) -> Rows | None:
+def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | None:
     """The rows that answers make; None where there is none yet.
 
     Two points of which it was said that they are the same: at most `near`; different: at least `far` (squared distances); closer:
@@ -272,7 +272,7 @@ def rows_of(answers: list[Answer], near: float, far: float) -> Rows | None:
             say(1, answer.points, answer.weight, {answer.number})
         elif answer.kind == "closer":
             say(2, answer.points, answer.weight, {answer.number})
-    graph = Graph(answers)
+    graph = Links(answers)
     for kind, pairs in enumerate(_entailed(graph, said)):
         for i, j, numbers in pairs:
             least = min((weight[number] for number in numbers), default=1.0)
@@ -297,10 +297,10 @@ def rows_of(answers: list[Answer], near: float, far: float) -> Rows | None:
         parts.append(Constraints.comparison(a, b, a, c, near, weight=weights[triples]))
         order += triples.tolist()
     joined = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    return Rows(joined, [frozenset(said[keys[row]][1]) for row in order], [keys[row] for row in order])
+    return AnsweredRows(joined, [frozenset(said[keys[row]][1]) for row in order], [keys[row] for row in order])
 
 
-def _entailed(graph: Graph, said: Any) -> tuple[list, list]:
+def _entailed(graph: Links, said: Any) -> tuple[list, list]:
     """Pairs (i, j, answers) that follow within groups, and between groups apart."""
     groups = graph.groups()
     within = ((i, j) for points in groups.members for k, j in enumerate(points) for i in points[:k])

@@ -12,7 +12,7 @@ import numpy as np
 from bregmat.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import read_constraints, save, write_constraints
-from bregmat.label.session import Session, State
+from bregmat.label.session import Moment, Session
 
 CONSTRAINTS, MODEL, REPORT, LINES = "constraints.csv", "model.bm", "report.html", "learn.py"
 NAMES = (CONSTRAINTS, MODEL, REPORT, LINES)
@@ -29,7 +29,7 @@ print(learner.result_.status, learner.get_mahalanobis_matrix().shape)
 '''
 
 
-def exported(session: Session, state: State, name: str) -> bytes:
+def exported(session: Session, state: Moment, name: str) -> bytes:
     """One of the files.
 
     The model is fitted anew from the constraints as they are written, without a warm start, so that it does not depend on the
@@ -38,7 +38,7 @@ def exported(session: Session, state: State, name: str) -> bytes:
     Parameters
     ----------
     session : Session
-    state : State
+    state : Moment
     name : {"constraints.csv", "model.bm", "report.html", "learn.py"}
 
     Raises
@@ -95,7 +95,7 @@ def _lines(session: Session) -> str:
     )
 
 
-def _report(path: Path, session: Session, state: State, learner: MetricLearner) -> None:
+def _report(path: Path, session: Session, state: Moment, learner: MetricLearner) -> None:
     from bregmat.report import ReportData, write_report
 
     assert state.learned.rows is not None

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.estimators.mahalanobis import inverse_deviations
-from bregmat.label.answers import Rows
+from bregmat.label.answers import AnsweredRows
 from bregmat.nearest import nearest_metric
 from bregmat.points import CheckedPoints
 from bregmat.result import MatrixResult, Status
@@ -28,7 +28,7 @@ MOST_TRIALS = 40  # rows left out in turn to make a contradiction smaller
 
 
 @dataclass(frozen=True)
-class Settings:
+class LabelSettings:
     """How is learned; the parameters of the :class:`bregmat.MetricLearner` that repeats it."""
 
     prior: str = "variance"
@@ -49,7 +49,7 @@ class Learned:
 
     map: np.ndarray
     result: MatrixResult | None = None
-    rows: Rows | None = None
+    rows: AnsweredRows | None = None
 
     def violations(self) -> dict[int, float]:
         """Largest relative violation of the rows of each answer that was itself said; dimensionless."""
@@ -70,7 +70,7 @@ class Learning:
     ----------
     X : ndarray, shape (n, d)
         Finite.
-    settings : Settings
+    settings : LabelSettings
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Learning:
         Of X; what a map of the points varies along follows from it alone.
     """
 
-    def __init__(self, X: np.ndarray, settings: Settings) -> None:
+    def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
         self.X, self.settings = np.ascontiguousarray(X, dtype=np.float64), settings
         self.points = CheckedPoints(self.X)
         scale = inverse_deviations(self.X) if settings.prior == "variance" else np.ones(X.shape[1])
@@ -95,7 +95,7 @@ class Learning:
         self.mean = self.X.mean(axis=0)
         self.covariance = np.atleast_2d(np.cov(self.X, rowvar=False, bias=True))
 
-    def learn(self, rows: Rows | None, last: Learned | None = None) -> Learned:
+    def learn(self, rows: AnsweredRows | None, last: Learned | None = None) -> Learned:
         """The metric nearest to the prior under soft rows; started from the dual weights of an earlier one."""
         if rows is None:
             return Learned(np.diag(self.scale))
@@ -114,7 +114,7 @@ class Learning:
         """Learn from two rows and forget it, so that the first answer does not wait for what is compiled or loaded at its first use."""
         pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
         triple = Constraints.comparison([0], [1], [0], [2], self.near)
-        self.learn(Rows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
+        self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
 
     def contradictions(
         self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
@@ -149,13 +149,13 @@ class Learning:
             kept &= np.array([not (numbers & theirs) for theirs in rows.answers])
         return found
 
-    def _impossible(self, rows: Rows) -> list[int]:
+    def _impossible(self, rows: AnsweredRows) -> list[int]:
         """Rows that want points apart of which all features that count are the same."""
         apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
         i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
         return [apart[k] for k in np.flatnonzero(sq_distances(self.X * self.scale, i, j) == 0)]
 
-    def _conflict(self, rows: Rows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
+    def _conflict(self, rows: AnsweredRows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
         """Rows among those chosen that contradict each other; None if that is not proven."""
         conflict = self._proof(rows, chosen)
         if conflict is None:
@@ -169,7 +169,7 @@ class Learning:
                 conflict = rest[smaller]
         return conflict
 
-    def _proof(self, rows: Rows, chosen: np.ndarray) -> np.ndarray | None:
+    def _proof(self, rows: AnsweredRows, chosen: np.ndarray) -> np.ndarray | None:
         hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
         result = nearest_metric(self.points, hard, prior=self.prior, tol=1e-3, max_seconds=PROOF_SECONDS)
         return result.conflict if result.status is Status.INFEASIBLE else None
@@ -183,7 +183,7 @@ class Learning:
         return out
 
 
-def _carried(last: Learned | None, rows: Rows) -> Any:
+def _carried(last: Learned | None, rows: AnsweredRows) -> Any:
     """The earlier result with its dual weights in the order of other rows; 0 for new ones."""
     if last is None or last.result is None or last.rows is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.label.answers import Answer, Graph, Groups
+from bregmat.label.answers import Answer, Groups, Links
 from bregmat.label.learning import Learned, Learning
 from bregmat.sampling import sq_distances
 
@@ -67,7 +67,7 @@ def next_question(
     skipped : set of (int, int)
         Pairs not to ask, the smaller number first; nor other pairs of the one point and the group of the other.
     """
-    Z, groups = learning.X @ learned.map, Graph(answers).groups()
+    Z, groups = learning.X @ learned.map, Links(answers).groups()
     found = _placing(Z, groups, rng, skipped) or _most_changing(learning, Z, groups, answers, rng, skipped)
     if found is None:
         return None

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from bregmat.label.exports import NAMES, exported
 from bregmat.label.safety import HEADERS, Doorkeeper
-from bregmat.label.session import Session, State
+from bregmat.label.session import Moment, Session
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -99,20 +99,20 @@ class Hub:
             return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
         return None
 
-    async def _show(self, state: State, tabs: list[WebSocket]) -> None:
+    async def _show(self, state: Moment, tabs: list[WebSocket]) -> None:
         positions = _frame(POSITIONS, state.version, self.session.positions(state))
         await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
 
-    def _restart(self, state: State) -> None:
+    def _restart(self, state: Moment) -> None:
         if self._search is not None:
             self._search.cancel()
         self._search = asyncio.create_task(self._look_further(state))
 
-    async def _look_further(self, state: State) -> None:
+    async def _look_further(self, state: Moment) -> None:
         """Clusters, contradictions and the next question, each in the searching thread; given up when a new answer comes."""
         loop, session = asyncio.get_running_loop(), self.session
 
-        async def found(what: Callable[[State], Any]) -> Any:
+        async def found(what: Callable[[Moment], Any]) -> Any:
             return await loop.run_in_executor(self._searcher, what, state)
 
         question = await found(session.question)
@@ -125,7 +125,7 @@ class Hub:
             self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
             await self._tell(state, self._clusters, details)
 
-    async def _tell(self, state: State, *messages: Any) -> None:
+    async def _tell(self, state: Moment, *messages: Any) -> None:
         async with self._turn:
             if state.version == self.session.state.version:
                 await self._send(list(self.tabs), *messages)

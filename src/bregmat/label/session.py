@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.label.answers import Answers, Graph, rows_of
+from bregmat.label.answers import Answers, Links, rows_of
 from bregmat.label.clusters import find_clusters
 from bregmat.label.journal import Journal
-from bregmat.label.learning import MET, Learned, Learning, Settings
+from bregmat.label.learning import MET, LabelSettings, Learned, Learning
 from bregmat.label.pictures import plane
 from bregmat.label.points import LabelPoints
 from bregmat.label.questions import next_question
@@ -23,7 +23,7 @@ FEATURES = 6  # with the largest gains, and with the largest losses
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Moment:
     """One moment: never changed, so that what takes longer can go on beside the next answer."""
 
     version: int
@@ -39,7 +39,7 @@ class Session:
     Parameters
     ----------
     points : LabelPoints
-    settings : Settings
+    settings : LabelSettings
     journal : Path
         Where answers are kept.
     resume : bool
@@ -51,7 +51,7 @@ class Session:
     def __init__(
         self,
         points: LabelPoints,
-        settings: Settings,
+        settings: LabelSettings,
         journal: Path,
         *,
         resume: bool = False,
@@ -79,7 +79,7 @@ class Session:
             except ValueError as error:
                 raise ValueError(f"{self.journal.path}, line {number}: {error}") from error
 
-    def say(self, event: Any) -> State:
+    def say(self, event: Any) -> Moment:
         """Take in an answer, an undo or a redo: to the journal, then learn. ValueError for anything that is none."""
         with self._lock:
             event = self.answers.check(event)
@@ -99,14 +99,14 @@ class Session:
         """Close the journal."""
         self.journal.close()
 
-    def _next(self, version: int, last: State | None) -> State:
+    def _next(self, version: int, last: Moment | None) -> Moment:
         start = time.perf_counter()
         active = self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
         learned = self.learning.learn(rows, None if last is None else last.learned)
         before = self.first if last is None else last.plane
         turned = plane(self.learning.covariance, learned.map, before)
-        return State(version, active, learned, turned, time.perf_counter() - start)
+        return Moment(version, active, learned, turned, time.perf_counter() - start)
 
     # ------------------------------------------------------------------ what is shown
     def about(self) -> dict[str, Any]:
@@ -123,12 +123,12 @@ class Session:
             "d": points.X.shape[1],
         }
 
-    def positions(self, state: State) -> np.ndarray:
+    def positions(self, state: Moment) -> np.ndarray:
         """The map, shape (n, 2), float32."""
         X = self.learning.X
         return ((X @ state.plane) - self.learning.mean @ state.plane).astype(np.float32)
 
-    def shown(self, state: State) -> dict[str, Any]:
+    def shown(self, state: Moment) -> dict[str, Any]:
         """What is known at once after an answer."""
         violations, result = state.learned.violations(), state.learned.result
         gains = self.learning.gains(state.learned)
@@ -161,30 +161,30 @@ class Session:
             ],
         }
 
-    def _named(self, state: State) -> list[dict[str, Any]]:
+    def _named(self, state: Moment) -> list[dict[str, Any]]:
         named: dict[int, str] = {}
         for answer in state.answers:
             if answer.kind == "name":
                 named |= dict.fromkeys(answer.points, answer.name)
         return [{"point": i, "name": name} for i, name in named.items()]
 
-    def question(self, state: State) -> dict[str, Any] | None:
+    def question(self, state: Moment) -> dict[str, Any] | None:
         """The next question; None if nothing is left to ask."""
         rng = np.random.default_rng([state.version, len(self._skipped)])
         found = next_question(self.learning, state.learned, state.answers, rng, self._skipped)
         return None if found is None else asdict(found)
 
-    def contradictions(self, state: State) -> list[list[int]]:
+    def contradictions(self, state: Moment) -> list[list[int]]:
         """Numbers of answers that contradict each other, by proof; given up when another answer comes."""
         softened = {answer.number for answer in state.answers if answer.weight < 1}
         return self.learning.contradictions(state.learned, softened, lambda: state.version == self.state.version)
 
-    def clusters(self, state: State) -> np.ndarray:
+    def clusters(self, state: Moment) -> np.ndarray:
         """Cluster of each point, shape (n,)."""
-        groups = Graph(state.answers).groups()
+        groups = Links(state.answers).groups()
         return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
 
-    def neighbours(self, state: State, i: Any, k: int = 6) -> dict[str, Any]:
+    def neighbours(self, state: Moment, i: Any, k: int = 6) -> dict[str, Any]:
         """The nearest of a point before anything was said, and now."""
         if type(i) is not int or not 0 <= i < self.points.n:
             raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")

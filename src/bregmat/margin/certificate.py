@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 
 from bregmat.kernels.sources import DOUBLE, UNIT
+from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.rows import RowCache
 from bregmat.proofs import Certificate
 from bregmat.status import Status
 

@@ -14,9 +14,9 @@ from bregmat.checks import as_choice, as_column, check_flag, check_limits, check
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish, nearest_points
+from bregmat.margin.kernel_cache import run_of_buffers
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
-from bregmat.margin.rows import run_of_buffers
 from bregmat.margin.updates import run_on_machine
 from bregmat.margin.working_set import SupportSearch
 from bregmat.proofs import Problem, Proof

@@ -17,8 +17,8 @@ from bregmat._kernels.vectors import add_rows_inplace
 from bregmat._kernels.violators import FAR, slopes_inplace, violators_inplace
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
+from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.rows import Block, RowCache
 from bregmat.solve import State
 from bregmat.status import ExitReason
 
@@ -100,7 +100,7 @@ class SupportSearch(State):
         self.shift, self.violation, self.noise, self.steps, self.rounds = 0.0, np.inf, 0.0, 0, 0
         self.done = self.stuck = self.is_close = False
         self.estimate_tol, self.wants_proof = 0.0, True
-        self.block: Block | None = None  # set up by the first round that needs it
+        self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None
         self.margin_bound = np.nan
 
@@ -135,7 +135,7 @@ class SupportSearch(State):
         n = self.problem.n
         self.weights = self.x.copy()
         first = self._first_members()
-        self.block = Block(self.problem.kernel, self.problem.ridge, 4 * len(first), self.budget)
+        self.block = WorkingKernel(self.problem.kernel, self.problem.ridge, 4 * len(first), self.budget)
         self.inside = np.zeros(n, dtype=bool)
         first = first[: self.block.most]
         self.block.append(first)

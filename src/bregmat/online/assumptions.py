@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.checks import rows_text
-from bregmat.online.settings import Settings
+from bregmat.online.settings import GradientSettings
 
 LARGEST = 1e100  # steps in log W above it are no use and would overflow
 ROUNDING = 1e-9
@@ -26,12 +26,12 @@ class UnreachableLabelWarning(UserWarning):
     """A label is beyond what any matrix can predict: of the trace, so that none fits the stream within the loss budget; or at all."""
 
 
-def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> None:
+def check_steps(settings: GradientSettings, block: Any, y: np.ndarray, eta: float) -> None:
     """Raise for steps that would overflow.
 
     Parameters
     ----------
-    settings : Settings
+    settings : GradientSettings
     block : instances that the learner has read, n of them
     y : ndarray, shape (n,)
     eta : float
@@ -42,7 +42,7 @@ def check_steps(settings: Settings, block: Any, y: np.ndarray, eta: float) -> No
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
 
 
-def check_labels(settings: Settings, y: np.ndarray) -> None:
+def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
     """Raise for labels that the loss or the instances have no meaning for."""
     if settings.is_compiled:
         settings.loss.check_labels(y)
@@ -56,7 +56,7 @@ def check_labels(settings: Settings, y: np.ndarray) -> None:
             )
 
 
-def why_spread(settings: Settings, block: Any, dim: int, seen: int) -> str | None:
+def why_spread(settings: GradientSettings, block: Any, dim: int, seen: int) -> str | None:
     """Why the instances void the bound, if one has a larger spread than promised: with a warning.
 
     Parameters
@@ -81,7 +81,7 @@ def why_spread(settings: Settings, block: Any, dim: int, seen: int) -> str | Non
     return text
 
 
-def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
+def unavoidable(settings: GradientSettings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
     """What every matrix of the trace loses on each example, because the label is beyond its eigenvalues; None for nothing.
 
     Parameters
@@ -105,7 +105,9 @@ def unavoidable(settings: Settings, block: Any, y: np.ndarray, dim: int) -> np.n
     return np.where(bad, settings.loss.value(y - settings.trace * beyond, y), 0.0)
 
 
-def why_no_fit(settings: Settings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int) -> str | None:
+def why_no_fit(
+    settings: GradientSettings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int
+) -> str | None:
     """Why no matrix stays within the loss budget, if these unavoidable losses prove it: with a warning.
 
     Parameters

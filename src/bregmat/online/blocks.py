@@ -20,7 +20,7 @@ class StreamError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ExampleBlock:
     """Examples that are learned in one go."""
 
     start: int
@@ -30,12 +30,12 @@ class Block:
     is_one: bool = False
     sense: Any = None
 
-    def cut(self, first: int, stop: int) -> Block:
+    def cut(self, first: int, stop: int) -> ExampleBlock:
         if self.is_one or (first == 0 and stop == self.size):
             return self
         y = None if self.y is None else self.y[first:stop]
         sense = self.sense if self.sense is None or isinstance(self.sense, str) else self.sense[first:stop]
-        return Block(self.start + first, self.X[first:stop], y, stop - first, sense=sense)
+        return ExampleBlock(self.start + first, self.X[first:stop], y, stop - first, sense=sense)
 
     def teach(self, learner: Any) -> None:
         labels = () if self.y is None else (self.y,)
@@ -63,15 +63,15 @@ class Form:
         return f"{text}, with sense as a third where it is not '=='" if self.sense else text
 
 
-def as_block(item: Any, at: int, form: Form) -> Block:
+def as_block(item: Any, at: int, form: Form) -> ExampleBlock:
     """An item of a stream: an example, or a chunk of them where the labels are a sequence."""
     if not form.labels:
         X = item[0] if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0]) else item
         if np.ndim(X) == 1:
-            return Block(at, X, None, 1, is_one=True)
+            return ExampleBlock(at, X, None, 1, is_one=True)
         if np.ndim(X) != 2:
             raise _no_example(item, at, form)
-        return Block(at, X, None, len(X))
+        return ExampleBlock(at, X, None, len(X))
     try:
         X, y, *more = item
     except (TypeError, ValueError) as error:
@@ -80,13 +80,13 @@ def as_block(item: Any, at: int, form: Form) -> Block:
         raise _no_example(item, at, form)
     sense = more[0] if more else None
     if np.ndim(y) == 0:
-        return Block(at, X, y, 1, is_one=True, sense=sense)
+        return ExampleBlock(at, X, y, 1, is_one=True, sense=sense)
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     for word, column in (("labels", y), ("senses", None if isinstance(sense, str) else sense)):
         if column is not None and n != len(column):
             text = f"example {at} of the stream begins a chunk of {n} instances and {len(column)} {word}."
             raise StreamError(text, at)
-    return Block(at, X, y, n, sense=sense)
+    return ExampleBlock(at, X, y, n, sense=sense)
 
 
 def _no_example(item: Any, at: int, form: Form) -> StreamError:
@@ -103,7 +103,7 @@ class Checksum:
     def __init__(self) -> None:
         self.values = [0, 0, 0]
 
-    def add(self, block: Block) -> None:
+    def add(self, block: ExampleBlock) -> None:
         """Take the next examples in."""
         X = [block.X] if block.is_one and scipy.sparse.issparse(block.X) else block.X
         senses = [block.sense] * block.size if isinstance(block.sense, str) else block.sense

@@ -14,7 +14,7 @@ from bregmat.online import bounds
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.learner import OnlineLearner
 from bregmat.online.records import KeptExamples, PairTally
-from bregmat.online.settings import Settings
+from bregmat.online.settings import GradientSettings
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Table
 
@@ -40,7 +40,7 @@ class LossAndBound(OnlineLearner):
 
     @property
     @abstractmethod
-    def settings(self) -> Settings:
+    def settings(self) -> GradientSettings:
         """The parameters, checked."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from bregmat.online.comparison import LossAndBound
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
 from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
-from bregmat.online.settings import Settings
+from bregmat.online.settings import GradientSettings
 from bregmat.online.states import EigenState, LogState
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
@@ -78,7 +78,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     ----------
     dim_ : int
         Order of the matrix.
-    settings : Settings
+    settings : GradientSettings
         The parameters, checked.
     n_features_in_ : int
         With vectors, the order of the matrix.
@@ -267,7 +267,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
 
     # ------------------------------------------------------------------ parameters
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> GradientSettings:
         """The parameters, checked: those in use once an example or ``dim`` has told the order of the matrix."""
         return self._prepare()
 
@@ -312,7 +312,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
         """Inverse of :meth:`to_state`."""
-        self = cls(meta["dim"], **Settings.from_meta(meta["settings"]))
+        self = cls(meta["dim"], **GradientSettings.from_meta(meta["settings"]))
         log_prior = arrays.get("log_prior")
         if log_prior is not None:
             values, P = eigh(log_prior)
@@ -335,13 +335,13 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         )
 
     # ------------------------------------------------------------------ inside
-    def _prepare(self, log_prior: np.ndarray | None = None) -> Settings:
+    def _prepare(self, log_prior: np.ndarray | None = None) -> GradientSettings:
         """Check the parameters, once, and begin where they tell the order of the matrix; a logarithm of the prior spares taking it."""
         if self._settings is not None:
             return self._settings
         params = self.get_params(deep=False)
         dim, prior = params.pop("dim"), params.pop("prior")
-        settings = Settings(**params)
+        settings = GradientSettings(**params)
         check_integer("dim", dim, 1)
         if prior is not None:
             log_prior = settings.read_prior(prior, dim) if log_prior is None else log_prior

@@ -14,7 +14,7 @@ from bregmat.nearest import nearest_kernel
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.instances import is_complex
 from bregmat.online.records import KeptExamples, PairTally
-from bregmat.online.settings import Settings
+from bregmat.online.settings import GradientSettings
 from bregmat.result import MatrixResult
 from bregmat.scalar_losses import Squared
 
@@ -44,7 +44,7 @@ class BestInHindsight:
     result: MatrixResult
 
 
-def total_loss(U: np.ndarray, settings: Settings, record: PairTally | KeptExamples) -> float:
+def total_loss(U: np.ndarray, settings: GradientSettings, record: PairTally | KeptExamples) -> float:
     """Total loss of a fixed matrix on the recorded stream."""
     block, counts, labels = record.rows()
     if not len(labels):
@@ -62,7 +62,7 @@ def _realified(A: np.ndarray) -> np.ndarray:
 
 
 def best_in_hindsight(
-    settings: Settings, record: PairTally | KeptExamples, log_prior: np.ndarray, *, weight: float, tol: float
+    settings: GradientSettings, record: PairTally | KeptExamples, log_prior: np.ndarray, *, weight: float, tol: float
 ) -> BestInHindsight:
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W1)`` over ``U >= 0`` of the given trace, by the core.
 
@@ -71,7 +71,7 @@ def best_in_hindsight(
 
     Parameters
     ----------
-    settings : Settings
+    settings : GradientSettings
         Of the learner; its loss is the squared one.
     record : PairTally or KeptExamples
         The stream.

@@ -10,20 +10,13 @@ and ``derivative(prediction, label)``, convex in the prediction, does as well, o
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat._kernels import lanczos
 from bregmat.checks import as_choice, rows_text
-
-
-@runtime_checkable
-class OnlineLoss(Protocol):
-    """What a learner needs of a loss; both convex in the prediction and finite."""
-
-    def value(self, prediction: float, label: float) -> float: ...
-    def derivative(self, prediction: float, label: float) -> float: ...
+from bregmat.typing import OnlineLoss
 
 
 class _Compiled:

@@ -19,7 +19,7 @@ MODES = get_args(OnlineMode)
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class GradientSettings:
     """Arguments of :class:`bregmat.online.MatrixExponentiatedGradient`, checked."""
 
     eta: Any

@@ -16,7 +16,7 @@ import numpy as np
 from bregmat._kernels import eigen_update, lanczos, secular
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
-from bregmat.online.settings import Settings
+from bregmat.online.settings import GradientSettings
 
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
 TOL = 1e-12  # what the last Lanczos step may add to a prediction, relatively; the error is far below it
@@ -46,7 +46,7 @@ class _State(ABC):
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Inverse of :meth:`arrays`, of copies."""
 
-    def __init__(self, settings: Settings, eta: float) -> None:
+    def __init__(self, settings: GradientSettings, eta: float) -> None:
         self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
         self.eta, self.trace, self.normalized = eta, settings.trace, settings.normalized
         code, parameter = (self.loss.code, self.loss.parameter) if self.compiled else (-1, 0.0)
@@ -98,7 +98,7 @@ class _State(ABC):
 class LogState(_State):
     """``H = log W - (shift - log Z)``, largest eigenvalue 0 at every refresh (the c_t of Tsuda 2004, eq. 7)."""
 
-    def __init__(self, log_W: np.ndarray, settings: Settings, eta: float) -> None:
+    def __init__(self, log_W: np.ndarray, settings: GradientSettings, eta: float) -> None:
         super().__init__(settings, eta)
         self.H, self.mode = log_W, settings.mode
         self.batch_size = settings.batch_size if self.mode == "minibatch" else 1
@@ -269,7 +269,7 @@ class LogState(_State):
 class EigenState(_State):
     """Eigenvalues ``lam`` of ``log W`` up to a constant, and eigenvectors as the rows of ``Vt``; real instances only."""
 
-    def __init__(self, log_W: np.ndarray, settings: Settings, eta: float) -> None:
+    def __init__(self, log_W: np.ndarray, settings: GradientSettings, eta: float) -> None:
         super().__init__(settings, eta)
         if log_W.dtype.kind == "c":
             raise TypeError("mode='rank_one' takes real matrices; use mode='lanczos' or 'eigh' for a complex prior.")

@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat._interrupt import held_interrupts, take_interrupt, tells_interrupts
 from bregmat.checks import check_integer, check_positive, check_share
-from bregmat.online.blocks import Block, Checksum, Form, StreamError, as_block
+from bregmat.online.blocks import Checksum, ExampleBlock, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 
 MOST_RECORDS = 1024  # above it every second record is dropped, so that memory stays flat
@@ -233,7 +233,7 @@ class _LiveRun:
         self.written = -1
 
     # ------------------------------------------------------------------ the stream
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ExampleBlock]:
         """What is left of the stream, cut where records and shares are due."""
         steps = [self.every] if self.drift is None else [self.every, self.drift.every]
         at = 0
@@ -252,7 +252,7 @@ class _LiveRun:
             self._give_back()
             raise StreamError(f"the stream ends at {at} examples, but the checkpoint is at {self.position}.", at)
 
-    def _recognise(self, block: Block) -> None:
+    def _recognise(self, block: ExampleBlock) -> None:
         """Examples that the checkpoint has learned, or should have."""
         self.checksum.add(block)
         if block.start + block.size < self.position:
@@ -270,7 +270,7 @@ class _LiveRun:
         vars(self.learner).clear()
         vars(self.learner).update(self.given)
 
-    def learn(self, block: Block) -> StreamRecord | None:
+    def learn(self, block: ExampleBlock) -> StreamRecord | None:
         """Learn a block, and share; the position moves with it. The record, where one is due."""
         with held_interrupts():
             self.is_whole = False
@@ -287,7 +287,7 @@ class _LiveRun:
             self.position, self.is_whole = stop, True
             return self._record_if_due()
 
-    def _named(self, block: Block, error: Exception) -> StreamError:
+    def _named(self, block: ExampleBlock, error: Exception) -> StreamError:
         """The error with the place of the first example that causes it, found by a copy that learns one by one."""
         trial = copy.deepcopy(self.learner)
         with warnings.catch_warnings():

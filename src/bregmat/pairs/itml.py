@@ -17,7 +17,7 @@ from bregmat.estimators.mahalanobis import inverse_covariance
 from bregmat.labels import constraints_from_labels
 from bregmat.linalg import eigh
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
-from bregmat.pairs.rows import as_bounds, pair_rows
+from bregmat.pairs.tuple_rows import as_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
 from bregmat.points import CheckedPoints
 from bregmat.sampling import generator, sq_distance_percentiles

@@ -14,7 +14,7 @@ from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.mahalanobis import points_in_prior
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
-from bregmat.pairs.rows import TupleRows, as_bounds, comparison_rows, pair_rows
+from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
 from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles
 from bregmat.scalar_losses import Loss

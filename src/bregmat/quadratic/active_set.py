@@ -14,7 +14,7 @@ from bregmat._kernels.exchange import (
     OPTIMAL,
     PAUSED,
     UNBOUNDED,
-    Place,
+    RunPoint,
     exchange_inplace,
     exchange_work,
 )
@@ -250,7 +250,7 @@ class _Search:
                 if not self.factor.constrain():
                     break
             self.factor.grow()
-            place = Place(self.x, self.g, self.multiplier, self.e)
+            place = RunPoint(self.x, self.g, self.multiplier, self.e)
             work = exchange_work(len(self.E), len(self.b), len(self.factor.state.order))
             code = exchange_inplace(
                 place, direction, counts, work, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
-from bregmat._kernels.rows import OuterRows
+from bregmat._kernels.outer_rows import OuterRows
 from bregmat.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness

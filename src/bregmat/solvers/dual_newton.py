@@ -30,7 +30,7 @@ BENT = 0.6  # share of the fall along a tangent; that of a parabola at its minim
 
 
 @dataclass(frozen=True, eq=False)
-class _State(MatrixState):
+class _DualState(MatrixState):
     """A point of the dual and what the next step needs of the last."""
 
     iterate: Iterate
@@ -112,7 +112,7 @@ class DualNewton(SolverWithNeeds):
     def _settings(self) -> Settings:
         return {count: ("rounds", "cg_steps"), not_negative: ("proximal",), check_flag: ("continuation",)}
 
-    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _State:
+    def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""
         mu = np.zeros(problem.c)
         parallel = find_parallel_rows(problem)
@@ -126,7 +126,7 @@ class DualNewton(SolverWithNeeds):
             raise ValueError("the prior is outside the domain of the divergence.")
         return _measured(problem, _Stage.of(problem, share, 0.5), iterate, mu, parallel)
 
-    def step(self, problem: NearestMatrix, state: _State) -> _State:
+    def step(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """One Newton step: the quadratic model in the box, then a search along its minimiser."""
         stage, mu, q, parallel = state.stage, state.dual, state.gradient, state.parallel
         model = self._model(state)
@@ -168,7 +168,7 @@ class DualNewton(SolverWithNeeds):
         )
         return self._forward(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
 
-    def _forward(self, problem: NearestMatrix, state: _State) -> _State:
+    def _forward(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """The state in the next stage, or as it is in the last one."""
         if state.stage.share == 1.0:
             return state
@@ -179,13 +179,13 @@ class DualNewton(SolverWithNeeds):
         free = int(((d > lower) & (d < upper)).sum())
         return 5.0 * flops(model, free) <= 4.0 * self.cg_steps * model.operator.c * model.operator.r**2
 
-    def _reduction(self, state: _State, norm: float) -> float:
+    def _reduction(self, state: _DualState, norm: float) -> float:
         """How exactly to solve the model: the better, the faster the last step converged."""
         if not np.isfinite(state.norm) or state.length < 0.3:
             return 0.3
         return min(0.3, max(1e-3, (norm / state.norm) ** 1.5))
 
-    def _model(self, state: _State) -> Model:
+    def _model(self, state: _DualState) -> Model:
         """Hessian of -g at the state, with a small multiple of its diagonal added on hard rows."""
         problem = state.stage.problem
         S = state.iterate.metric()
@@ -240,7 +240,7 @@ def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
 
 def _measured(
     problem: NearestMatrix, stage: _Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
-) -> _State:
+) -> _DualState:
     """A state at mu: values and gradient in the stage; objective and, where every row is soft, exact gap of the problem."""
     p = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
     xi, _ = stage.problem.losses.relaxed(mu)
@@ -252,7 +252,7 @@ def _measured(
         objective = (
             signal - (cost if stage.share == 1.0 else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
         )
-    return _State(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
+    return _DualState(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 
 def _first_share(problem: NearestMatrix) -> float:
@@ -272,7 +272,7 @@ def _first_share(problem: NearestMatrix) -> float:
 
 
 def _search(
-    problem: NearestMatrix, state: _State, d: np.ndarray, slope: float
+    problem: NearestMatrix, state: _DualState, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
     """Armijo along ``mu + alpha d`` inside the domain of psi; d keeps the box up to 1, and may be short where the solution is far."""
     first = _exact_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
@@ -313,7 +313,7 @@ def _room_along(problem: NearestMatrix, mu: np.ndarray, d: np.ndarray) -> float:
     return max(1.0, float(end[d != 0].min(initial=np.inf)))
 
 
-def _exact_step(problem: NearestMatrix, state: _State, d: np.ndarray) -> float:
+def _exact_step(problem: NearestMatrix, state: _DualState, d: np.ndarray) -> float:
     """Minimiser of -g along d in the box for LogDet, where ``-g = -logdet(I + A*(mu)) + sum loss*`` needs one spectrum."""
     b = eigvalsh(problem.operator.congruence(state.iterate.factor()).adjoint(d))
     mu, losses = state.dual, problem.losses

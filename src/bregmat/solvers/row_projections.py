@@ -15,7 +15,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
-from bregmat._kernels.rows import OuterRows, RowBounds, are_single
+from bregmat._kernels.outer_rows import OuterRows, RowBounds, are_single
 from bregmat._kernels.secular import eigen_work
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.compound_operators import SignedSums, Stacked

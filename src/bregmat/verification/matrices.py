@@ -47,7 +47,7 @@ from bregmat.verification.figures import (
     with_right_signs,
 )
 from bregmat.verification.prior import DecomposedPrior
-from bregmat.verification.rows import WrittenRows
+from bregmat.verification.written_rows import WrittenRows
 
 NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.rows import LinearRows, newton_direction
+from bregmat.applications.simplex.linear_rows import LinearRows, newton_direction
 from bregmat.infeasibility import CLEAR
 from bregmat.linalg import EPS
 from bregmat.proofs import FEASIBLE, Certificate, Problem, Proof

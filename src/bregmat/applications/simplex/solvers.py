@@ -9,8 +9,8 @@ import numpy as np
 
 from bregmat._kernels.boost import approximate_step, log_step_bound
 from bregmat._kernels.simplex import balance
+from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
-from bregmat.applications.simplex.rows import LinearRows, log_sum, newton_direction
 from bregmat.checks import rows_text
 from bregmat.columns import excess_of
 from bregmat.proofs import FEASIBLE

@@ -8,11 +8,11 @@ import numpy as np
 
 from bregmat.constraints import Constraints
 
-__all__ = ["Task"]
+__all__ = ["LearnInput"]
 
 
 @dataclass
-class Task:
+class LearnInput:
     """Everything that `learn` works on. `given` names rows of X by number; in a part of X, values of `row_numbers`.
 
     `class_names` names the classes 0, 1, ... of `labels`; `places` says where each row of `given` stands in its file; its bounds are in

@@ -93,7 +93,7 @@ class RowCache:
         self.size = need
 
 
-class Block:
+class WorkingKernel:
     """The kernel over the working set, float32, with the ridge on its diagonal; grows by appending."""
 
     def __init__(self, kernel: KernelSource, ridge: np.ndarray, expected: int, budget: int) -> None:
