@@ -22,7 +22,14 @@ from bregmat.cli.options import (
     PointsFile,
     Quiet,
     Unlabeled,
+    column,
     column_names,
+    file,
+    flag,
+    folder,
+    named,
+    number,
+    option,
 )
 from bregmat.cli.show import bad_input, fail, note
 from bregmat.io import check_writable
@@ -77,10 +84,10 @@ def options(
     context: typer.Context,
     modules: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "MODULE",
+            "Import a module, or a .py file, first: one that registers divergences, losses, relations or solvers of your own.",
             "--import",
-            metavar="MODULE",
-            help="Import a module, or a .py file, first: one that registers divergences, losses, relations or solvers of your own.",
         ),
     ] = None,
     version: Annotated[
@@ -98,109 +105,71 @@ def options(
 def learn(
     points: PointsFile,
     constraints: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Constraints, pairs or triplets, see below: a table in a file like those of points, or -.",
-        ),
+        Path | None, file("Constraints, pairs or triplets, see below: a table in a file like those of points, or -.")
     ] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with class labels (for .npy points: a .npy file).")
-    ] = None,
+    labels: Annotated[str | None, column("Column with class labels (for .npy points: a .npy file).")] = None,
     id_column: IdColumn = None,
     drop: Drop = None,
     columns: Columns = None,
     missing: Missing = "error",
     encoding: Encoding = None,
     unlabeled: Unlabeled = None,
-    divergence: Annotated[
-        str, typer.Option(metavar="NAME", help="logdet, vonneumann, frobenius, or a registered one.")
-    ] = "logdet",
+    divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.")] = "logdet",
     slack_weight: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="What a violated bound costs; inf: bounds must hold; auto: chosen by cross-validation of the labels.",
-            show_default="the library's",
+        number(
+            "What a violated bound costs; inf: bounds must hold; auto: chosen by cross-validation of the labels.",
+            shown="the library's",
         ),
     ] = None,
     loss: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="relative_slack, squared or squared_hinge.", show_default="the divergence's own slack"
-        ),
+        str | None, named("relative_slack, squared or squared_hinge.", shown="the divergence's own slack")
     ] = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="auto, or the name of a solver.")] = "auto",
+    solver: Annotated[str, named("auto, or the name of a solver.")] = "auto",
     prior: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from.",
+        named(
+            "identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from."
         ),
     ] = "auto",
     strategy: Annotated[
         str | None,
-        typer.Option(
-            metavar="neighbors|random",
-            help="What is asked of labelled points. neighbors: that those of their class be nearer than the nearest of others; "
+        option(
+            "neighbors|random",
+            "What is asked of labelled points. neighbors: that those of their class be nearer than the nearest of others; "
             "random: bounds for pairs drawn at random.",
-            show_default="the library's",
+            shown="the library's",
         ),
     ] = None,
-    passes: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", help="Of neighbors: rounds, each in the metric of the last.", show_default="3"),
-    ] = None,
-    n_neighbors: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", help="Of neighbors: points of its class for each point.", show_default="3"),
-    ] = None,
+    passes: Annotated[int | None, number("Of neighbors: rounds, each in the metric of the last.", shown="3")] = None,
+    n_neighbors: Annotated[int | None, number("Of neighbors: points of its class for each point.", shown="3")] = None,
     n_impostors: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", help="Of neighbors: points of other classes for each point.", show_default="10"),
+        int | None, number("Of neighbors: points of other classes for each point.", shown="10")
     ] = None,
     n_constraints: Annotated[
         int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Most rows drawn from the labels; 0: labels only measure.",
-            show_default="all neighbors; 40 k^2 random pairs",
-        ),
+        number("Most rows drawn from the labels; 0: labels only measure.", shown="all neighbors; 40 k^2 random pairs"),
     ] = None,
-    n_components: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Dimensions to keep.", show_default="all")
-    ] = None,
-    tol: Annotated[float, typer.Option(metavar="NUMBER", help="Relative duality gap to reach.")] = 1e-4,
-    max_iter: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Most iterations.", show_default="the solver's own")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Seed of the pairs drawn from labels, and of the folds.")
-    ] = 0,
-    neighbors: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="k of the nearest-neighbour test.")] = 4,
-    folds: Annotated[
-        int, typer.Option(metavar="NUMBER", min=0, help="Folds of the nearest-neighbour test; 0 leaves it out.")
-    ] = 5,
+    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all")] = None,
+    tol: Annotated[float, number("Relative duality gap to reach.")] = 1e-4,
+    max_iter: Annotated[int | None, number("Most iterations.", shown="the solver's own")] = None,
+    seed: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.")] = 0,
+    neighbors: Annotated[int, number("k of the nearest-neighbour test.", min=1)] = 4,
+    folds: Annotated[int, number("Folds of the nearest-neighbour test; 0 leaves it out.", min=0)] = 5,
     out: ModelOut = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report here.")] = None,
+    report: Annotated[Path | None, file("Write an HTML report here.")] = None,
     points_file: Annotated[
         Path | None,
-        typer.Option(
+        file(
+            "Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints (.parquet, or .npy columns).",
             "--points",
-            metavar="FILE",
-            help="Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints (.parquet, or .npy columns).",
         ),
     ] = None,
     block_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER", min=1, help="With --points: constraints in memory at a time.", show_default="2^25 numbers"
-        ),
+        int | None, number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1)
     ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --points: write the matrix here every five steps.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="With --points: go on from the checkpoint.")] = False,
+    checkpoint: Annotated[Path | None, file("With --points: write the matrix here every five steps.")] = None,
+    resume: Annotated[bool, flag("With --points: go on from the checkpoint.", "--resume")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
@@ -296,51 +265,31 @@ With --checkpoint, a run that was killed goes on where the last checkpoint is, t
 @app.command(cls=Command, epilog=_paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
-    dim: Annotated[int, typer.Option(metavar="NUMBER", help="Number of points.")],
+    dim: Annotated[int, number("Number of points.")],
     eta: Annotated[
-        str,
-        typer.Option(
-            metavar="NUMBER", help="Learning rate; bound: the one with the smallest bound on the total loss, see below."
-        ),
+        str, number("Learning rate; bound: the one with the smallest bound on the total loss, see below.")
     ] = "bound",
-    trace: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Trace of the matrix; has to match the scale of y, see below.")
-    ] = 1.0,
+    trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
     loss_budget: Annotated[
-        float,
-        typer.Option(
-            metavar="NUMBER", help="Total loss that a good matrix is expected to have; 0: one fits exactly. See below."
-        ),
+        float, number("Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
     ] = 0.0,
-    squared: Annotated[bool, typer.Option("--squared", help="y holds squared distances, not half of them.")] = False,
+    squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
     mode: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="How a step is computed. auto, lanczos: without eigenvectors, the fastest; rank_one: by updating them; "
-            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound.",
+        named(
+            "How a step is computed. auto, lanczos: without eigenvectors, the fastest; rank_one: by updating them; "
+            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound."
         ),
     ] = "auto",
-    share: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Share of the first matrix mixed in again, for moving targets.")
-    ] = 0.0,
-    share_every: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Pairs between two shares.")] = 1000,
-    target: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A matrix (.npy) whose loss on the same pairs the bound starts from."),
-    ] = None,
-    every: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Pairs between two records of the loss.")] = 1000,
+    share: Annotated[float, number("Share of the first matrix mixed in again, for moving targets.")] = 0.0,
+    share_every: Annotated[int, number("Pairs between two shares.", min=1)] = 1000,
+    target: Annotated[Path | None, file("A matrix (.npy) whose loss on the same pairs the bound starts from.")] = None,
+    every: Annotated[int, number("Pairs between two records of the loss.", min=1)] = 1000,
     out: ModelOut = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the state here on the way, and go on from it.")
-    ] = None,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(metavar="NUMBER", min=0.0, help="Seconds between two checkpoints.")
-    ] = 10.0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew whatever the checkpoint holds.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the loss and its bound: .png, .svg, .pdf.")
-    ] = None,
+    checkpoint: Annotated[Path | None, file("Write the state here on the way, and go on from it.")] = None,
+    checkpoint_seconds: Annotated[float, number("Seconds between two checkpoints.", min=0.0)] = 10.0,
+    fresh: Annotated[bool, flag("Start anew whatever the checkpoint holds.", "--fresh")] = False,
+    plot: Annotated[Path | None, file("Draw the loss and its bound: .png, .svg, .pdf.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Learn a kernel from pairs one at a time, with a bound on the total loss."""
@@ -367,12 +316,7 @@ def stream(
 @app.command(cls=Command)
 def transform(
     model: ModelFile,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy."
-        ),
-    ],
+    out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
     points: Annotated[
         Path | None,
         typer.Argument(
@@ -406,8 +350,8 @@ def inspect(model: ModelFile) -> None:
 
 @app.command(cls=Command)
 def warmup(
-    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This entry only; may be repeated.")] = None,
-    list_names: Annotated[bool, typer.Option("--list", help="Print the names of the entries and stop.")] = False,
+    only: Annotated[list[str] | None, named("This entry only; may be repeated.")] = None,
+    list_names: Annotated[bool, flag("Print the names of the entries and stop.", "--list")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Compile what is compiled at its first use, for images and servers; what is kept on disk already is only checked."""
@@ -425,9 +369,7 @@ def demo(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")
     ] = None,
-    out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where models and reports go.")] = Path(
-        "bregmat-demo"
-    ),
+    out_dir: Annotated[Path, folder("Where models and reports go.")] = Path("bregmat-demo"),
     quiet: Quiet = False,
 ) -> None:
     """Learn on real data (bundled, or the UCI sets where BREGMAT_DATA points) and show what it brings."""
@@ -446,49 +388,31 @@ def label(
             metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
         ),
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Handwritten digits, as pictures.")] = False,
+    demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
     images: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Pictures of the points, named by a column image, file, filename or path, or by ids."
-        ),
+        Path | None, folder("Pictures of the points, named by a column image, file, filename or path, or by ids.")
     ] = None,
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with texts to show.")] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with known labels, to colour by; nothing is learned from it."),
-    ] = None,
+    text: Annotated[str | None, column("Column with texts to show.")] = None,
+    labels: Annotated[str | None, column("Column with known labels, to colour by; nothing is learned from it.")] = None,
     id_column: IdColumn = None,
     drop: Drop = None,
     columns: Columns = None,
     missing: Missing = "error",
     encoding: Encoding = None,
     prior: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="identity or variance (columns scaled); auto: identity for pictures, else variance."
-        ),
+        str, named("identity or variance (columns scaled); auto: identity for pictures, else variance.")
     ] = "auto",
-    slack_weight: Annotated[float, typer.Option(metavar="NUMBER", help="What a violated answer costs.")] = 10.0,
+    slack_weight: Annotated[float, number("What a violated answer costs.")] = 10.0,
     clusters: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER", min=2, max=30, help="Clusters to find.", show_default="as many as the answers tell apart"
-        ),
+        int | None, number("Clusters to find.", shown="as many as the answers tell apart", min=2, max=30)
     ] = None,
-    journal: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where answers are kept.", show_default="POINTS.label.jsonl")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the journal.")] = False,
+    journal: Annotated[Path | None, file("Where answers are kept.", shown="POINTS.label.jsonl")] = None,
+    resume: Annotated[bool, flag("Go on with the journal.", "--resume")] = False,
     host: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address to listen on. Any other than the default can be reached from other machines.",
-        ),
+        str, option("ADDRESS", "Address to listen on. Any other than the default can be reached from other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="NUMBER", min=0, max=65535, help="Port; 0: any that is free.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address of the page.")] = False,
+    port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0,
+    no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False,
 ) -> None:
     """Say what belongs together on a page that learns while you point; nothing leaves this machine."""
     if (points is None) != demo:
@@ -525,18 +449,12 @@ def reproduce_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")
     ] = None,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where tables, pictures and what is done so far go.")
-    ] = Path("bregmat-reproduction"),
-    full: Annotated[bool, typer.Option("--full", help="The papers' size: hours for some.")] = False,
-    small: Annotated[
-        bool, typer.Option("--small", help="Seconds each, on bundled data: to see that it works.")
-    ] = False,
-    page: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a Markdown page of all of them here.")
-    ] = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch missing data sets, checked by sha256.")] = False,
-    list_names: Annotated[bool, typer.Option("--list", help="Print the names and stop.")] = False,
+    out: Annotated[Path, folder("Where tables, pictures and what is done so far go.")] = Path("bregmat-reproduction"),
+    full: Annotated[bool, flag("The papers' size: hours for some.", "--full")] = False,
+    small: Annotated[bool, flag("Seconds each, on bundled data: to see that it works.", "--small")] = False,
+    page: Annotated[Path | None, file("Write a Markdown page of all of them here.")] = None,
+    download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
+    list_names: Annotated[bool, flag("Print the names and stop.", "--list")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Rerun figures and tables of the papers; our numbers beside theirs. Data from BREGMAT_DATA, or --download.
@@ -566,13 +484,13 @@ def _check_outputs(outputs: dict[str, Path | None], inputs: list[Path | None]) -
     """Absolute output paths, checked before any work: writable, distinct, and no input among them."""
     taken = {path.resolve(): str(path) for path in inputs if path is not None}
     checked: dict[str, Path | None] = {}
-    for option, path in outputs.items():
-        checked[option] = None if path is None else check_writable(path)
+    for name, path in outputs.items():
+        checked[name] = None if path is None else check_writable(path)
         if path is None:
             continue
         if path.resolve() in taken:
-            raise ValueError(f"{option} {path} is the same file as {taken[path.resolve()]}")
-        taken[path.resolve()] = option
+            raise ValueError(f"{name} {path} is the same file as {taken[path.resolve()]}")
+        taken[path.resolve()] = name
     if outputs.get("--report") is not None:
         from bregmat.plots._style import require_matplotlib
 

@@ -1,48 +1,48 @@
 """Options that several commands have, once: which table of points, which of its columns are what, what becomes of missing cells."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def option(metavar: str | None, help: str, *names: str, shown: bool | str = True, **limits: Any) -> Any:
+    """An option: what stands for its value in the help, its sentence, its names (by default the parameter's), the default that is shown."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=shown, **limits)
+
+
+number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
+flag = partial(option, None)  # which takes no value
 
 POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
 PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help=POINTS)]
 Missing = Annotated[
     str,
-    typer.Option(
-        metavar="error|drop|median",
-        help="Rows with missing cells (empty, NA): an error, left out, or filled up with the medians of their columns.",
+    option(
+        "error|drop|median",
+        "Rows with missing cells (empty, NA): an error, left out, or filled up with the medians of their columns.",
     ),
 ]
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of files of text, such as cp1252.", show_default="UTF-8")
-]
+Encoding = Annotated[str | None, named("Of files of text, such as cp1252.", shown="UTF-8")]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream`.")
 ]
-ModelOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the model here.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+ModelOut = Annotated[Path | None, file("Write the model here.")]
+Quiet = Annotated[bool, flag("No progress.", "--quiet", "-q")]
 IdColumn = Annotated[
     str | None,
-    typer.Option(
-        "--id", metavar="COLUMN", help="Column that names the rows. Default: id or sample_id, else row numbers."
-    ),
+    column("Column that names the rows. Default: id or sample_id, else row numbers.", "--id"),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option("--drop", "--exclude", metavar="COLUMN", help="Numeric column that is no feature; may be repeated."),
+    column("Numeric column that is no feature; may be repeated.", "--drop", "--exclude"),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="COLUMNS",
-        help="The columns that are features, separated by commas; may be repeated.",
-        show_default="all of numbers",
-    ),
+    option("COLUMNS", "The columns that are features, separated by commas; may be repeated.", shown="all of numbers"),
 ]
-Unlabeled = Annotated[
-    str | None, typer.Option(metavar="VALUE", help="Label that means 'not known', beside empty cells.")
-]
+Unlabeled = Annotated[str | None, option("VALUE", "Label that means 'not known', beside empty cells.")]
 
 
 def column_names(given: list[str] | None) -> tuple[str, ...]:
