@@ -25,11 +25,13 @@ from bregmat import (
     nearest_kernel,
     nearest_metric,
     save,
+    verify,
 )
 from bregmat.cli.app import app
 from bregmat.divergences import DIVERGENCES
 from bregmat.io import ModelFileError, write_points
 from bregmat.losses import LOSSES
+from bregmat.pairs import PairsLearner
 from cases import SOLVERS, random_pairs
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
@@ -286,3 +288,43 @@ def test_what_is_no_divergence_and_no_loss():
         nearest_kernel(np.eye(2), Constraints.diagonal([1.0, 2.0]), divergence=Duck())
     with pytest.raises(TypeError, match=f"got .*Duck.*, which has no base class {ScalarLoss.__bases__[0].__name__}"):
         nearest_kernel(np.eye(2), Constraints.diagonal([1.0, 2.0]), loss=Duck(), slack_weight=1.0)
+
+
+# ---------------------------------------------------------------- rooms that know of no terms
+@pytest.mark.parametrize("given", [*TOYS, {"solver": "mirror_descent"}], ids=named)
+def test_blocks_threads_and_the_second_opinion(given):
+    """Rows in blocks, on threads, and what recomputes results apart from the solvers take them as they take the library's."""
+    X, rows = problem()
+    given = given | {"slack_weight": 2.0, "tol": 1e-6}
+    result = nearest_metric(X, rows, **given)
+    found = verify({"X": X, "constraints": rows, **given}, result)
+    assert (result.status, found.status, found.problems) == ("OPTIMAL", "OPTIMAL", [])
+    for where in ({"block_size": 7}, {"executor": 2}):
+        if "solver" in given:
+            with pytest.raises(TypeError, match="need solver='mirror_newton' or 'auto'; got 'mirror_descent'"):
+                nearest_metric(X, rows, **given, **where)
+            continue
+        other = nearest_metric(X, rows, **given, **where)
+        assert other.status == "OPTIMAL"
+        assert abs(other.objective - result.objective) <= 2e-6 * max(1.0, result.objective)
+    pairs, y = np.stack([X[:6], X[6:]], axis=1), np.array([1, -1] * 3)
+    learner = PairsLearner(**given).fit(pairs, y)
+    assert learner.result_.solver == given.get("solver", learner.result_.solver)
+    assert learner.result_.status == "OPTIMAL"
+
+
+def test_midpoints_in_every_solver_and_in_blocks():
+    """A relation of one's own: solved or refused by name, and the same in blocks and to the second opinion."""
+    X, _ = problem()
+    rows = Constraints.of("midpoint", [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], bound=0.5, sense="<=")
+    best = nearest_metric(X, rows, slack_weight=2.0, tol=1e-8)
+    solved = {}
+    for name in SOLVERS:
+        try:
+            solved[name] = nearest_metric(X, rows, slack_weight=2.0, tol=1e-8, solver=name)
+        except TypeError as error:
+            assert f"{name} needs" in str(error)
+    assert {"mirror_newton", "dual_newton", "interior_point", "mirror_descent"} <= set(solved)
+    for result in (*solved.values(), nearest_metric(X, rows, slack_weight=2.0, tol=1e-8, block_size=2)):
+        assert abs(result.objective - best.objective) <= 1e-6 * max(1.0, best.objective)
+    assert verify({"X": X, "constraints": rows, "slack_weight": 2.0}, best).status == "OPTIMAL"
