@@ -113,6 +113,32 @@ def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(w
     assert chooser.best_learner_.result_.status == "OPTIMAL" and chooser.best_learner_.n_iter_ > 2
 
 
+@pytest.mark.parametrize(("n", "n_splits"), [(60, 15), (160, 10), (300, 5)])
+def test_folds_are_drawn_at_random_and_again_where_rows_are_few(rng, n, n_splits):
+    X, y = rng.normal(size=(n, 2)), np.repeat([0, 1], n // 2)
+    quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",)}
+    first, again, other = (bm.MetricLearnerCV(**quick, random_state=seed).fit(X, y) for seed in (0, 0, 1))
+    assert first.n_splits_ == n_splits
+    scores = [[c.cv_results_[f"split{k}_test_score"][0] for k in range(n_splits)] for c in (first, again, other)]
+    assert scores[0] == scores[1] != scores[2]
+
+
+def test_groups_stay_together_where_no_folds_are_asked_for(rng):
+    X = np.repeat(rng.normal(size=(30, 3)), 4, axis=0)  # all of a group are one point, of a class at random
+    y, groups = np.repeat(rng.integers(0, 2, 30), 4), np.repeat(np.arange(30), 4)
+    quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",), "random_state": 0}
+    apart, within = (bm.MetricLearnerCV(**quick).fit(X, y, groups=g) for g in (groups, None))
+    assert apart.n_splits_ == 5 and within.n_splits_ == 15
+    assert apart.cv_results_["mean_test_score"][0] < 0.8 < within.cv_results_["mean_test_score"][0]
+
+
+def test_the_search_draws_its_rows_until_they_settle(wine):
+    X, y = wine
+    chooser = bm.MetricLearnerCV(slack_weights=(1.0,), priors=("variance",), cv=2, random_state=0).fit(X, y)
+    assert chooser.best_learner_.get_params()["passes"] == 6 > bm.MetricLearner().passes
+    assert max(row.stage for row in chooser.best_learner_.result_.history) <= 6
+
+
 def test_groups_scoring_and_an_estimator_of_ones_own(wine):
     X, y = wine
     groups = np.arange(len(y)) % 4

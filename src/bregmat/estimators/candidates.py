@@ -14,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold, check_cv
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import type_of_target
@@ -23,9 +23,13 @@ from bregmat._interrupt import is_interrupted, take_interrupt
 from bregmat.estimators.base import Lines, say
 from bregmat.estimators.learner import ConstraintLearner
 from bregmat.result import SolverError
+from bregmat.sampling import generator
 
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
 SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
+N_FOLDS = 5
+ENOUGH_PREDICTED = 300  # rows: where there are fewer, folds are drawn again, until so many predictions are scored,
+MOST_REPEATS = 3  # or so many times: with few rows it is the draw of the folds that decides
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
 SEARCH_STEPS = (
     60  # of each pass of what is compared: in columns of very different size heavy weights take many times as long
@@ -132,7 +136,8 @@ class Search:
         self.estimator, self.scorer = estimator, check_scoring(estimator, scoring=settings.scoring)
         groups = None if groups is None else np.asarray(groups)[known]
         try:
-            folds = check_cv(settings.cv, y[known], classifier=is_class).split(X[known], y[known], groups)
+            cv = usual_folds(y[known], groups, template.random_state) if settings.cv is None else settings.cv
+            folds = check_cv(cv, y[known], classifier=is_class).split(X[known], y[known], groups)
             self.folds = [(self._weighty(known[train]), self._weighty(known[test])) for train, test in folds]
         except (ValueError, TypeError) as error:
             raise type(error)(f"cv={settings.cv!r} does not fit {len(known)} labelled rows: {error}") from error
@@ -237,6 +242,17 @@ class Search:
     def _is_late(self, record: Any) -> bool:
         self.progress.tell_step(record)
         return time.monotonic() > self.deadline
+
+
+def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> Any:
+    """Where no folds are asked for: 5, of groups where there are some, else drawn at random, and more than once where rows are few."""
+    is_class = type_of_target(y) in ("binary", "multiclass")
+    if groups is not None:
+        return (StratifiedGroupKFold if is_class else GroupKFold)(N_FOLDS)
+    seed = 0 if random_state is None else int(generator(random_state).integers(2**31))
+    n_repeats = min(MOST_REPEATS, -(-ENOUGH_PREDICTED // max(1, len(y))))
+    kind = RepeatedStratifiedKFold if is_class else RepeatedKFold
+    return kind(n_splits=N_FOLDS, n_repeats=n_repeats, random_state=seed)
 
 
 def choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:

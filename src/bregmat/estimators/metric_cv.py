@@ -50,9 +50,10 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     n_components : int, None, or sequence of them
         Components to keep, as in :class:`MetricLearner`; None is all.
     learner : MetricLearner, optional
-        Has all other settings.
+        Has all other settings; by default ``MetricLearner(passes=6)``: who pays for a search has rows drawn until they settle.
     cv : int, splitter or iterable, optional
-        Inner folds as in scikit-learn; 5 by default, stratified for classes.
+        Inner folds as in scikit-learn, where a number means folds of neighbouring rows. By default 5 folds drawn at random (of whole
+        groups where ``groups`` are given), stratified for classes; below 300 rows they are drawn up to 3 times.
     estimator : estimator, optional
         What is scored on the mapped points; by default 4 nearest neighbours, a classifier or a regressor by y.
     scoring : str or callable, optional
@@ -99,6 +100,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     _kept = (*LearnerSearch._kept, "_fit_components")
     _last = "_fit_components"
     _learner = MetricLearner
+    _learner_settings: ClassVar[dict[str, Any]] = {"passes": 6}
     transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:

@@ -44,6 +44,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     _kept: ClassVar[tuple[str, ...]] = ("best_score_", "best_index_", "best_params_", "n_splits_")
     _learner: ClassVar[type[ConstraintLearner]]
+    _learner_settings: ClassVar[dict[str, Any]] = {}  # of the learner where none is given
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -163,7 +164,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         kind = self._learner
         if self.learner is not None and not isinstance(self.learner, kind):
             raise TypeError(f"learner must be a {kind.__name__} or None; got {type(self.learner).__name__}.")
-        template = kind() if self.learner is None else clone(self.learner)
+        template = kind(**self._learner_settings) if self.learner is None else clone(self.learner)
         return template.set_params(random_state=_seed(self.random_state)) if self.random_state is not None else template
 
     def _check_parameters(self) -> None:
