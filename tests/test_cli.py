@@ -872,7 +872,7 @@ def test_measurements_of_the_identity(data):
 
     labels = y.copy()
     labels[[0, 40]] = -1
-    held_out = measure.held_out_neighbours(fit, X, labels, n_folds=4, n_repeats=2)
+    held_out = measure.held_out_neighbours(fit, X, labels, measure.Folds(n_folds=4, n_repeats=2))
     name, before, _, after = held_out.summary_row()
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
     assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.spread[0]:.3f}"

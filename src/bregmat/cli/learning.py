@@ -14,11 +14,11 @@ from bregmat._html import SummaryRow, number
 from bregmat.cli import show
 from bregmat.cli.learn_input import LearnInput
 from bregmat.cli.measure import (
+    Folds,
     SlackWeightSearch,
     constraints_met,
     fewer_met,
     held_out_neighbours,
-    held_out_values,
     k_means_nmi,
     pairs_in_order,
     scaled,
@@ -280,17 +280,8 @@ def _neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
             return learner.fit(X, y, constraints=task.given, sample_id=rows)
 
     with Progress("measuring on held-out points", quiet=settings.quiet, state=str, kept="the model") as say:
-        measure = held_out_values if task.has_values else held_out_neighbours
-        return measure(
-            fit_part,
-            task.X,
-            task.y,
-            n_neighbors=settings.n_neighbors,
-            n_folds=settings.n_folds,
-            n_repeats=settings.n_repeats,
-            random_state=settings.seed,
-            on_fold=on_fold,
-        )
+        folds = Folds(settings.n_neighbors, settings.n_folds, settings.n_repeats, settings.seed, on_fold)
+        return held_out_neighbours(fit_part, task.X, task.y, folds)
 
 
 def _write_report(

@@ -1,12 +1,12 @@
 """Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.metrics import confusion_matrix, normalized_mutual_info_score
+from sklearn.metrics import confusion_matrix, normalized_mutual_info_score, r2_score
 from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
@@ -16,16 +16,6 @@ from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
 from bregmat.report import FoldScores, HeldOut
 from bregmat.result import SolverError
-
-__all__ = [
-    "SlackWeightSearch",
-    "constraints_met",
-    "held_out_neighbours",
-    "held_out_values",
-    "k_means_nmi",
-    "pairs_in_order",
-    "scaled",
-]
 
 MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
 
@@ -92,17 +82,28 @@ def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[Summar
     return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
 
 
+@dataclass(frozen=True)
+class Folds:
+    """Which folds are held out, and how many neighbours of a point are asked.
+
+    Attributes
+    ----------
+    n_neighbors, n_folds, n_repeats, random_state : int
+        Fewer folds where a class is smaller, or where there are fewer than two values a fold.
+    on_fold : callable, optional
+        Told the number of the fold that begins and how many there are.
+    """
+
+    n_neighbors: int = 4
+    n_folds: int = 5
+    n_repeats: int = 1
+    random_state: int = 0
+    on_fold: Callable[[int, int], Any] | None = None
+
+
 def held_out_neighbours(
-    fit: Callable[[np.ndarray], Any],
-    X: np.ndarray,
-    labels: np.ndarray,
-    *,
-    n_neighbors: int = 4,
-    n_folds: int = 5,
-    n_repeats: int = 1,
-    random_state: int = 0,
-    on_fold: Callable[[int, int], Any] | None = None,
-) -> HeldOut | None:
+    fit: Callable[[np.ndarray], Any], X: np.ndarray, y: np.ndarray, folds: Folds = Folds()
+) -> FoldScores | None:
     """k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
 
     Parameters
@@ -110,100 +111,57 @@ def held_out_neighbours(
     fit : callable
         Gets the row numbers of the training part, gives something with `transform`.
     X : ndarray of shape (n, d)
-    labels : ndarray of shape (n,)
-        Class numbers; rows with -1 take part in no fold.
-    n_neighbors, n_folds, n_repeats, random_state : int
-        Fewer folds where a class is smaller.
-    on_fold : callable, optional
-        Told the number of the fold that begins and how many there are.
+    y : ndarray of shape (n,)
+        Class numbers, or values, of which the mean of the nearest neighbours explains some; rows with -1, or NaN, take part in no fold.
+    folds : Folds
 
     Returns
     -------
-    HeldOut or None
-        None where a class has only one labelled point, so that there are no two folds.
+    HeldOut of classes, FoldScores of values, or None
+        None where a class has only one labelled point, or fewer than four have a value, so that there are no two folds.
     """
-    rows = np.flatnonzero(labels >= 0)
-    n_folds = min(n_folds, int(np.bincount(labels[rows]).min()))
+    has_values, rows, most = _labelled(y)
+    n_folds = min(folds.n_folds, most)
     if n_folds < 2:
         return None
-    folds = RepeatedStratifiedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
-    classes = np.arange(int(labels.max()) + 1)
-    scores = np.empty((n_folds * n_repeats, 3))
+    kind = RepeatedKFold if has_values else RepeatedStratifiedKFold
+    split: Any = kind(n_splits=n_folds, n_repeats=folds.n_repeats, random_state=folds.random_state)
+    classes = np.arange(0 if has_values else int(y.max()) + 1)
+    scores = np.empty((n_folds * folds.n_repeats, 3))
     confusion = np.zeros((3, len(classes), len(classes)), dtype=np.int64)
-    predicted, nearest = np.full((2, 3, len(labels)), -1)
-    for fold, training, test, maps in _fold_maps(fit, X, labels, rows, folds, on_fold):
-        neighbors = KNeighborsClassifier(min(n_neighbors, len(training)))
-        for k, G in enumerate(maps):
-            neighbors.fit(G[training], labels[training])
-            answer = neighbors.predict(G[test])
-            scores[fold, k] = np.mean(answer == labels[test])
-            confusion[k] += confusion_matrix(labels[test], answer, labels=classes)
+    predicted, nearest = np.full((2, 3, len(y)), -1)
+    for fold, (training, test) in enumerate(split.split(rows, y[rows])):
+        if folds.on_fold is not None:
+            folds.on_fold(fold + 1, split.get_n_splits())
+        training, test = rows[training], rows[test]
+        neighbors = _neighbours_of(has_values, min(folds.n_neighbors, len(training)))
+        for k, G in enumerate((X, scaled(X, X[training]), fit(training).transform(X))):
+            answer = neighbors.fit(G[training], y[training]).predict(G[test])
+            if has_values:
+                scores[fold, k] = r2_score(y[test], answer)
+                continue
+            scores[fold, k] = np.mean(answer == y[test])
+            confusion[k] += confusion_matrix(y[test], answer, labels=classes)
             if fold < n_folds:  # the first repeat, in which each point is held out once
                 predicted[k, test] = answer
                 nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
-    return HeldOut(
-        n_neighbors=n_neighbors,
-        n_folds=n_folds,
-        n_repeats=n_repeats,
-        scores=scores,
-        labels=labels,
-        confusion=confusion,
-        predicted=predicted,
-        nearest=nearest,
-    )
+    found: Any = {"n_neighbors": folds.n_neighbors, "n_folds": n_folds, "n_repeats": folds.n_repeats, "scores": scores}
+    if has_values:
+        return FoldScores(**found)
+    return HeldOut(**found, labels=y, confusion=confusion, predicted=predicted, nearest=nearest)
 
 
-def held_out_values(
-    fit: Callable[[np.ndarray], Any],
-    X: np.ndarray,
-    values: np.ndarray,
-    *,
-    n_neighbors: int = 4,
-    n_folds: int = 5,
-    n_repeats: int = 1,
-    random_state: int = 0,
-    on_fold: Callable[[int, int], Any] | None = None,
-) -> FoldScores | None:
-    """The same of values (n,), NaN where there is none: how much of them the mean of the nearest neighbours explains.
-
-    Parameters
-    ----------
-    fit, X, n_neighbors, n_folds, n_repeats, random_state, on_fold
-        As in :func:`held_out_neighbours`.
-    values : ndarray of shape (n,)
-
-    Returns
-    -------
-    FoldScores or None
-        None where fewer than two points a fold have a value.
-    """
-    rows = np.flatnonzero(np.isfinite(values))
-    n_folds = min(n_folds, len(rows) // 2)
-    if n_folds < 2:
-        return None
-    folds = RepeatedKFold(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
-    scores = np.empty((n_folds * n_repeats, 3))
-    for fold, training, test, maps in _fold_maps(fit, X, values, rows, folds, on_fold):
-        neighbors = KNeighborsRegressor(min(n_neighbors, len(training)))
-        for k, G in enumerate(maps):
-            scores[fold, k] = neighbors.fit(G[training], values[training]).score(G[test], values[test])
-    return FoldScores(n_neighbors=n_neighbors, n_folds=n_folds, n_repeats=n_repeats, scores=scores)
+def _labelled(y: np.ndarray) -> tuple[bool, np.ndarray, int]:
+    """Whether there are values in place of class numbers, the rows that have one, and into how many folds they can be cut."""
+    if y.dtype.kind == "f":
+        rows = np.flatnonzero(np.isfinite(y))
+        return True, rows, len(rows) // 2
+    rows = np.flatnonzero(y >= 0)
+    return False, rows, int(np.bincount(y[rows]).min())
 
 
-def _fold_maps(
-    fit: Callable[[np.ndarray], Any],
-    X: np.ndarray,
-    y: np.ndarray,
-    rows: np.ndarray,
-    folds: Any,
-    on_fold: Callable[[int, int], Any] | None,
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
-    """Number, training rows and test rows of each fold, and all points as given, scaled as in the training part, and by its metric."""
-    for fold, (training, test) in enumerate(folds.split(rows, y[rows])):
-        if on_fold is not None:
-            on_fold(fold + 1, folds.get_n_splits())
-        training, test = rows[training], rows[test]
-        yield fold, training, test, (X, scaled(X, X[training]), fit(training).transform(X))
+def _neighbours_of(has_values: bool, k: int) -> Any:
+    return (KNeighborsRegressor if has_values else KNeighborsClassifier)(k)
 
 
 def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
@@ -267,22 +225,17 @@ class SlackWeightSearch:
         on_fit : callable, optional
             Told which fit begins.
         """
-        has_values = labels.dtype.kind == "f"
-        rows = np.flatnonzero(np.isfinite(labels) if has_values else labels >= 0)
-        if has_values:
-            self.n_folds = max(2, min(self.n_folds, len(rows) // 2))
-            split: Any = KFold(self.n_folds, shuffle=True, random_state=random_state)
-        else:
-            self.n_folds = max(2, min(self.n_folds, int(np.bincount(labels[rows]).min())))
-            split = StratifiedKFold(self.n_folds, shuffle=True, random_state=random_state)
-        folds = split.split(rows, labels[rows])
-        parts = [(rows[training], rows[test]) for training, test in folds]
+        has_values, rows, most = _labelled(labels)
+        self.n_folds = max(2, min(self.n_folds, most))
+        kind = KFold if has_values else StratifiedKFold
+        split: Any = kind(self.n_folds, shuffle=True, random_state=random_state)
+        parts = [(rows[training], rows[test]) for training, test in split.split(rows, labels[rows])]
         for weight in sorted(self.weights):
             found = self.scores[weight] = []
             for training, test in parts:
                 done = sum(map(len, self.scores.values()))
                 on_fit(f"{number(weight)}, fit {done + 1} of {len(self.weights) * len(parts)}")
-                nearest = (KNeighborsRegressor if has_values else KNeighborsClassifier)(n_neighbors)
+                nearest = _neighbours_of(has_values, n_neighbors)
                 try:
                     learned = fit(weight, training)
                     nearest.fit(learned.transform(X[training]), labels[training])
