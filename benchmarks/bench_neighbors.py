@@ -142,12 +142,15 @@ def ranks(found: dict[str, Any], methods: list[str]) -> np.ndarray:
 
 
 def compared(found: dict[str, Any], ours: str, other: str) -> list[str]:
-    """Mean difference, sets won and lost, those lost by more than a standard error, Wilcoxon's p over the sets."""
+    """Mean difference, sets won and lost, those lost by more than a standard error, Wilcoxon's p over the sets; on folds that both have."""
     from scipy.stats import wilcoxon
 
     means, lost = [], []
     for name, entry in found.items():
-        folds = np.subtract(entry["methods"][ours]["accuracy"], entry["methods"][other]["accuracy"])
+        pairs = zip(
+            entry["methods"][ours]["accuracy"], entry["methods"][other]["accuracy"]
+        )  # the first of the same folds
+        folds = np.array([a - b for a, b in pairs])
         means.append(folds.mean())
         if folds.mean() < -folds.std(ddof=1) / np.sqrt(len(folds)):
             lost.append(f"{name} ({folds.mean():+.3f})")
