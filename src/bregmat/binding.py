@@ -57,6 +57,12 @@ class Rounding:
             floor is None,
         )
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """At least the length of every point's error, shape (n,)."""
+        largest = np.minimum(self.column.max(initial=0.0), self.length)
+        return np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
+
     def sizes(self, points: np.ndarray | slice = slice(None)) -> np.ndarray:
         """What the entries of some points may be the rounding of."""
         return np.minimum(self.column, self.length[points][..., None])
@@ -98,9 +104,7 @@ class Rounding:
             Their squared lengths.
         a, b : ndarray of int, shape (c,)
         """
-        largest = np.minimum(self.column.max(initial=0.0), self.length)
-        # of every point's error
-        norms = np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
+        norms = self.lengths
         small = np.flatnonzero(squares <= np.minimum((norms[a] + norms[b]) ** 2, 1e300))
         parts = np.array_split(small, 1 + len(small) * len(self.column) // 2**22)
         return np.concatenate([k[_is_rounding(vectors(k), self.of_pairs(a[k], b[k]))] for k in parts])
@@ -130,9 +134,15 @@ def _terms_operator(
     return op
 
 
-def _signed_sums(
-    base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error: Callable[[np.ndarray], np.ndarray] | None
-) -> SignedSums:
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """Errors of the vectors of terms."""
+
+    of: Callable[[np.ndarray], np.ndarray]  # terms -> largest error of every entry, shape (..., r)
+    lengths: np.ndarray  # at least the length of every term's error, (n_terms,); entries cost r times as much
+
+
+def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:
     """Signed sums of terms; those that cancel up to rounding, such as a similarity with the origin, are exactly 0.
 
     Parameters
@@ -141,8 +151,8 @@ def _signed_sums(
         Of the terms.
     P : scipy.sparse.csr_array, shape (c, n_terms)
         Coefficients.
-    error : callable or None
-        Terms -> largest error of every entry of their vectors; None where that is a share of the entry itself.
+    errors : _Errors or None
+        None where they are a share of the entry itself.
     """
     P.sum_duplicates()
     sums = SignedSums(base, P)
@@ -150,17 +160,18 @@ def _signed_sums(
     for part, place in sums.blocks():
         terms, coef = P.indices[place], P.data[place]
         V, size = base.vectors(terms), np.abs(coef)
-        e = np.zeros_like(V) if error is None else error(terms)
         G = V @ V.transpose(0, 2, 1)
         square = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
-        v, d = (np.sqrt(np.einsum("isk,isk->is", X, X)) for X in (V, e))
+        v = np.sqrt(np.einsum("isk,isk->is", V, V))
+        d = np.zeros_like(v) if errors is None else errors.lengths[terms]
         natural = np.einsum("is,is->i", size, v * v)
         off = np.einsum("is,is->i", size, d * (2.0 * v + d))
         small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
         for some in np.array_split(small, 1 + len(small) * sums.r**2 // 2**22):
             if not len(some):
                 continue
-            W, E, scale = np.abs(V[some]), e[some], size[some][:, None, :]
+            W, scale = np.abs(V[some]), size[some][:, None, :]
+            E = np.zeros_like(W) if errors is None else errors.of(terms[some])
             left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
             cross = right @ W
             noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
@@ -199,7 +210,7 @@ def bind(
     if rounding is None and Z is not None:
         rounding = Rounding.of(np.abs(Z))
     if len(t.row):
-        error = None
+        errors = None
         if vectors is not None:
             plain: RankOneRows | PairGraph = RankOneRows(vectors)
         else:
@@ -209,8 +220,10 @@ def bind(
             if not rounding.is_exact:
                 ends = a, np.where(t.sign == 0, a, b)
 
-                def error(terms: np.ndarray) -> np.ndarray:
+                def of(terms: np.ndarray) -> np.ndarray:
                     return rounding.of_pairs(ends[0][terms], ends[1][terms])
+
+                errors = _Errors(of, rounding.lengths[ends[0]] + rounding.lengths[ends[1]])
 
         base: Operator = plain
         which = t.row
@@ -218,9 +231,9 @@ def bind(
             which = distinct(t.row, constraints.n_constraints)
             slot = np.searchsorted(which, t.row)
             P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
-            base = _signed_sums(plain, P, error)
+            base = _signed_sums(plain, P, errors)
         parts.append((which, base))
-    names, dense, owners, factors, weights, errors = [], [], [], [], [], []
+    names, dense, owners, factors, weights, offs = [], [], [], [], [], []
     for row in np.flatnonzero(constraints.where("is_whole")):
         C = constraints.matrix(row)
         assert Z is not None and rounding is not None
@@ -229,7 +242,7 @@ def bind(
             vector, off = V.T @ Z, rounding.of_sums(V)
             vector[_is_rounding(vector, off)] = 0.0
             factors.append(vector)
-            errors.append(off)
+            offs.append(off)
             weights.append(C.weights)
             owners.append(row)
             continue
@@ -249,7 +262,10 @@ def bind(
         P = scipy.sparse.csr_array(
             (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
         )
-        sums = _signed_sums(RankOneRows(np.concatenate(factors)), P, np.concatenate(errors).__getitem__)
+        off = np.concatenate(offs)
+        sums = _signed_sums(
+            RankOneRows(np.concatenate(factors)), P, _Errors(off.__getitem__, np.linalg.norm(off, axis=1))
+        )
         parts.append((np.array(owners), sums))
     return parts[0][1] if len(parts) == 1 else Stacked(parts)
 
