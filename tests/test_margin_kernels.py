@@ -5,7 +5,7 @@ import pytest
 
 from bregmat._kernels import kernel_rows, smo, vectors, violators
 from bregmat.margin import kernel_source
-from bregmat.margin.kernel_cache import Block, RowCache
+from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 
 KINDS = [np.float32, np.float64]
 
@@ -267,7 +267,7 @@ def test_row_cache_gives_the_sum_within_any_budget(rng, budget):
 def test_block_grows_by_appending(rng):
     X = rng.standard_normal((1500, 4))
     ridge = rng.random(1500)
-    block = Block(kernel_source(X, gamma=0.3), ridge, 10, 10**9)
+    block = WorkingKernel(kernel_source(X, gamma=0.3), ridge, 10, 10**9)
     order = rng.permutation(1500)
     for part in np.split(order, [20, 300, 1200]):
         block.append(part)
