@@ -7,7 +7,9 @@ Rows ``p_i <= xi_i`` with relaxed bounds xi, slacks ``w = s (xi - p) > 0`` and m
 to ``tau = 0``. The dual equation ``T = T0 - A*(mu)`` holds always, the primal one is approached. Each nonlinear equation
 ``x = psi(t)`` is replaced by its chord between ``(psi(t), t)`` and ``(x, psi^-1(x))``, which is exact for a move of x alone and
 for a move of t alone: for LogDet that is Nesterov and Todd's scaling, at the geometric mean of M and ``psi(T)``. For the other
-divergences the derivative of psi at that geometric mean stands for the chord.
+divergences the derivative of psi at that geometric mean stands for the chord where rows are hard. Where all are soft, ``tau M^-1``
+is a variable Z of its own, ``phi'(M) - Z = T`` and ``M Z = tau``: their scaling is Nesterov and Todd's again, with second-order
+terms, and the link adds its derivative.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
 from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
-from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, largest_step
+from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, SplitScaling, largest_step
 from bregmat.solvers.newton_system import row_system
 from bregmat.spectral import SpectralDivergence
 
@@ -48,6 +50,9 @@ class _PathPoint:
     tau: float
     residual_price: float = 0.0  # how much barrier a unit of primal residual is worth; 0: not known yet
     effort: int = 0  # conjugate gradient steps of the last system that was solved by them
+    cone: np.ndarray | None = (
+        None  # factor of the dual slack Z of the cone, link(M) - Z = T on the path; None where T stands for it
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +118,8 @@ class InteriorPoint(SolverWithNeeds):
         t, V = eigh(_mirror_point(problem, m / u))
         factor = V * np.sqrt(D.barrier_inverse(t, tau))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
-        return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau))
+        cone = V * np.sqrt(tau / D.barrier_inverse(t, tau)) if _has_cone(problem) else None
+        return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, cone=cone))
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
         """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
@@ -135,8 +141,12 @@ class InteriorPoint(SolverWithNeeds):
         sign = np.where(free, 1.0, s)
         rho = sign * (xi - p) - np.where(free, 0.0, w)
         D = problem.divergence
-        kind = CongruenceScaling if D.is_congruence_invariant else SpectralScaling
-        scaling: Scaling = kind(D, at.factor, at.t, at.V, tau)
+        scaling: Scaling
+        if at.cone is not None:
+            scaling = SplitScaling(D, at.factor, at.cone, at.t, at.V)
+        else:
+            kind = CongruenceScaling if D.is_congruence_invariant else SpectralScaling
+            scaling = kind(D, at.factor, at.t, at.V, tau)
         X = problem.operator.congruence(scaling.F)
         chord = bounds.secant(xi, m, tau)
         ratio = np.where(free, 0.0, w / lam)
@@ -162,7 +172,7 @@ class InteriorPoint(SolverWithNeeds):
             dM, dT, dxi, dw, dm, dlam = d
             ap = min(scaling.primal_limit(dM), largest_step(xi, dxi, bounds.positive), largest_step(w, dw, ~free))
             ad = min(
-                scaling.dual_limit(dT),
+                scaling.dual_limit(dM, dT),
                 largest_step(bounds.ceiling - m, -dm, bounds.has_ceiling),
                 largest_step(m - bounds.floor, dm, bounds.has_floor),
                 largest_step(lam, dlam, ~free),
@@ -172,9 +182,13 @@ class InteriorPoint(SolverWithNeeds):
             return self._inside(scaling, at, d, goal, ap, ad)
 
         n = max(1, int((~free).sum()))
-        d = direction(0.0 if scaling.S is None else 1e-3 * tau, 0.0, 0.0, 0.0)
+        d = direction(1e-3 * tau if isinstance(scaling, SpectralScaling) else 0.0, 0.0, 0.0, 0.0)
         ap, ad = lengths(d, tau)
-        ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum()) / n
+        ahead = float(((w + ap * d[3]) * (lam + ad * d[5]))[~free].sum())
+        if isinstance(scaling, SplitScaling):
+            ahead = (ahead + scaling.product(d[0], d[1], ap, ad)) / (n + problem.r)
+        else:
+            ahead /= n
         if free.all():  # nothing to read it off
             ahead = (1.0 - self.fraction * min(ap, ad)) * tau
         worst = float(np.abs(rho).max(initial=0.0))
@@ -200,17 +214,22 @@ class InteriorPoint(SolverWithNeeds):
         if not max(ap, ad) > 1e-7:
             return replace(state, stalled=True)
         factor = scaling.moved(d[0], ap)
-        if factor is None:
+        cone = scaling.moved_slack(d[0], d[1], ad) if isinstance(scaling, SplitScaling) else None
+        if factor is None or (cone is None and at.cone is not None):
             return replace(state, stalled=True)
         m = m + ad * d[4]
         xi, w = xi + ap * d[2], w + ap * d[3]
         t, V = eigh(_mirror_point(problem, m / u))
         lam = s * m
-        if free.all():
+        if cone is not None:
+            tau = (float((w * lam)[~free].sum()) + float(((cone.T @ factor) ** 2).sum())) / (
+                int((~free).sum()) + problem.r
+            )
+        elif free.all():
             tau = max(goal, 1e-3 * tau, _complementarity(D, factor, t, V))
         else:
             tau = float((w * lam)[~free].sum()) / n
-        new = _state(problem, _PathPoint(bounds, factor, xi, w, m, t, V, tau, price, steps or at.effort))
+        new = _state(problem, _PathPoint(bounds, factor, xi, w, m, t, V, tau, price, steps or at.effort, cone))
         # what is left of the path is less than rounding of the objective: then steps that bring nothing are the last ones
         ended = tau * (problem.c + problem.r) <= np.finfo(float).eps * max(1.0, abs(new.objective))
         idle = state.idle + 1 if ended and new.signal >= state.signal else 0
@@ -220,7 +239,7 @@ class InteriorPoint(SolverWithNeeds):
         self, scaling: Scaling, at: _PathPoint, d: tuple, goal: float, ap: float, ad: float
     ) -> tuple[float, float]:
         """Shorten the steps until ``psi(T) <= M / neighbourhood`` and the same for the relaxed bounds."""
-        if isinstance(scaling, CongruenceScaling):
+        if not isinstance(scaling, SpectralScaling):
             return ap, ad
         kappa = 1.0 / self.neighbourhood
         room: Any = None
@@ -244,6 +263,11 @@ class InteriorPoint(SolverWithNeeds):
                 break
             ap, now = 0.6 * ap, shorter
         return ap, min(now, ad)
+
+
+def _has_cone(problem: NearestMatrix) -> bool:
+    """Whether the dual slack of the cone is a variable of its own: soft rows under a divergence that is not its own barrier."""
+    return not problem.divergence.is_congruence_invariant and problem.is_soft
 
 
 def _complementarity(divergence: SpectralDivergence, factor: np.ndarray, t: np.ndarray, V: np.ndarray) -> float:

@@ -48,7 +48,7 @@ class CongruenceScaling:
         low = float(eigvalsh(symmetrize(dM) / self.root)[0])
         return -1.0 / low if low < 0 else np.inf
 
-    def dual_limit(self, dT: np.ndarray) -> float:
+    def dual_limit(self, dM: np.ndarray, dT: np.ndarray) -> float:
         """Largest step that keeps T in the domain."""
         return self.primal_limit(-dT)
 
@@ -93,7 +93,7 @@ class SpectralScaling:
         low = float(eigvalsh(self._relative(dM))[0])
         return -1.0 / low if low < 0 else np.inf
 
-    def dual_limit(self, dT: np.ndarray) -> float:
+    def dual_limit(self, dM: np.ndarray, dT: np.ndarray) -> float:
         """T may be anything; ``order_limit`` is what matters."""
         return np.inf
 
@@ -120,4 +120,98 @@ class SpectralScaling:
         return self.L @ C if ok else None
 
 
-Scaling = CongruenceScaling | SpectralScaling
+class SplitScaling:
+    """Nesterov and Todd's scaling of M and a dual slack Z of the cone: ``link(M) - Z = T`` and ``M Z = tau``.
+
+    ``M = B diag(sigma) B'`` and ``Z = B'^-1 diag(sigma) B^-1``, ``B = F diag(root) W``. The derivative of the link is taken as
+    diagonal in the frame F, at the spectrum that M has there on the path; what that misses is left to the next step's residual.
+
+    Parameters
+    ----------
+    divergence : SpectralDivergence
+    L, Z : ndarray, shape (r, r)
+        Factors of M and of its dual slack.
+    t, V : ndarray, shape (r,), (r, r)
+        T = V diag(t) V'.
+    """
+
+    def __init__(
+        self, divergence: SpectralDivergence, L: np.ndarray, Z: np.ndarray, t: np.ndarray, V: np.ndarray
+    ) -> None:
+        _, self.sigma, Qt = np.linalg.svd(Z.T @ L)
+        self.B = L @ (Qt.T / np.sqrt(self.sigma))
+        self.F, root, self.W = np.linalg.svd(self.B)
+        self.root = np.multiply.outer(root, root)
+        self.size = np.sqrt(np.multiply.outer(self.sigma, self.sigma))
+        self.inverse = (self.F / root) @ self.W  # B'^-1
+        x = root**2 * np.sqrt(float((self.sigma**2).mean()))
+        self.link = 1.0 / divergence.divided(divergence.link(x))
+        self.chord = 1.0 / (self.link + 1.0 / (self.root * self.root))
+        self.S = np.sqrt(self.chord)
+        U, size, _ = np.linalg.svd(L)
+        P, Q, R = self.F.T @ U, self.F.T @ V, self.F.T @ Z
+        self.residual = symmetrize((P * divergence.link(size**2)) @ P.T - R @ R.T - (Q * t) @ Q.T)
+
+    def _slack(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
+        """The move of Z that belongs to those of M and T, in the frame of B."""
+        dZ = self.link * dM - dT + self.residual
+        return symmetrize(self.W.T @ (dZ * self.root) @ self.W)
+
+    def _matrix(self, dM: np.ndarray) -> np.ndarray:
+        """The move of M in the frame of B."""
+        return symmetrize(self.W.T @ (dM / self.root) @ self.W)
+
+    def _move(self, C: np.ndarray) -> np.ndarray:
+        """The move of M that answers to a matrix of the frame of B while T stays."""
+        return self.chord * ((self.W @ C @ self.W.T) / self.root)
+
+    def _limit(self, E: np.ndarray) -> float:
+        low = float(eigvalsh(E / self.size)[0])
+        return -1.0 / low if low < 0 else np.inf
+
+    def defect(self, tau: float) -> np.ndarray:
+        """The move of M that reaches the path at tau while T stays."""
+        return self._move(np.diag(tau / self.sigma - self.sigma)) - self.chord * self.residual
+
+    def tangent(self, dT: np.ndarray) -> np.ndarray:
+        """The move of M for a move of T."""
+        return self.chord * dT
+
+    def curvature(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
+        """What is missed for a joint move: ``dM dZ`` in the equation ``M Z = tau``."""
+        product = symmetrize(self._matrix(dM) @ self._slack(dM, dT))
+        return self._move(-2.0 * product / np.add.outer(self.sigma, self.sigma))
+
+    def primal_limit(self, dM: np.ndarray) -> float:
+        """Largest step that keeps M in the cone."""
+        return self._limit(self._matrix(dM))
+
+    def dual_limit(self, dM: np.ndarray, dT: np.ndarray) -> float:
+        """Largest step that keeps Z in the cone."""
+        return self._limit(self._slack(dM, dT))
+
+    def product(self, dM: np.ndarray, dT: np.ndarray, ap: float, ad: float) -> float:
+        """``<M, Z>`` after steps of these lengths.
+
+        Parameters
+        ----------
+        dM, dT : ndarray, shape (r, r)
+            Moves in the frame F.
+        ap, ad : float
+            Shares of them that M and Z take.
+        """
+        sigma = np.diag(self.sigma)
+        return float(((sigma + ap * self._matrix(dM)) * (sigma + ad * self._slack(dM, dT))).sum())
+
+    def moved(self, dM: np.ndarray, alpha: float) -> np.ndarray | None:
+        """A factor of ``M + alpha dM``, or None outside the cone."""
+        C, ok = cholesky(np.diag(self.sigma) + alpha * self._matrix(dM))
+        return self.B @ C if ok else None
+
+    def moved_slack(self, dM: np.ndarray, dT: np.ndarray, alpha: float) -> np.ndarray | None:
+        """A factor of ``Z + alpha dZ``, or None outside the cone."""
+        C, ok = cholesky(np.diag(self.sigma) + alpha * self._slack(dM, dT))
+        return self.inverse @ C if ok else None
+
+
+Scaling = CongruenceScaling | SpectralScaling | SplitScaling
