@@ -30,6 +30,8 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
         In row numbers.
     hard : ndarray of bool, shape (c,)
     """
+    if not hard.any():
+        return []
     rows = np.flatnonzero(
         hard & (constraints.sense == 0) & (constraints.bound > 0) & constraints.where("is_sq_distance")
     )

@@ -98,7 +98,10 @@ class Nearness:
     @cached_property
     def stretch(self) -> float:
         """The multiple of the prior that suits best the hard rows which it violates: the geometric mean of bound over value."""
-        L, p = self.losses, self.operator.values_diagonal(self.prior)
+        L = self.losses
+        if not L.has_hard:
+            return 1.0
+        p = self.operator.values_diagonal(self.prior)
         rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
         with np.errstate(over="ignore"):
             return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0

@@ -18,6 +18,8 @@ from bregmat.solvers.newton_system import factor_flops
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
+# with the settings of "auto": settings never change, what does is in the state
+MIRROR, DUAL, INTERIOR, FROM_AFAR = MirrorNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
 BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
 MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
@@ -72,20 +74,20 @@ def plan_of(
         return [(found, found.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
     hard = problem.losses.hard
-    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 150)]
+    plan: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
     if (
         hard.all()
     ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
-        plan = [(DualNewton(), 50), (InteriorPoint(), 80), (InteriorPoint(ahead=1e6), 50)]
+        plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
     elif not hard.any() and problem.divergence.keeps_range:
         # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 15)
+        plan[0] = (DUAL, 25 if problem.c <= 3000 else 15)
         if problem.divergence.is_congruence_invariant:
             is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
-            plan.insert(0, (MirrorNewton(), 150 if is_beyond else 45))
+            plan.insert(0, (MIRROR, 150 if is_beyond else 45))
     if problem.is_nearly_linear and not is_warm:
         plan = [plan[1], plan[0], *plan[2:]]
-    plan.append((DualNewton(), limit))  # from the best weights of all
+    plan.append((DUAL, limit))  # from the best weights of all
     plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)
 

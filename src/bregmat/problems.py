@@ -43,6 +43,8 @@ class NearestMatrix(Nearness, Problem):
 
     def record_in_units(self, row: Record) -> Record:
         """A line of a history in the user's units."""
+        if self.worth == 1.0:
+            return row
         return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
 
     def proof_beforehand(self) -> Proof | None:

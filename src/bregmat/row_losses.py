@@ -126,11 +126,14 @@ class RowLosses:
 
     def value_size(self, p: np.ndarray, error: np.ndarray) -> float:
         """Sum of what :meth:`value` may be wrong by, over the rounding unit, where the values are wrong by ``error`` times it."""
-        on, total = np.flatnonzero(self.violated(p) & ~self.hard), 0.0
-        for loss, rows in self.restrict(on).groups if len(on) else ():
-            q, b, g, scale = (v[on][rows] for v in (p, self.bound, self.gamma, self.scale))
+        hit, total = self.violated(p), 0.0
+        for loss, rows in self.groups:
+            if loss.is_hard:
+                continue
+            on = _violated_of(rows, hit)
+            q, b, g, scale = (v[on] for v in (p, self.bound, self.gamma, self.scale))
             first, _ = loss.derivatives(q, b, g, scale)
-            total += float((np.abs(first) * (np.abs(q) + loss.bound_size(q, b) + error[on][rows])).sum())
+            total += float((np.abs(first) * (np.abs(q) + loss.bound_size(q, b) + error[on])).sum())
         return total
 
     def conjugate_size(self, mu: np.ndarray) -> float:

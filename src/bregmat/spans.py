@@ -54,9 +54,11 @@ def span_of(
         Whether all rows are sums of squared distances.
     """
     n, d = Z.shape
+    if d < 64:
+        return None
     t = constraints.terms() if differences else None
     pairs = t if t is not None and len(t.row) < n else None
-    if (n if pairs is None else len(pairs.row)) > 0.75 * d or d < 64:
+    if (n if pairs is None else len(pairs.row)) > 0.75 * d:
         return None
     vectors = Z
     if pairs is not None:

@@ -6,6 +6,7 @@ Stationarity ``R = T - T0 + A*(loss'(p)) = 0`` with ``M = psi(T)``; the iterate 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,14 @@ SMALL = (
 )
 TOLD = 0.25  # share of its own progress that may be lost on all rows
 
-_Point = tuple[Iterate, Operator, np.ndarray]  # with the rows in its frame, and their values
+
+class _Point(NamedTuple):
+    """An iterate with the rows in its frame, their values, and the objective."""
+
+    iterate: Iterate
+    rows: Operator
+    values: np.ndarray
+    objective: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +86,7 @@ class SampledState(MatrixState):
     @cached_property
     def values(self) -> np.ndarray:
         """Of all rows at the iterate."""
-        return _framed(self.whole, self.iterate)[2]
+        return _framed(self.whole, self.iterate)[1]
 
     @cached_property
     def dual(self) -> np.ndarray:
@@ -138,11 +146,12 @@ class MirrorNewton(SolverWithNeeds):
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
         if start is None and _is_rich(problem, problem.c):
             sample = problem.sampled(SHARE)
-            inner = _measured(sample, _framed(sample, _shrunk_prior(sample)), tol)
+            inner = _measured(sample, _shrunk_prior(sample), tol)
             return SampledState(problem, sample, inner, inner.objective)
-        if iterate is None or len(problem.losses.outside(_framed(problem, iterate)[2])):
-            iterate = _shrunk_prior(problem)
-        return _measured(problem, _framed(problem, iterate), tol)
+        point = None if iterate is None else _point(problem, iterate)
+        if point is None or len(problem.losses.outside(point.values)):
+            point = _shrunk_prior(problem)
+        return _measured(problem, point, tol)
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
         """One inexact Newton step with Armijo's rule, for a sample as long as that helps."""
@@ -153,8 +162,7 @@ class MirrorNewton(SolverWithNeeds):
             last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
             if inner.objective < (1.0 - SMALL) * last and not inner.stalled and state.steps < PATIENCE:
                 return state
-        point = _told(problem, state) or _framed(problem, _shrunk_prior(problem))
-        return _measured(problem, point, inner.tol)
+        return _measured(problem, _told(problem, state) or _shrunk_prior(problem), inner.tol)
 
     def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         S, R, F = state.metric, state.residual, state.objective
@@ -174,14 +182,14 @@ class MirrorNewton(SolverWithNeeds):
             iterate = state.iterate.moved(E, dT, alpha)
             if iterate is None:
                 return None
-            point = _framed(problem, iterate)
-            return point, iterate.value() + problem.losses.value(point[2])
+            point = _point(problem, iterate)
+            return point, point.objective
 
         found = armijo(trial, F, slope, rounding=floor, sufficient=self.sufficient)
         if found is None:
             return replace(state, stalled=True)
         new = _measured(problem, found[0], state.tol, state.linear_steps + solution.steps)
-        return replace(new, stalled=new.objective >= F and new.signal >= state.signal)
+        return replace(new, stalled=True) if new.objective >= F and new.signal >= state.signal else new
 
 
 def _is_rich(problem: NearestMatrix, rows: int) -> bool:
@@ -197,21 +205,24 @@ def _sampled(op: Operator, h: np.ndarray) -> tuple[Operator, np.ndarray]:
 
 def _told(problem: NearestMatrix, state: SampledState) -> _Point | None:
     """The point of a sample, where it is as good for all rows: what fits a few rows too well is a bad start."""
-    point = _framed(problem, state.iterate)
-    lost = state.iterate.value() + problem.losses.value(point[2]) - state.objective
-    is_good = lost <= TOLD * (state.first - state.objective)
-    return point if is_good and not len(problem.losses.outside(point[2])) else None
+    point = _point(problem, state.iterate)
+    is_good = point.objective - state.objective <= TOLD * (state.first - state.objective)
+    return point if is_good and not len(problem.losses.outside(point.values)) else None
 
 
-def _framed(problem: NearestMatrix, iterate: Iterate) -> _Point:
+def _framed(problem: NearestMatrix, iterate: Iterate) -> tuple[Operator, np.ndarray]:
     framed = problem.operator.congruence(iterate.F)
-    return iterate, framed, framed.values_diagonal(iterate.x)
+    return framed, framed.values_diagonal(iterate.x)
+
+
+def _point(problem: NearestMatrix, iterate: Iterate) -> _Point:
+    framed, p = _framed(problem, iterate)
+    return _Point(iterate, framed, p, iterate.value() + problem.losses.value(p))
 
 
 def _measured(problem: NearestMatrix, point: _Point, tol: float, linear_steps: int = 0) -> MirrorNewtonState:
-    iterate, framed, p = point
+    iterate, framed, p, F = point
     g, h = problem.losses.derivatives(p)
-    F = iterate.value() + problem.losses.value(p)
     on = np.flatnonzero(h > 0)
     active = framed.restrict(on)
     R = iterate.residual(active.adjoint(g[on]))
@@ -241,28 +252,26 @@ def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
     return None
 
 
-def _shrunk_prior(problem: NearestMatrix) -> Iterate:
+def _shrunk_prior(problem: NearestMatrix) -> _Point:
     """The prior, or ``(M0^-1 + theta A*(1/|b|))^-1`` for the best theta of a grid when that is clearly better.
 
     Helps where the prior violates its bounds by orders of magnitude, as on unscaled data.
     """
-    D, L = problem.divergence, problem.losses
-    iterate = iterate_at_prior(D, problem.t0)
-    best = iterate.value() + L.value(_framed(problem, iterate)[2])
-    if not D.keeps_range or not best > problem.c:
-        return iterate
+    D = problem.divergence
+    first = best = _point(problem, iterate_at_prior(D, problem.t0))
+    if not D.keeps_range or not best.objective > problem.c:
+        return first
     A = problem.operator.adjoint(1.0 / problem.unit) / problem.c
     inverse = np.diag(1.0 / problem.prior)
-    found: Iterate = iterate
     for theta in 10.0 ** np.arange(-2, 7):
         T = inverse + theta * A
         values, U = eigh(T)
-        moved = iterate.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
+        moved = first.iterate.at((U * D.link(1.0 / values)) @ U.T) if values[0] > 0 else None
         if moved is None:
             continue
-        value = moved.value() + L.value(_framed(problem, moved)[2])
-        if value < best:
-            best, found = value, moved
-        elif found is not iterate:
+        new = _point(problem, moved)
+        if new.objective < best.objective:
+            best = new
+        elif best is not first:
             break
-    return found
+    return best
