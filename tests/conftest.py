@@ -33,10 +33,18 @@ NOT_NUMERICAL = {
 }
 
 
-# Every result of the doors that these files call goes through `bregmat.verify`; the suite (test_suite) has a judge of its own.
-VERIFIED = {
-    *("test_oracles", "test_simplex", "test_nnqp", "test_nnqp_hard", "test_cut", "test_boosting", "test_outcomes"),
-    *("test_margin", "test_correlation", "test_interior_point", "test_verification", "test_arrays", "test_blocks"),
+# Every result of the library's doors goes through `bregmat.verify`, in all files but these, each with its reason.
+NOT_TRIED = (
+    "architecture constraint_tables coordinates docs equations_multiplicative equations_solvers estimators "
+    "experiments_kulis experiments_tsuda first_calls interrupts io kernel_cv kernel_kmeans kernel_learner label "
+    "label_browser margin_honest margin_svc_input margin_svc_kernels metric_cv neighbors nnqp_input "
+    "online_estimators online_logdet online_pca online_plots own_terms pairs plots plots_coefficients plots_points "
+    "processes properties report report_browser reproduce sharded solvers_of_ones_own streams"
+)
+NOT_VERIFIED = {
+    "test_suite": "its own judge asks `verify` of every result",
+    "test_vanishing": "`verify` takes rows of a metric for conditions that the library takes for 0: not looked into",
+    **{f"test_{name}": "not run with it so far" for name in NOT_TRIED.split()},
 }
 
 
@@ -51,7 +59,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    verified_calls.is_on = item.path.stem in VERIFIED
+    verified_calls.is_on = item.path.stem not in NOT_VERIFIED
 
 
 def pytest_report_header():
@@ -79,9 +87,12 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """How many results were verified on the way."""
-    counts = ", ".join(f"{n} {word}" for word, n in verified_calls.counts.items())
-    terminalreporter.write_line(f"results of the library: {counts}")
+    """How many results were verified on the way, and how many were not."""
+    n = verified_calls.counts
+    left_out = f"{n['too large']} too large for it, {n['measured']} whose memory is measured, {n['of solve alone']} of bregmat.solve.solve"
+    terminalreporter.write_line(
+        f"results of the library: {n['verified']} verified in {n['seconds']:.1f} s of processor time; not verified: {left_out}"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from bregmat.solve import solve
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.parallel_rows import find_parallel_rows
+from verified_calls import verify_outcome
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
 SENSES = ("<=", ">=", "==")
@@ -43,8 +44,10 @@ def _problem(divergence, Z, constraints, prior=None, loss=None):
     return build_problem(divergence, t0, bind(constraints, Z), constraints, loss, 1.0)
 
 
-def _run(problem, tol=1e-6, max_iter=60, **settings):
-    return solve(problem, DualNewton(**settings), tol=tol, max_iter=max_iter)
+def _run(problem, Z, constraints, tol=1e-6, max_iter=60, loss=None, start=None, **settings):
+    outcome = solve(problem, DualNewton(**settings), tol=tol, max_iter=max_iter, start=start)
+    verify_outcome(outcome, problem, Z, constraints, loss=loss, slack_weight=1.0)
+    return outcome
 
 
 def _name(losses, row):
@@ -105,7 +108,7 @@ def test_hard_rows(rng, divergence):
     i, j = _pairs(rng, 14, 60)
     C = _distances(G, i, j, rng.choice(SENSES[:2], 60), 0.05)
     problem = _problem(divergence, Z, C)
-    outcome = _run(problem)
+    outcome = _run(problem, Z, C)
     assert outcome.status is Status.OPTIMAL
     assert outcome.n_iter <= 15
     assert (outcome.certificate.dual == 0).sum() > 10, "inactive rows have no multiplier at all"
@@ -118,7 +121,7 @@ def test_equalities_have_free_multipliers(rng, divergence):
     i, j = _pairs(rng, 12, 15)
     C = _distances(G, i, j, ["=="] * 15, 0.0) + Constraints.trace(float((G * G).sum()), weight=np.inf)
     problem = _problem(divergence, Z, C, prior=rng.uniform(0.3, 2.0, 6) if divergence.name != "logdet" else None)
-    outcome = _run(problem)
+    outcome = _run(problem, Z, C)
     assert outcome.status is Status.OPTIMAL
     assert (outcome.certificate.dual > 0).any()
     assert (outcome.certificate.dual < 0).any()
@@ -142,7 +145,7 @@ def test_hard_and_soft_rows_of_all_kinds_mix(rng, divergence, loss):
     C = C + _distances(0.7 * G, *_pairs(rng, 16, 10), rng.choice(SENSES[:2], 10), 0.0, 2.0)
     problem = _problem(divergence, Z, C, loss=loss)
     assert {"hard", "squared_hinge"} <= {_name(problem.losses, k) for k in range(problem.c)}
-    outcome = _run(problem)
+    outcome = _run(problem, Z, C, loss=loss)
     assert outcome.status is Status.OPTIMAL
     _assert_proven(problem, outcome, Z, C)
 
@@ -154,7 +157,7 @@ def test_soft_rows_of_any_weight(rng, divergence, weight):
     i, j = _pairs(rng, 20, 60)
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 60), rng.choice(SENSES[:2], 60), weight=weight)
     problem = _problem(divergence, Z, C)
-    outcome = _run(problem, max_iter=150)
+    outcome = _run(problem, Z, C, max_iter=150)
     assert outcome.status is Status.OPTIMAL
     _assert_proven(problem, outcome, Z, C)
 
@@ -165,7 +168,7 @@ def test_continuation_does_not_change_the_optimum(rng, divergence):
     i, j = _pairs(rng, 20, 40)
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
     problem = _problem(divergence, Z, C)
-    staged, direct = (_run(problem, max_iter=300, continuation=flag) for flag in (True, False))
+    staged, direct = (_run(problem, Z, C, max_iter=300, continuation=flag) for flag in (True, False))
     assert staged.status is direct.status is Status.OPTIMAL
     assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
 
@@ -176,7 +179,7 @@ def test_nearest_correlation_matrix():
     t, U = np.linalg.eigh(A)
     C = Constraints.diagonal(np.ones(3), [0, 1, 2], weight=np.inf)
     problem = build_problem(Frobenius(), t, bind(C, U), C, None, 1.0)
-    outcome = _run(problem, tol=1e-10)
+    outcome = solve(problem, DualNewton(), tol=1e-10)  # a prior that no door takes: it has a negative eigenvalue
     W = U @ outcome.certificate.iterate.matrix() @ U.T
     assert outcome.status is Status.OPTIMAL
     np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
@@ -187,7 +190,7 @@ def test_nothing_to_do_at_the_prior(rng, divergence):
     Z, _ = _target(rng, 8, 4)
     i, j = _pairs(rng, 8, 10)
     C = _distances(Z, i, j, rng.choice(SENSES[:2], 10), 0.5)
-    outcome = _run(_problem(divergence, Z, C))
+    outcome = _run(_problem(divergence, Z, C), Z, C)
     assert outcome.status is Status.OPTIMAL
     assert outcome.n_iter <= 1
     assert not outcome.certificate.dual.any()
@@ -199,9 +202,9 @@ def test_warm_start(rng, divergence):
     i, j = _pairs(rng, 14, 60)
     C = _distances(G, i, j, rng.choice(SENSES[:2], 60), 0.05)
     problem = _problem(divergence, Z, C)
-    cold = _run(problem)
+    cold = _run(problem, Z, C)
     before = cold.certificate.dual.copy()
-    warm = solve(problem, DualNewton(), tol=1e-6, start=cold.certificate.dual)
+    warm = _run(problem, Z, C, start=cold.certificate.dual)
     assert warm.status is Status.OPTIMAL
     assert warm.n_iter < cold.n_iter
     np.testing.assert_array_equal(cold.certificate.dual, before)
@@ -228,7 +231,7 @@ def test_contradictions_are_proven(rng, divergence, kind):
     i, j = _pairs(rng, 20, 40)
     C = _distances(G, i, j, rng.choice(SENSES[:2], 40), 0.2) + _contradiction(kind, G)
     problem = _problem(divergence, Z, C)
-    outcome = _run(problem)
+    outcome = _run(problem, Z, C)
     assert outcome.status is Status.INFEASIBLE
     assert outcome.exit_reason is ExitReason.CERTIFICATE
     assert outcome.n_iter <= 20
@@ -243,9 +246,9 @@ def test_contradictions_are_proven(rng, divergence, kind):
 def test_must_link_is_infeasible_for_logdet_only(rng):
     Z, _ = _target(rng, 8, 4)
     C = Constraints.sq_distance([0], [1], 0.0, "<=", weight=np.inf)
-    assert _run(_problem(LogDet(), Z, C)).status is Status.INFEASIBLE
-    assert _run(_problem(VonNeumann(), Z, C)).status is Status.OPTIMAL
-    assert _run(_problem(Frobenius(), Z, C)).status is Status.OPTIMAL
+    assert _run(_problem(LogDet(), Z, C), Z, C).status is Status.INFEASIBLE
+    assert _run(_problem(VonNeumann(), Z, C), Z, C).status is Status.OPTIMAL
+    assert _run(_problem(Frobenius(), Z, C), Z, C).status is Status.OPTIMAL
 
 
 def test_parallel_rows(rng):
@@ -266,7 +269,7 @@ def test_intervals_use_one_end(rng, divergence):
     i, j = _pairs(rng, 12, 40)
     C = _distances(G, i, j, ["<="] * 40, 0.01) + _distances(G, i, j, [">="] * 40, 0.01)
     problem = _problem(divergence, Z, C)
-    outcome = _run(problem)
+    outcome = _run(problem, Z, C)
     assert outcome.status is Status.OPTIMAL
     assert not (outcome.certificate.dual[:40] * outcome.certificate.dual[40:]).any()
     _assert_proven(problem, outcome, Z, C)

@@ -17,6 +17,7 @@ from bregmat.solvers import newton_system
 from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_link
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.nesterov_todd import CongruenceScaling, SpectralScaling
+from verified_calls import verify_outcome
 
 NAMES = ("logdet", "vonneumann", "frobenius")
 
@@ -42,6 +43,14 @@ def problem_of(divergence, X, constraints, slack_weight, loss=None):
     return build_problem(D, D.link(np.ones(X.shape[1])), bind(constraints, X), constraints, loss, slack_weight)
 
 
+def solved(divergence, X, constraints, slack_weight, loss=None, tol=1e-6):
+    """The outcome of that problem, verified."""
+    problem = problem_of(divergence, X, constraints, slack_weight, loss)
+    outcome = solve(problem, InteriorPoint(), tol=tol)
+    verify_outcome(outcome, problem, X, constraints, slack_weight=slack_weight, loss=loss)
+    return outcome
+
+
 def spectral(f, A):
     """f of the eigenvalues of a symmetric matrix, summed."""
     return float(f(np.linalg.eigvalsh(A)).sum())
@@ -51,7 +60,7 @@ def spectral(f, A):
 @pytest.mark.parametrize("gamma", [0.1, 10.0, 1e4])
 def test_certificate_from_scratch_logdet(scaled, gamma):
     X, C, V, same = wine_pairs(scaled)
-    outcome = solve(problem_of("logdet", X, C, gamma), InteriorPoint(), tol=1e-6)
+    outcome = solved("logdet", X, C, gamma)
     assert outcome.status is Status.OPTIMAL
     B = outcome.certificate.iterate.factor()
     p, b, mu = ((V @ B) ** 2).sum(axis=1), C.bound, outcome.certificate.dual
@@ -68,7 +77,7 @@ def test_certificate_from_scratch_logdet(scaled, gamma):
 @pytest.mark.parametrize("gamma", [0.1, 10.0, 1e4])
 def test_certificate_from_scratch_vonneumann(scaled, gamma):
     X, C, V, same = wine_pairs(scaled)
-    outcome = solve(problem_of("vonneumann", X, C, gamma), InteriorPoint(), tol=1e-6)
+    outcome = solved("vonneumann", X, C, gamma)
     assert outcome.status is Status.OPTIMAL
     B = outcome.certificate.iterate.factor()
     x = np.linalg.svd(B, compute_uv=False) ** 2
@@ -86,7 +95,7 @@ def test_certificate_from_scratch_vonneumann(scaled, gamma):
 @pytest.mark.parametrize("loss", [None, SquaredHinge()])
 def test_losses(divergence, loss):
     X, C, _, _ = wine_pairs(True)
-    outcome = solve(problem_of(divergence, X, C, 100.0, loss), InteriorPoint(), tol=1e-6)
+    outcome = solved(divergence, X, C, 100.0, loss)
     assert outcome.status is Status.OPTIMAL
     assert outcome.n_iter < 60
 
@@ -96,7 +105,7 @@ def test_mixed_families(divergence):
     X, C, _, _ = wine_pairs(True)
     C = C + Constraints.comparison([0, 3, 70], [1, 5, 80], [100, 150, 20], [20, 60, 140], margin=2.0)
     C = C + Constraints.sq_distance([2, 9], [11, 130], [4.0, 9.0], "==")
-    outcome = solve(problem_of(divergence, X, C, 50.0), InteriorPoint(), tol=1e-6)
+    outcome = solved(divergence, X, C, 50.0)
     assert outcome.status is Status.OPTIMAL
 
 
@@ -104,7 +113,7 @@ def test_mixed_families(divergence):
 def test_hard_inequalities(divergence):
     """Down to rounding: a multiplier may not lose the digits that the slack of its row has lost."""
     X, C, V, _ = wine_pairs(True, n_pairs=12)
-    outcome = solve(problem_of(divergence, X, C, np.inf), InteriorPoint(), tol=1e-11)
+    outcome = solved(divergence, X, C, np.inf, tol=1e-11)
     assert outcome.status is Status.OPTIMAL
     assert outcome.certificate.violation <= 1e-9
 

@@ -14,9 +14,11 @@ import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
 from bregmat.iterates import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
+from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended
 from bregmat.verification.matrices import Recomputation
 from bregmat.verification.saved import verify_saved
+from suite.matrices import objective_at
 
 
 def with_status(result, status):
@@ -185,7 +187,27 @@ def test_a_matrix_outside_of_the_range_counts_with_its_part_inside():
     arguments = {"prior": (K + K.T) / 2, "constraints": Constraints.similarity(0, 1, W[0, 1], "==")}
     arguments |= {"loss": Squared(), "slack_weight": 1e8}
     found = Recomputation(arguments, solved(arguments))
-    assert found.objective_at(Q @ outside) == pytest.approx(found.objective_at(Q @ inside), rel=1e-6)
+    assert objective_at(found, Q @ outside) == pytest.approx(objective_at(found, Q @ inside), rel=1e-6)
+
+
+def test_long_rows_of_a_factor_take_no_digits_from_the_others(rng):
+    G0 = rng.normal(size=(12, 3))
+    G0[8:] = 1e150
+    rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 2.0, 0.5], ["<=", ">=", "<="])
+    arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": 1.0}
+    assert verify(arguments, solved(arguments)).holds
+
+
+def test_a_row_whose_terms_cancel_is_0(rng):
+    """K(0, 2) <= K(1, 2) for a point that is there twice."""
+    G = rng.normal(size=(5, 3))
+    G[1] = G[0]
+    rows = Constraints.similarity_comparison(0, 2, 1, 2) + Constraints.sq_distance(2, 3, 0.5, "<=")
+    arguments = {"prior": Factor(G), "constraints": rows}
+    result = solved(arguments, solver="cyclic_projection")
+    assert verify(arguments, result).holds
+    found = verify(arguments, replace(result, dual=result.dual * [1.0, 0.5]))
+    assert found.status is Status.FEASIBLE
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-16])
@@ -283,6 +305,22 @@ def other_results(rng):
         {"intercept": machine.intercept + 1.0},
         Status.FEASIBLE,
     )
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_what_is_certified_of_every_optimum_may_have_a_weight_before(rng, C):
+    """Weights of updates that multiply are never 0; a sample at the margin of the best machine is one that supports it."""
+    points, signs = rng.normal(size=(40, 2)), np.repeat([1.0, -1.0], 20)
+    points[:20] += 3.0
+    problem = MarginProblem.build(kernel_source(points, "linear"), signs, C=C)
+    rough = train_margin(problem, solver=MultiplicativeUpdates(), tol=1e-3)
+    assert (rough.certified & ~rough.certified_support & (rough.alpha > 0)).any()
+    assert verify(problem, rough).holds
+    best = train_margin(problem, tol=1e-9)
+    assert verify(problem, best).holds
+    row = np.flatnonzero(best.alpha)[0]
+    wrong = replace(best, certified=np.arange(40) == row, certified_support=np.zeros(40, bool))
+    assert verify(problem, wrong).problems == [f"sample {row} is proven to be no support vector, but has a weight"]
 
 
 def test_other_results_hold_and_tampered_ones_are_caught(rng):

@@ -3,6 +3,7 @@
 Bounds come from a definite matrix on the prior's range, so that every problem is feasible; or two rows contradict each other clearly.
 """
 
+from copy import copy
 from functools import partial, reduce
 from operator import add
 
@@ -12,6 +13,8 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
+from bregmat.proofs import FEASIBLE
+from bregmat.verification.matrices import Recomputation
 from suite.judge import SECONDS, Case
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
@@ -196,10 +199,9 @@ class Draw:
             feasible = None
 
         def known(result):
-            from bregmat.verification.matrices import Recomputation
-
-            again = Recomputation(arguments, result)
-            return again.objective_at(self.map @ self.inner if self.map is not None else self.truth)
+            return objective_at(
+                Recomputation(arguments, result), self.map @ self.inner if self.map is not None else self.truth
+            )
 
         return Case(
             solve=lambda: function(first, max_seconds=SECONDS, solver=solver, **given),
@@ -210,6 +212,22 @@ class Draw:
             may_refuse=self.may_refuse,
             **more,
         )
+
+
+def objective_at(problem, factor):
+    """The objective of another matrix, given by a factor as a result gives its own; inf where a hard row is missed.
+
+    Where matrices keep the prior's range, of the part of it that is there: divergence and rows of the same matrix.
+    """
+    other = copy(problem)
+    other.__dict__.pop("F", None)
+    other.given = factor.astype(problem.real)
+    if problem.divergence.keeps_range and other.outside() > 0:
+        other.given = problem.P @ other.F
+    p, _ = other.rows.values(other.lifted())
+    if (other.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
+        return np.inf
+    return other.distance() + other.cost(p)
 
 
 # ---------------------------------------------------------------- families

@@ -8,7 +8,6 @@ and the rule which row has which loss.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -100,7 +99,8 @@ class Recomputation:
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
         self.constraints.locate(None, n=n)  # raises for names and for numbers out of range
         order, c = len(result.coordinates.t0), self.constraints.n_constraints
-        self.real = arithmetic(60.0 * order**3 + 4.0 * c * order**2)
+        within = order if prior is None else min(np.shape(prior.G0)) if isinstance(prior, Factor) else len(prior)
+        self.real = arithmetic(60.0 * max(order, within) ** 3 + 4.0 * c * order**2)
         self.eps = unit_of(self.real)
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
@@ -114,7 +114,8 @@ class Recomputation:
         """The learned matrix in the basis, as a factor (r, k)."""
         if self.is_metric and self.P.shape[0] != self.P.shape[1] and self.P.shape[0] > 300:
             return np.asarray(self.result.transform(self.P.T.astype(float))).astype(self.real)
-        return self.P.T @ self.given / self.prior.sq_norms[:, None]
+        scale = self.prior.row_scale
+        return (scale * self.P).T @ (scale * self.given) / self.prior.sq_norms[:, None]
 
     @cached_property
     def given(self) -> np.ndarray:
@@ -128,9 +129,10 @@ class Recomputation:
         """Share of the learned matrix outside of the prior's range, beyond what the prior's last digits are worth; else 0."""
         if self.is_metric and self.P.shape[0] > 300:
             return 0.0
-        size = float(np.abs(self.given).max(initial=0.0)) or 1.0
+        given, P = (self.prior.row_scale * x for x in (self.given, self.P))
+        size = float(np.abs(given).max(initial=0.0)) or 1.0
         lengths = np.sqrt(self.prior.sq_norms * (self.F * self.F).sum(axis=1)).astype(float)
-        off = float(np.abs(self.given - self.P @ self.F).max(initial=0.0))
+        off = float(np.abs(given - P @ self.F).max(initial=0.0))
         return off / size if off > CLOSE * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
 
     def lifted(self) -> np.ndarray:
@@ -257,21 +259,6 @@ class Recomputation:
         if self.divergence.takes_indefinite:
             return float(8.0 * ROUNDING * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum())
         return float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
-
-    def objective_at(self, factor: np.ndarray) -> float:
-        """The objective of another matrix, given by a factor as the result gives its own; inf where a hard row is missed.
-
-        Where matrices keep the prior's range, of the part of it that is there: divergence and rows of the same matrix.
-        """
-        other = copy(self)
-        other.__dict__.pop("F", None)
-        other.given = factor.astype(self.real)
-        if self.divergence.keeps_range and other.outside() > 0:
-            other.given = self.P @ other.F
-        p, _ = other.rows.values(other.lifted())
-        if (other.excess(p) > FEASIBLE * self.unit)[self.hard].any():
-            return np.inf
-        return other.distance() + other.cost(p)
 
     # ------------------------------------------------------------------ the report
     def report(self, found: Verification) -> None:

@@ -12,6 +12,8 @@ from bregmat.spectral import SpectralDivergence
 from bregmat.verification.extended import eigenpairs, numbers
 from bregmat.verification.figures import ROUNDING
 
+FAR = 1e6  # times the shortest row of a factor, from which on the longest takes digits from it
+
 
 class DecomposedPrior:
     """``P diag(l) P'`` with a basis P (N, r) of the prior's range whose columns are orthogonal.
@@ -27,6 +29,9 @@ class DecomposedPrior:
         The prior's own rounding, relative to each eigenvalue.
     is_identity : bool
         Whether no prior was given.
+    row_scale : ndarray, shape (N, 1), or float
+        What rows of P are multiplied by before its columns are orthogonal: powers of 2 for a factor some of whose rows leave no digit
+        of the others, 1 else. A divergence that does not depend on the basis does not depend on the scale of points either.
     floor : ndarray, shape (r,), or None
         What entries of P may be the rounding of, where they are points and come from the eigenvectors of a kernel; else None.
     """
@@ -50,6 +55,7 @@ class DecomposedPrior:
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
         self.floor: np.ndarray | None = None
+        self.row_scale: Any = 1.0
         if prior is None:
             d = points.shape[1]
             rows = constraints.touched(points.shape[0])
@@ -61,6 +67,12 @@ class DecomposedPrior:
             return
         is_factor = isinstance(prior, Factor)
         G = numbers(prior.G0 if is_factor else prior).astype(real)
+        if is_factor and invariant and points is None:
+            lengths = np.abs(G).max(axis=1, initial=0.0, keepdims=True)
+            lengths = np.where(lengths > 0, lengths, lengths.max(initial=0) or 1)
+            if lengths.max() > FAR * lengths.min():
+                self.row_scale = np.exp2(-np.round(np.log2(lengths)))
+                G = self.row_scale * G
         if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
             keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
@@ -78,7 +90,7 @@ class DecomposedPrior:
             values = np.maximum(values, 0)
         self.vague = 8.0 * ROUNDING * float(values.max(initial=0)) / np.maximum(values.astype(float), 1e-300)
         if invariant:
-            self.P, self.l, self.sq_norms = basis * np.sqrt(values), np.ones_like(values), values
+            self.P, self.l, self.sq_norms = basis * np.sqrt(values) / self.row_scale, np.ones_like(values), values
         else:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
         if (

@@ -80,6 +80,9 @@ class WrittenRows:
             self.vanished = np.sqrt((self.V * self.V).sum(axis=1)) <= VANISHING * size
             self.vanished |= (np.abs(self.V) <= off).all(axis=1)
             self.V[self.vanished] = 0.0
+        self.zero = np.zeros(
+            constraints.n_constraints, dtype=bool
+        )  # rows with a bound of 0 whose terms cancel but for rounding
         self.touched, self.matrices = rows, {}
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
@@ -99,11 +102,13 @@ class WrittenRows:
             np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
             p[row], noise[row] = _value(self.constraints.matrix(row), G) if A.any() else (0.0, 0.0)
+        p[self.zero], noise[self.zero] = 0.0, 0.0
         return p, noise
 
     def adjoint(self, y: np.ndarray, *, absolute: bool = False) -> np.ndarray:
         """``sum_i y_i A_i``; with ``absolute`` of the absolute values of weights and terms."""
         of = np.abs if absolute else (lambda x: x)
+        y = np.where(self.zero, 0.0, y)
         w = of(y.astype(self.real)[self.owner] * self.coef)
         on = np.flatnonzero(w)
         A = (self.V[on] * w[on, None]).T @ self.V[on]
@@ -114,6 +119,7 @@ class WrittenRows:
 
     def blur(self, y: np.ndarray, M: np.ndarray) -> float:
         """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
+        y = np.where(self.zero, 0.0, y)
         w = np.abs(y[self.owner] * self.coef.astype(float))
         turned, M = ROUNDING * self.size.astype(float), np.abs(M)
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
@@ -125,7 +131,8 @@ class WrittenRows:
     def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
         """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
 
-        Where that is rounding, ``tr |A_i|`` times the largest of l, or times ``scale`` where l is 0; 1 for rows that are 0.
+        Where that is rounding, ``tr |A_i|`` times the largest of l, or times ``scale`` where l is 0; 1 for rows that are 0, which those
+        become whose terms cancel: a comparison of a pair with one of the same points.
 
         Parameters
         ----------
@@ -141,6 +148,9 @@ class WrittenRows:
             y = np.zeros(self.constraints.n_constraints)
             y[row] = 1.0
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))
+            if row not in self.matrices and np.abs(t).sum() <= VANISHING * np.trace(self.adjoint(y, absolute=True)):
+                self.zero[row] = True
+                continue
             size, whole = float(np.abs(t) @ ((U * U).T @ l)), float(np.abs(t).sum()) * largest
             out[k] = (size if size > VANISHING * whole else whole) or 1.0
         return out
