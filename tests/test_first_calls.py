@@ -21,6 +21,7 @@ ROOT = Path(bregmat.__file__).parent
 RARE = {
     "greedy_inplace",
     "row_products_inplace",
+    "constrain_inplace",
     "constrained_solve_inplace",
     "join_inplace",
     "leave_inplace",

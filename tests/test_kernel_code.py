@@ -1,9 +1,12 @@
 """What our own lowering makes of arrays and variables is what Python makes of them, and short; passes left out are not missed."""
 
+from types import FunctionType
+
 import numpy as np
 import pytest
 
 from bregmat._kernels.compiling import njit
+from bregmat._kernels.products import as_matrix, product_inplace
 
 
 def _indexed(A, x, flags, k):
@@ -158,3 +161,52 @@ def test_what_is_kept_for_our_kernels_is_not_numbas_afterwards():
             njit(lambda a, b: a + b)(np.uint16(2), np.zeros(1, dtype="M8[s]"))
     assert first > 0 and not [one for one in asked[first:] if one in asked[:first]]
     assert (BaseContext.resolve_function_type, PostProcessor.run) == before
+
+
+def _extremes(x, k, i):
+    return max(x, k), min(k, x, i), max(1, i), min(x, -0.5), max(i, k)
+
+
+@pytest.mark.parametrize("x", [0.3, -2.5, np.nan, np.inf])
+@pytest.mark.parametrize("kind", [float, np.float32])
+def test_extremes_of_numbers_of_several_kinds(x, kind):
+    """As Python has them, where NaN is neither larger nor smaller."""
+    for k, i in ((2.0, 1), (-3.5, -4)):
+        assert njit(_extremes)(kind(x), k, i) == pytest.approx(_extremes(float(kind(x)), k, i), nan_ok=True)
+
+
+def _products(out, A, B, v, w, flat):
+    product_inplace(out, A, B)
+    product_inplace(w, A, v)
+    product_inplace(as_matrix(flat, out.shape[0], out.shape[1]), A, B)
+
+
+@pytest.mark.parametrize("left", "CF")
+@pytest.mark.parametrize("right", "CF")
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [0, 1, 4])
+def test_products(rng, left, right, kind, m):
+    A, B, v = rng.normal(size=(m, 3)), rng.normal(size=(3, 5)), rng.normal(size=3).astype(kind)
+    A, B = np.array(A, kind, order=left), np.array(B, kind, order=right)
+    out, w, flat = np.full((m, 5), 7, kind), np.full(m, 7, kind), np.full(5 * m + 2, 7, kind)
+    njit(_products)(out, A, B, v, w, flat)
+    tol = 20 * np.finfo(kind).eps
+    np.testing.assert_allclose(out, A @ B, rtol=tol, atol=tol)
+    np.testing.assert_allclose(w, A @ v, rtol=tol, atol=tol)
+    assert np.array_equal(flat[: 5 * m].reshape(m, 5), out) and (flat[5 * m :] == 7).all()
+
+
+def _norms(x):
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * x[i]
+    return total
+
+
+def test_compact_code_is_marked_and_gives_the_same(rng):
+    """For size: the loop is there once, and no longer unrolled or vectorised."""
+    x = rng.normal(size=101)
+    plain, compact = (njit(FunctionType(_norms.__code__, globals()), compact=mark) for mark in (False, True))
+    assert compact(x) == pytest.approx(plain(x), rel=1e-14)
+    assert "optsize" in next(iter(compact._run.inspect_llvm().values()))
+    assert "optsize" not in next(iter(plain._run.inspect_llvm().values()))

@@ -105,14 +105,16 @@ def test_parts_of_a_loop_write_what_the_whole_writes(rng, d):
         for part in ((512, len(B)), (0, 256), (256, 512)):
             kernel_rows.gaussian_block_inplace(cut, *arguments, *part)
         assert (whole == cut).all()
-    w, f, g, parts = rng.standard_normal(700), np.zeros(700), np.zeros(700), np.zeros((2, 700))
-    kernel_rows.gaussian_sums_inplace(f, A, h, A, h, w, 2 * s.gamma, 0, 700)
+    w, f, g, parts = rng.standard_normal(700), np.zeros((1, 700)), np.zeros((1, 700)), np.zeros((2, 700))
+    kernel_rows.gaussian_sums_inplace(f, A, h, A, h, w, 2 * s.gamma, False, 0, 700)
     for part in ((256, 700), (0, 256)):
-        kernel_rows.gaussian_sums_inplace(g, A, h, A, h, w, 2 * s.gamma, *part)
+        kernel_rows.gaussian_sums_inplace(g, A, h, A, h, w, 2 * s.gamma, False, *part)
     assert (f == g).all()
-    kernel_rows.gaussian_symmetric_sums_inplace(parts, A, h, w, 2 * s.gamma, 1, 2)
-    kernel_rows.gaussian_symmetric_sums_inplace(parts, A, h, w, 2 * s.gamma, 0, 1)
-    np.testing.assert_allclose(f, parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum())  # other order of summation
+    kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 1, 2)
+    kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 0, 1)
+    np.testing.assert_allclose(
+        f[0], parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum()
+    )  # other order of summation
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +127,7 @@ def test_add_rows_and_mirror(rng, kind):
     np.testing.assert_allclose(f, want, rtol=0, atol=131 * 8 * np.finfo(kind).eps * np.abs(w).max() * 5)
     S = rng.standard_normal((200, 200)).astype(kind)
     T = S.copy()
-    vectors.mirror_inplace(T, 70, 191)
+    vectors.mirror_inplace(T, 70, 191, np.empty((64, 64), kind))
     S[:70, 70:191] = S[70:191, :70].T
     assert (S == T).all()
 
@@ -171,7 +173,7 @@ def test_descent_takes_the_twins_steps(rng, kernel, twin, n):
     for most in (1, 7, 100):
         x, z = np.zeros(n), np.zeros(n)
         e, g = y.copy(), y.copy()
-        steps = kernel(x, e, K, np.diagonal(K).copy(), lower, upper, 1e-3, most)[0]
+        steps = kernel(smo.descent_work(e), x, e, K, np.diagonal(K).copy(), lower, upper, 1e-3, most)[0]
         assert steps == twin(z, g, K, lower, upper, 1e-3, most)
         np.testing.assert_allclose(x, z, rtol=0, atol=1e-12)  # the same steps, rounded in another order
         np.testing.assert_allclose(e, g, rtol=0, atol=1e-12)
@@ -186,7 +188,7 @@ def test_descent_meets_its_tolerance(rng, kernel, kind):
     y = np.where(rng.random(n) < 0.4, 1.0, -1.0)
     upper, lower = np.where(y > 0, 1.0, 0.0), np.where(y > 0, 0.0, -1.0)
     x, e = np.zeros(n), y.astype(kind)
-    steps = kernel(x, e, K, np.diagonal(K).copy(), lower, upper, kind(1e-2), 200_000)[0]
+    steps = kernel(smo.descent_work(e), x, e, K, np.diagonal(K).copy(), lower, upper, kind(1e-2), 200_000)[0]
     slope = y - K.astype(float) @ x
     up, down = slope[x < upper], slope[x > lower]
     left = up.max() - down.min() if kernel is smo.smo_inplace else max(up.max(), -down.min())
@@ -202,7 +204,7 @@ def test_descent_ends_on_nan(rng, kernel, kind):
     K = semidefinite(rng, n).astype(kind)
     K[3] = K[:, 3] = np.nan
     x, e = np.zeros(n), np.where(np.arange(n) % 2 == 0, 1.0, -1.0).astype(kind)
-    steps = kernel(x, e, K, np.ones(n, kind), np.full(n, -1.0), np.ones(n), kind(1e-9), 500)[0]
+    steps = kernel(smo.descent_work(e), x, e, K, np.ones(n, kind), np.full(n, -1.0), np.ones(n), kind(1e-9), 500)[0]
     assert steps <= 500  # terminates, indices in range; the caller finds the NaN in what it computes from x
 
 
@@ -211,7 +213,9 @@ def test_greedy_descent_on_a_singular_program(rng):
     A = semidefinite(rng, n, 12)
     b = A @ rng.standard_normal(n) - 0.1
     x, e, lower, upper = np.zeros(n), -b, np.zeros(n), np.full(n, 3.0)
-    steps, left = smo.greedy_descent_inplace(x, e, A, np.diagonal(A).copy(), lower, upper, 1e-9, 10**6)
+    steps, left = smo.greedy_descent_inplace(
+        smo.descent_work(e), x, e, A, np.diagonal(A).copy(), lower, upper, 1e-9, 10**6
+    )
     gradient = A @ x + b
     assert 0 < steps < 10**6 and left <= 1e-9
     np.testing.assert_allclose(e, -gradient, atol=1e-12)

@@ -188,7 +188,8 @@ def boosted(R, total, low=None, high=None):
     V, A = boost.all_terms(R), assembled(R)
     values = np.linalg.eigvalsh(A)
     low, high = values[:, 0] if low is None else low, values[:, -1] if high is None else high
-    return boost.Boosted(V, R.shift == 0, np.ascontiguousarray(low), np.ascontiguousarray(high), total), A
+    low, high, memory = np.ascontiguousarray(low), np.ascontiguousarray(high), (np.empty(V.shape), np.empty(len(low)))
+    return boost.Boosted(V, R.shift == 0, low, high, total, *memory), A
 
 
 def test_all_terms_and_values(rng):
@@ -196,7 +197,8 @@ def test_all_terms_and_values(rng):
     assert np.array_equal(boost.all_terms(R), vectors(R))
     lam, Vt, p = rng.normal(size=5), basis(rng, 5), np.zeros(4)
     W = (Vt.T * np.exp(lam)) @ Vt
-    boost.values_inplace(p, boost.all_terms(R), Vt, lam, R)
+    V = boost.all_terms(R)
+    boost.values_inplace(p, np.empty(V.shape), np.empty(len(lam)), V, Vt, lam, R)
     assert np.allclose(p, np.tensordot(assembled(R), W / np.trace(W), 2), **EXACT)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
-from bregmat._kernels.outer_rows import corrected_step, load_inplace
+from bregmat._kernels.outer_rows import OuterRows, corrected_step
+from bregmat._kernels.products import product_inplace
 from bregmat._kernels.vectors import copy_inplace, sum_of_exp
 from bregmat._kernels.von_neumann import (
     DENSE,
@@ -31,21 +32,19 @@ class Boosted(NamedTuple):
     low: np.ndarray  # (c,)
     high: np.ndarray  # (c,)
     total: float  # the trace
+    Y: np.ndarray  # (m, r) memory: V in the eigenbasis
+    p: np.ndarray  # (c,) memory: values
 
 
 ROUNDING = 1e-15  # violation, relative to value and bound, that is none: a copy of a row that was just projected onto
 
 
-@njit(cache=True)
-def all_terms(rows):
+def all_terms(rows: OuterRows) -> np.ndarray:
     """The vectors of all terms, (m, r)."""
-    V = np.empty((len(rows.coef), rows.Z.shape[1]))
-    for t in range(len(rows.coef)):
-        load_inplace(V[t], rows, t)
-    return V
+    return rows.Z[rows.a] + rows.sign[:, None] * rows.Z[rows.b]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, compact=True, error_model="numpy")
 def approximate_step(r, low, high):
     """The minimiser (scalars) of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
     if r == 0.0:
@@ -58,7 +57,7 @@ def approximate_step(r, low, high):
     return (math.log1p(-r / low) - math.log1p(-r / high)) / (high - low)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, compact=True, error_model="numpy")
 def log_step_bound(r, low, high, alpha):
     """Logarithm of ``((high - r) e^(-alpha low) + (r - low) e^(-alpha high)) / (high - low)``, which bounds tr(W e^(-alpha C));
     at the approximate step it is log rho(r) of Theorem 4.1."""
@@ -69,13 +68,16 @@ def log_step_bound(r, low, high, alpha):
     return top + math.log(((high - r) * math.exp(a - top) + (r - low) * math.exp(b - top)) / (high - low))
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
-def values_inplace(p, V, Vt, lam, rows):
-    """``tr(W A_j)`` of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,)."""
-    e, Y, size = np.empty(len(lam)), np.empty(V.shape), sum_of_exp(lam)
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+def values_inplace(p, Y, e, V, Vt, lam, rows):
+    """``tr(W A_j)`` of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,).
+
+    Y (m, r) and e (r,) are overwritten.
+    """
+    size = sum_of_exp(lam)
     for k in range(len(lam)):
         e[k] = math.exp(lam[k]) / size
-    np.dot(V, Vt.T, Y)
+    product_inplace(Y, V, Vt.T)
     for i in range(len(p)):
         total = rows.shift[i]
         for t in range(rows.ptr[i], rows.ptr[i + 1]):
@@ -86,7 +88,7 @@ def values_inplace(p, V, Vt, lam, rows):
         p[i] = total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, compact=True, error_model="numpy")
 def _signed(sense, gap, low, high):
     """Violation and the interval of the eigenvalues of C for a row ``A - b I`` (scalars); an equality takes the side that it violates."""
     if sense < 0 or (sense == 0 and gap < 0.0):
@@ -94,7 +96,7 @@ def _signed(sense, gap, low, high):
     return 1.0, gap, low, high
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def choose(p, bounds, dual, usable, low, high, total, corrected):
     """The row to project onto, by the violation (as published) or, with corrections, by what a step would gain.
 
@@ -108,7 +110,8 @@ def choose(p, bounds, dual, usable, low, high, total, corrected):
         s, r, _, _ = _signed(bounds.sense[i], p[i] - bounds.bound[i] / total, low[i], high[i])
         worst = max(worst, r * total / bounds.unit[i])
         if corrected:
-            q = max(0.25 * (high[i] - low[i]) ** 2, 1e-300)
+            width = high[i] - low[i]
+            q = max(0.25 * (width * width), 1e-300)
             delta = corrected_step(s * r / q, dual[i], bounds.sense[i])
             score = s * r * delta - 0.5 * q * delta * delta
         else:
@@ -118,7 +121,7 @@ def choose(p, bounds, dual, usable, low, high, total, corrected):
     return chosen, worst
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def boost_inplace(lam, Vt, dual, level, series, work, X, rows, bounds, cone, exact, greedy, corrected, stop_at, tol):
     """Up to ``len(series)`` steps; returns how many, and the largest relative violation met last.
 
@@ -127,15 +130,15 @@ def boost_inplace(lam, Vt, dual, level, series, work, X, rows, bounds, cone, exa
     ``stop_at``: violation at which a run without corrections ends.
     """
     n, c = len(lam), len(dual)
-    V, usable, low, high, total = cone.V, cone.usable, cone.low, cone.high, cone.total
-    p, v, w = np.empty(c), np.empty(n), np.empty(n)
+    V, usable, low, high, total, Y, p = cone
+    v, w, e = work.rows_of_projections[0], work.rows_of_projections[1], work.rows_of_projections[2]
     steps, worst = 0, 0.0
     # log dual = log tr exp H + rest, rest = sum mu b / total + constant
     rest = level[1] - math.log(sum_of_exp(lam)) - level[0]
     tried = 0
     while steps < len(series):
         if greedy:
-            values_inplace(p, V, Vt, lam, rows)
+            values_inplace(p, Y, e, V, Vt, lam, rows)
             i, worst = choose(p, bounds, dual, usable, low, high, total, corrected)
             if i < 0 or (not corrected and worst <= stop_at):
                 break

@@ -17,7 +17,7 @@ ALLOCATING = {"empty", "zeros", "ones", "copy", "reshape", "maximum", "heapify",
 
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``numba.njit``, as a :class:`Kernel`."""
+    """``numba.njit``, as a :class:`Kernel`; ``compact=True`` for the code around loops, which is then optimised for size."""
     return Kernel(function, options) if function is not None else lambda given: Kernel(given, options)
 
 
@@ -30,6 +30,7 @@ class Kernel:
     """A function that numba compiles, for each combination of types that it is called with."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        function.is_compact = options.pop("compact", False)  # type: ignore[attr-defined]
         update_wrapper(self, function)
         allocates = not ALLOCATING.isdisjoint(function.__code__.co_names)
         options = {"error_model": "numpy", "_nrt": allocates} | options

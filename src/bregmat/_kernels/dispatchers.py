@@ -16,13 +16,13 @@ from typing import Any
 import numba
 import numba.extending
 from numba.core import types
-from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
 from bregmat._kernels import COMPILED
+from bregmat._kernels.libraries import Loop, Source, is_compact
 from bregmat._kernels.pipeline import KernelCompiler, shortcuts
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
@@ -176,26 +176,12 @@ class _PartCompiler(KernelCompiler):
         flags = self.state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         # sums that may be reordered are short loops, which vectorise as long as nothing else is around them
-        kind = _Loop if flags.fastmath else _Source
+        kind = Loop if flags.fastmath else Source
         self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        self.state.library.is_compact = is_compact(self.state.func_id.func)
         result = super()._compile_core()._replace(entry_point=object())  # the key by which it is found
         self.state.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
         return result
-
-
-class _Loop(JITCodeLibrary):
-    """A library that is only linked into others."""
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-
-class _Source(_Loop):
-    """One that is not worth optimising before."""
-
-    def _optimize_final_module(self) -> None:
-        """Left to who links it."""
 
 
 def intrinsic_type(code: Callable[..., Any]) -> Any:

@@ -7,9 +7,8 @@ roots are exact, hence orthogonal to working accuracy.
 
 import math
 
-import numpy as np
-
 from bregmat._kernels.compiling import njit
+from bregmat._kernels.products import as_matrix, product_inplace
 from bregmat._kernels.secular import DEFLATION, solve_secular_inplace
 from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace
 
@@ -124,7 +123,7 @@ def _sort_inplace(lam, Vt, work):
     if ok:
         return
     # what stayed and what moved are ascending already, so that insertion has little to do beside the copies
-    order, value, rows = work.origin, work.scratch[0], work.rows[0].reshape(n, n)
+    order, value, rows = work.origin, work.scratch[0], as_matrix(work.rows[0], n, n)
     for i in range(n):
         j = i
         while j > 0 and lam[order[j - 1]] > lam[i]:
@@ -149,17 +148,17 @@ def apply_secular_inplace(lam, Vt, work, K):
         _sort_inplace(lam, Vt, work)
         return
     _vectors_inplace(work, K)
-    U = work.U[: K * K].reshape(K, K)
-    product = work.rows[1][: K * n].reshape(K, n)
+    U = as_matrix(work.U, K, K)
+    product = as_matrix(work.rows[1], K, n)
     if n == K:
-        np.dot(U, Vt, product)
+        product_inplace(product, U, Vt)
         copy_rows_inplace(Vt, product)
         copy_inplace(lam, work.theta)
     else:
-        rows = work.rows[0][: K * n].reshape(K, n)
+        rows = as_matrix(work.rows[0], K, n)
         for j in range(K):
             copy_inplace(rows[j], Vt[work.keep[j]])
-        np.dot(U, rows, product)
+        product_inplace(product, U, rows)
         for j in range(K):
             copy_inplace(Vt[work.keep[j]], product[j])
             lam[work.keep[j]] = work.theta[j]

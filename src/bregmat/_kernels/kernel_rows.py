@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels.compiling import intrinsic, njit
+from bregmat._kernels.products import product_inplace
 from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 # No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
@@ -106,7 +107,7 @@ def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
     T, hT, S = Z[start:stop].T, h[start:stop], np.empty((min(STRIP, len(ZI)), stop - start), np.float32)
     for top in range(0, len(ZI), STRIP):
         bottom = min(top + STRIP, len(ZI))
-        np.dot(ZI[top:bottom], T, S[: bottom - top])
+        product_inplace(S[: bottom - top], ZI[top:bottom], T)
         for i in range(top, bottom):
             _exp_row_inplace(out[first + i, start:stop], S[i - top], hI[i], hT)
 
@@ -185,7 +186,7 @@ def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, sym
     T, S, hT, sT = B[start:stop].T, np.empty((HALF, stop - start)), hB[start:stop], sB[start:stop]
     for top in range(start if symmetric else 0, len(A), HALF):
         bottom = min(top + HALF, len(A))
-        np.dot(A[top:bottom], T, S[: bottom - top])
+        product_inplace(S[: bottom - top], A[top:bottom], T)
         for i in range(top, bottom):
             target = out[i, start:stop]
             _exp_row64_inplace(target, S[i - top], scale, hA[i], hT)
@@ -216,7 +217,7 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
     for left in range(0, stop if symmetric else len(B), HALF):
         right = min(left + HALF, stop if symmetric else len(B))
         S = np.empty((stop - start, right - left))
-        np.dot(A[start:stop], B[left:right].T, S)
+        product_inplace(S, A[start:stop], B[left:right].T)
         for i in range(start, stop):
             end = min(right, i + 1) if symmetric else right
             if end <= left:
@@ -230,21 +231,16 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
 
 
 @njit(cache=True, nogil=True)
-def gaussian_sums_inplace(f, A, hA, B, hB, weight, scale, start, stop):
-    """``f_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept.
+def gaussian_sums_inplace(out, A, hA, B, hB, weight, scale, symmetric, start, stop):
+    """``out_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric`` where A is B: half the work.
 
-    A (m, d), hA (m,), B (n, d), hB, weight (n,); entries start..stop of f (m,), unit HALF.
+    A (m, d), hA (m,), B (n, d), hB, weight (n,); entries start..stop of ``out[0]`` (1, m), unit HALF. Symmetric: vectors
+    start..stop of out (p, m), whose sum over p is wanted; vector k takes every p-th chunk of rows from the k-th on, about
+    as long as any other.
     """
-    for top in range(start, stop, HALF):
-        _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, top, min(top + HALF, stop), False)
-
-
-@njit(cache=True, nogil=True)
-def gaussian_symmetric_sums_inplace(parts, A, hA, weight, scale, start, stop):
-    """:func:`gaussian_sums_inplace` with B as A, half the work: vectors start..stop of parts (p, m), whose sum over p is wanted.
-
-    A (m, d), hA, weight (m,). Part k takes every p-th chunk of rows from the k-th on: about as long as any other.
-    """
-    for part in range(start, stop):
-        for top in range(part * HALF, len(A), len(parts) * HALF):
-            _gaussian_sum_chunk_inplace(parts[part], A, hA, A, hA, weight, scale, top, min(top + HALF, len(A)), True)
+    # the chunk is called in one place: one copy of it
+    first, last = (start, stop) if symmetric else (0, 1)
+    for part in range(first, last):
+        begin, end = (part * HALF, len(A)) if symmetric else (start, stop)
+        for top in range(begin, end, len(out) * HALF):
+            _gaussian_sum_chunk_inplace(out[part], A, hA, B, hB, weight, scale, top, min(top + HALF, end), symmetric)

@@ -119,7 +119,7 @@ def tridiagonal_inplace(d, e, z, w, m, small):
     return True
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _quadrature(T, m, rho, small):
     """For the leading (m, m) part of ``T + rho e1 e1'``: first entry of its exponential, trace, what the last step gave.
 
@@ -143,14 +143,15 @@ def _quadrature(T, m, rho, small):
     first, trace, last = 0.0, 0.0, 0.0
     for i in range(m):  # relative to the largest, so that a start far below the top of H is not taken for nothing
         x = math.exp(0.5 * (d[i] - top))
-        first += (x * z[i]) ** 2
+        y = x * z[i]
+        first += y * y
         trace += x * x
-        last += x * z[i] * w[i]
+        last += y * w[i]
     size = math.exp(top)
     return first * size, trace * size, last * last / first
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _lengthen_inplace(Q, T, H, m, target):
     """Lanczos from m to ``target`` steps on H (n, n); returns the steps done and whether the Krylov space ended.
 
@@ -175,7 +176,7 @@ def _lengthen_inplace(Q, T, H, m, target):
     return target, target >= H.shape[0]
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def first_entry(Q, T, H, guess, tol):
     """``q* exp(H) q`` to a relative ``tol``, from ``Q[0] = q`` and ``Q[1] = H q``.
 
@@ -194,7 +195,7 @@ def first_entry(Q, T, H, guess, tol):
         target = min(m + 1, n)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def trace_change(Q, T, H, m, exact, rho, trace, tol):
     """``tr exp(H + rho q q*) - tr exp(H)``; steps (0 if there is no room) and the change.
 

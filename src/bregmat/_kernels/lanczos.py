@@ -24,13 +24,14 @@ SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC = range(4)
 DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED = range(4)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def loss_value(code, parameter, p, y):
     """Value and derivative of a built-in loss at prediction p and label y (scalars)."""
     if code == SQUARED:
         return (p - y) * (p - y), 2.0 * (p - y)
     if code == ABSOLUTE:
-        return abs(p - y), float(np.sign(p - y))
+        gap = p - y
+        return abs(gap), 1.0 if gap > 0.0 else (-1.0 if gap < 0.0 else gap)
     if code == LOGISTIC:
         margin = y * (p - parameter)
         if margin > 0.0:
@@ -46,7 +47,7 @@ def loss_value(code, parameter, p, y):
     return max(value, 0.0), slope
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def losses_inplace(values, slopes, p, y, code, parameter):
     """Values and derivatives of a built-in loss for predictions p and labels y, all (n,)."""
     for t in range(len(p)):
@@ -64,20 +65,20 @@ def account_inplace(state, value, slope):
     state[SEEN] += 1.0
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def is_due(state, settings):
     """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered; (10,), (7,)."""
     size = state[Z]
     return not (state[SINCE] < settings[REFRESH] and size > 1e-2 * state[PEAK] and size < 1e10)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _scale(state, settings):
     """What turns ``z* exp(H) z`` into ``z* W z``; state (10,), settings (7,)."""
     return settings[TRACE] / state[Z] if settings[NORMALIZED] > 0.0 else math.exp(state[SHIFT])
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _settle_inplace(state, Q, T, H, run, rho, tol):
     """The normaliser in state (10,) after ``H += rho q q*``, from what the run of :func:`first_entry` gave; False without room.
 
@@ -94,7 +95,7 @@ def _settle_inplace(state, Q, T, H, run, rho, tol):
     return True
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _trial_inplace(state, Q, T, H, size, y, settings):
     """All of a trial but the change of H, for ``X = size q q*``, q = ``Q[0]`` (n,); why it came back, prediction, weight of X in H."""
     tol = settings[TOL]
@@ -115,7 +116,7 @@ def _trial_inplace(state, Q, T, H, size, y, settings):
     return DONE, p, rho
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
     """Trials on ``X_t = (e_a - e_b)(e_a - e_b)' / 2`` with a built-in loss; returns how many were done, and why it came back.
 
@@ -155,7 +156,7 @@ def _add_outer_inplace(H, v, c):
             h[k] += f * v[k].conjugate()
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def _begin(Q, H, v):
     """Start a run from v (n,): the first two rows of Q (room + 1, n); returns the squared length of v (0: nothing to do)."""
     size = inner(v, v).real
@@ -167,7 +168,7 @@ def _begin(Q, H, v):
     return size
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
     """Trials on ``X_t = v_t v_t*``, rows of V (t, n) of the type of H; otherwise as ``learn_pairs_inplace``.
 
@@ -184,7 +185,7 @@ def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
     return len(y), DONE
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
     """``v_t* W v_t`` for rows of V (t, n); shapes and what is returned as ``learn_pairs_inplace``. H and the state are only read.
 
@@ -202,7 +203,7 @@ def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
     return len(predictions), DONE
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     """``H += sum_k rho_k v_k v_k*``, V (k, n) and rho (k,), one after the other, with the normaliser; as ``learn_pairs_inplace``.
 
@@ -228,7 +229,7 @@ def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
     lam (n,), Vt (n, n); a, b (t,) int64; predictions, y (t,).
     """
     n, half = len(lam), math.sqrt(0.5)
-    w = np.empty(n)
+    w = work.rows_of_projections[1]
     for t in range(len(y)):
         if not state[SINCE] < settings[REFRESH]:
             return t, NEEDS_REFRESH

@@ -6,6 +6,7 @@ Here a variable with one assignment is its value, and fields are taken out of ar
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,10 @@ from numba.core import cgutils, ir, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
+from numba.cpython.builtins import do_minmax
 from numba.np.arrayobj import basic_indexing, fix_integer_index, load_item, store_item
+
+from bregmat._kernels.libraries import is_extreme
 
 
 class _Fields:
@@ -85,6 +89,13 @@ class _Lower(Lower):  # type: ignore[misc]
             value = self.context.cast(self.builder, value, old, new)
         store_item(self.context, self.builder, kind, value, pointer)
         return None
+
+    def _lower_call_normal(self, fnty: Any, expr: Any, signature: Any) -> Any:
+        if not is_extreme(fnty, signature.args) or expr.vararg or expr.kws:
+            return super()._lower_call_normal(fnty, expr, signature)
+        values = self.fold_call_args(fnty, signature, expr.args, expr.vararg, expr.kws)
+        relation = operator.gt if fnty.typing_key is max else operator.lt
+        return do_minmax(self.context, self.builder, signature.args, values, relation)
 
     def _place(self, kind: Any, array: Any, index: Any, index_kind: Any) -> tuple[Any, Any, Any, Any]:
         """The array's fields, and pointer, shape and strides of what the index stands for."""

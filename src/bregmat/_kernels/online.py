@@ -7,6 +7,7 @@ import numpy as np
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import rank_one_update_inplace
 from bregmat._kernels.logdet import chol_update_mult_inplace, transposed_product_inplace
+from bregmat._kernels.products import product_inplace
 from bregmat._kernels.vectors import copy_inplace, dot
 
 # positions in the totals of the metric learner; RATIO holds k_t, or k_t / eta_t with the automatic rate; from LABELS on, sums
@@ -21,7 +22,7 @@ PAID, PRICE, ETA, LAST_ETA, PEAK = range(5)
 TINY = 1e-200  # squared norms below it move nothing
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def implicit_step(p, y, eta):
     """``ybar - y`` and ``p / ybar`` (scalars) for the positive root of ``eta p ybar^2 + (1 - eta p y) ybar - p = 0``.
 
@@ -131,12 +132,12 @@ def pca_trials_inplace(lam, Vt, totals, X, m, fixed, reach, work):
     lam (d,), Vt (d, d), totals (5,), X (t, d).
     """
     d = lam.size
-    w, sums = np.empty(d), np.empty(d)
+    w, sums = work.rows_of_projections[1], work.rows_of_projections[2]
     for t in range(len(X)):
         b, loss = 0.0, 0.0
         for i in range(d):
             b += X[t, i] * X[t, i]
-        np.dot(Vt, X[t], w)
+        product_inplace(w, Vt, X[t])
         for i in range(d):
             loss += math.exp(lam[i]) * w[i] * w[i]
         loss *= m

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import version_info
-from numba.core import ir, postproc, targetconfig, transforms, types
-from numba.core.codegen import JITCodeLibrary
+from numba.core import ir, postproc, targetconfig, transforms, types, typing
 from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
 from numba.core.typing.context import BaseContext
+
+from bregmat._kernels.libraries import Whole, is_compact, is_extreme
 
 KNOWN = (0, 68)  # the newest numba that this was written for and tested with
 # what kernels never contain: with-blocks, raise, literally and literal_unroll, parallel loops; and notes that are for people
@@ -37,7 +38,9 @@ class LeanCompiler(Compiler):
 
     def _compile_core(self) -> Any:
         if self.state.library is None:
-            self.state.library = _Unoptimised(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library = Whole(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library.is_compact = is_compact(self.state.func_id.func)
+            self.state.library.are_references_counted = self.state.flags.nrt
             self.state.library.enable_object_caching()
         return super()._compile_core()
 
@@ -108,27 +111,23 @@ class _Flags(Flags):  # type: ignore[misc]
         return hash(_inherited(self))
 
 
-class _Unoptimised(JITCodeLibrary):
-    """What Python calls is optimised with all that it calls, and not before.
-
-    Parts are, beforehand: without that von Neumann's projections took a sixth longer.
-    """
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-
 # ---------------------------------------------------------------- what numba works out again and again
 _found: dict[Any, Any] = {}  # signatures of operators and functions, by the types of their arguments
 _resolve = BaseContext.resolve_function_type
 
 
 def _resolve_once(self: Any, func: Any, args: Any, kws: Any) -> Any:
-    """The signature of a call; numba asks every definition of ``+`` anew at every sum, a fifth of its time."""
+    """The signature of a call; numba asks every definition of ``+`` anew at every sum, a fifth of its time.
+
+    Of ``max`` and ``min`` of numbers, which :mod:`lowering` says in place: numba compiles a function for each combination of types.
+    """
     kind = self._lookup_global(func) or func
     if kws or type(kind) is not types.Function:
         return _resolve(self, func, args, kws)
     flags = targetconfig.ConfigStack.top_or_none()
+    if type(flags) is _Flags and is_extreme(kind, args):
+        kinds = [types.unliteral(one) for one in args]
+        return typing.signature(self.unify_types(*kinds), *kinds)
     key = self, kind, tuple(args), flags and _inherited(flags)
     if key not in _found:
         signature = _resolve(self, func, args, kws)

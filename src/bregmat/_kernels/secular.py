@@ -43,6 +43,7 @@ class EigenWork(NamedTuple):
     rows: np.ndarray  # (2, n * n) rows gathered, and their product
     scratch: np.ndarray  # (16, 2 * n + PAD)
     counters: np.ndarray  # (2,) solves and evaluations of f so far
+    rows_of_projections: np.ndarray  # (3, n) a row, the same in the eigenbasis, and weights; not used by the solves
 
 
 def eigen_work(n: int) -> EigenWork:
@@ -60,6 +61,7 @@ def eigen_work(n: int) -> EigenWork:
         np.zeros((2, n * n)),
         np.zeros((16, 2 * n + PAD)),
         np.zeros(2, np.int64),
+        np.zeros((3, n)),
     )
 
 

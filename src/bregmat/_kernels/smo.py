@@ -99,13 +99,22 @@ def _least_curvature(diagonal):
     kind, largest = diagonal.dtype.type, diagonal.dtype.type(1e-20)
     for t in range(len(diagonal)):
         largest = max(largest, abs(diagonal[t]))
-    return largest * np.finfo(diagonal.dtype).eps * kind(4.0)
+    one, unit = kind(1.0), kind(1.0)
+    while one + kind(0.5) * unit > one:
+        unit *= kind(0.5)
+    return largest * unit * kind(4.0)
+
+
+def descent_work(e):
+    """Memory of the two methods below for ``e`` of shape (n,): a kernel that makes arrays counts references at every use of one."""
+    return tuple(np.empty(len(e), e.dtype) for _ in range(4))
 
 
 @njit(cache=True)
-def smo_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
+def smo_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter):
     """Sequential minimal optimisation: pairs move so that ``sum(x)`` stays what it is.
 
+    ``work`` is that of :func:`descent_work`.
     ``x`` (n,) float64 and ``e = c - K x`` (n,) are overwritten; ``diagonal`` is that of ``K`` (n, n), in the dtype of ``e``,
     which may be a shorter one than that of ``K``; bounds float64, inf allowed. Stops when ``max e over x < upper`` minus
     ``min e over x > lower`` is at most ``tol``.
@@ -113,7 +122,7 @@ def smo_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
     """
     n = len(x)
     kind = e.dtype.type
-    may_rise, may_fall, gain = np.empty(n, e.dtype), np.empty(n, e.dtype), np.empty(n, e.dtype)
+    may_rise, may_fall, gain = work[0], work[1], work[2]
     for t in range(n):
         may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
         may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(1e30)
@@ -159,9 +168,10 @@ def _move_one_inplace(gain, e, Ki, step, may_rise, may_fall, inverse):
 
 
 @njit(cache=True)
-def greedy_descent_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
+def greedy_descent_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter):
     """Coordinate descent by the largest second-order gain, for ``min 1/2 x'K x - c'x, lower <= x <= upper``.
 
+    ``work`` is that of :func:`descent_work`.
     For a quadratic program ``min 1/2 x'A x + b'x`` call it with ``K = A`` and ``e = -(A x + b)``; ``A`` may be singular.
     ``x`` (n,) float64 and ``e`` (n,) are overwritten; ``diagonal`` is that of ``K`` (n, n), in the dtype of ``e``, which may be a
     shorter one than that of ``K`` (a zero there sends its coordinate to its bound, which must be finite then); bounds
@@ -171,8 +181,7 @@ def greedy_descent_inplace(x, e, K, diagonal, lower, upper, tol, max_iter):
     """
     n = len(x)
     kind = e.dtype.type
-    may_rise, may_fall = np.empty(n, e.dtype), np.empty(n, e.dtype)
-    gain, inverse = np.empty(n, e.dtype), np.empty(n, e.dtype)
+    may_rise, may_fall, gain, inverse = work[0], work[1], work[2], work[3]
     for t in range(n):
         may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
         may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(-1e30)

@@ -7,8 +7,6 @@ an error message about shapes, for seconds.
 
 import math
 
-import numpy as np
-
 from bregmat._kernels.compiling import njit
 
 REORDER = {"reassoc", "contract", "nsz"}  # sums in any order; NaN and infinities as they are
@@ -103,9 +101,8 @@ def gather_inplace(out, A, rows, columns):
 
 
 @njit(cache=True)
-def mirror_inplace(K, old, new):
-    """``K[:old, old:new] = K[old:new, :old]'``, K (n, n), tile by tile through a buffer: columns of K share cache sets."""
-    tile = np.empty((64, 64), K.dtype)
+def mirror_inplace(K, old, new, tile):
+    """``K[:old, old:new] = K[old:new, :old]'``, K (n, n), tile by tile through ``tile`` (64, 64): columns of K share cache sets."""
     for i0 in range(old, new, 64):
         i1 = min(i0 + 64, new)
         for j0 in range(0, old, 64):

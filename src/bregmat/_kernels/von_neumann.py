@@ -15,6 +15,7 @@ import numpy as np
 from bregmat._kernels.compiling import njit
 from bregmat._kernels.eigen_update import apply_secular_inplace, exp_along_inplace, rotate_ties_inplace
 from bregmat._kernels.outer_rows import corrected_step, load_inplace, null_step, relaxed
+from bregmat._kernels.products import product_inplace
 from bregmat._kernels.secular import solve_secular_inplace
 from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, copy_transposed_inplace, dot, sum_of_exp
 
@@ -42,7 +43,7 @@ def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
     return f, change - slope, abs(f) / (abs(p) + abs(xi) + 1e-300)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def dense_along(lam, X, delta):
     """Spectrum of ``diag(lam) - delta X``, and of its exponential: value of X, trace, ``-d value / d delta``."""
     n = len(lam)
@@ -67,7 +68,7 @@ def dense_along(lam, X, delta):
     return theta, Q, p, S, dp
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def rotate_rows_inplace(Vt, Q):
     """``Vt <- Q' Vt``; Vt, Q (n, n)."""
     Qt, turned = np.empty(Vt.shape), np.empty(Vt.shape)
@@ -147,7 +148,7 @@ def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
         return IDENTITY, rows.shift[i] * sum_of_exp(lam)
     if last - first == 1 and rows.coef[first] > 0.0:
         load_inplace(v, rows, first)
-        np.dot(Vt, v, w)
+        product_inplace(w, Vt, v)
         root = math.sqrt(rows.coef[first])
         p = 0.0
         for k in range(len(w)):
@@ -156,28 +157,34 @@ def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
         return OUTER, p
     if X is None:
         return NEITHER, 0.0
-    W = np.empty((last - first, len(w)))
-    C = np.empty((last - first, len(w)))
+    return DENSE, dense_row_inplace(X, v, Vt, lam, rows, first, last)
+
+
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+def dense_row_inplace(X, v, Vt, lam, rows, first, last):
+    """The terms first ... last - 1 in the eigenbasis into X (n, n), through v (n,); the value at ``exp(lam)``."""
+    n = len(lam)
+    W = np.empty((last - first, n))
+    C = np.empty((last - first, n))
     for t in range(first, last):
         load_inplace(v, rows, t)
-        np.dot(Vt, v, W[t - first])
-        for k in range(len(w)):
+        product_inplace(W[t - first], Vt, v)
+        for k in range(n):
             C[t - first, k] = rows.coef[t] * W[t - first, k]
     np.dot(C.T, W, X)
     p = 0.0
-    for k in range(len(w)):
+    for k in range(n):
         p += math.exp(lam[k]) * X[k, k]
-    return DENSE, p
+    return p
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
 def sweep_inplace(lam, Vt, dual, totals, counts, work, X, rows, bounds, start, stop, corrected, tol):
     """Project onto the rows start ... stop - 1 in turn; totals and counts as for LogDet (the running bound is not used).
 
     X (n, n) is a work array; None where all rows are single ones.
     """
-    n = len(lam)
-    v, w = np.empty(n), np.empty(n)
+    v, w = work.rows_of_projections[0], work.rows_of_projections[1]
     for i in range(start, stop):
         sense, mu, b = bounds.sense[i], dual[i], bounds.bound[i]
         form, p = row_in_basis_inplace(w, X, v, Vt, lam, rows, i)

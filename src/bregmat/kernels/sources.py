@@ -140,14 +140,14 @@ class Gaussian(KernelSource):
         work = len(rows) * len(columns) * (2.0 * self.n_features + 40) / FLOPS
         if rows is columns:
             out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)), len(rows)))
-            whole = out, A, hA, weight, 2.0 * self.gamma
-            in_parts(lambda *part: kernel_rows.gaussian_symmetric_sums_inplace(*whole, *part), len(out), work)
+            whole = out, A, hA, A, hA, weight, 2.0 * self.gamma, True
+            in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*whole, *part), len(out), work)
             return out.sum(axis=0)
         B, hB = self._exact(columns)
-        f = np.zeros(len(rows))
-        both = f, A, hA, B, hB, weight, 2.0 * self.gamma
-        in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), len(f), work, kernel_rows.HALF)
-        return f
+        f = np.zeros((1, len(rows)))
+        both = f, A, hA, B, hB, weight, 2.0 * self.gamma, False
+        in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), len(rows), work, kernel_rows.HALF)
+        return f[0]
 
     def _block64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
         A, hA = self._exact(rows)

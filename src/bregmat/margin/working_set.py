@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.smo import greedy_descent_inplace, smo_inplace
+from bregmat._kernels.smo import descent_work, greedy_descent_inplace, smo_inplace
 from bregmat._kernels.vectors import add_rows_inplace
 from bregmat._kernels.violators import FAR, slopes_inplace, violators_inplace
 from bregmat.kernels.sources import UNIT
@@ -203,10 +203,10 @@ class SupportSearch(State):
         ``data`` is what the compiled methods take beside them: kernel, its diagonal, bounds, and the violation to end at.
         """
         descend: Any = smo_inplace if self.problem.intercept else greedy_descent_inplace
-        piece, done = max(100, PIECE // len(x)), 0
+        piece, done, work = max(100, PIECE // len(x)), 0, descent_work(e)
         while done < most:
             now = min(piece, most - done)
-            steps = int(descend(x, e, *data, now)[0])
+            steps = int(descend(work, x, e, *data, now)[0])
             done += steps
             if steps < now or self.late():
                 break

@@ -243,12 +243,8 @@ class _Search:
     def exchange(self, most: int) -> None:
         """Single exchanges until no condition is violated."""
         counts, direction = np.zeros(1, np.int64), np.zeros(len(self.b))
-        before = np.inf
+        before, is_supplemented = np.inf, False
         while counts[0] < most and not self.stopped(self.n_iter + int(counts[0])):
-            if not self.factor.constrain():
-                self.factor.change(join=self.supplement())
-                if not self.factor.constrain():
-                    break
             self.factor.grow()
             place = RunPoint(self.x, self.g, self.multiplier, self.e)
             work = exchange_work(len(self.E), len(self.b), len(self.factor.state.order))
@@ -262,7 +258,12 @@ class _Search:
             if code == INDEFINITE:
                 raise ValueError(_indefinite(self.A, direction))
             if code == DEFICIENT:
-                break
+                if is_supplemented:
+                    break
+                self.factor.change(join=self.supplement())
+                is_supplemented = True
+                continue
+            is_supplemented = False
             if code == FULL:
                 continue
             self.refresh()

@@ -144,7 +144,8 @@ class DefiniteBoost(SolverWithNeeds):
         usable = rows.shift == 0.0
         matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
-        cone = Boosted(all_terms(rows), usable, low, high, total)
+        V = all_terms(rows)
+        cone = Boosted(V, usable, low, high, total, np.empty(V.shape), np.empty(problem.c))
         # at the prior the dual objective tr exp(log W1) is 1
         lam = matrix.lam
         log_dual = float(np.log(np.exp(lam - lam[-1]).sum()) + lam[-1] - np.log(problem.prior.sum()))
