@@ -129,6 +129,15 @@ def test_project_leaves_a_zero_row_alone():
     assert (lam == [-1.0, 2.0]).all()
 
 
+def test_dense_row(rng):
+    R = outer_rows(rng, 5, [1, 3])
+    lam, Vt, X = rng.normal(size=5), basis(rng, 5), np.empty((5, 5))
+    p = von_neumann.dense_row_inplace(X, np.empty(5), Vt, lam, R, R.ptr[1], R.ptr[2])
+    A = assembled(R)[1] - R.shift[1] * np.eye(5)
+    np.testing.assert_allclose(X, Vt @ A @ Vt.T, rtol=0, atol=1e-12)
+    assert p == pytest.approx(np.trace((Vt.T * np.exp(lam)) @ Vt @ A), rel=1e-10)
+
+
 def test_row_in_basis(rng):
     """The row in the eigenbasis and its value at exp(lam)."""
     R = outer_rows(rng, 5, [1, 3, 0], shift=[0, 0, 0.7])
