@@ -122,7 +122,8 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = as_divergence(divergence)
-    options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint)
+    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
+    options = Options(D, loss, slack_weight, *solving, executor, block_size, checkpoint)
     if isinstance(prior, Factor) or hasattr(constraints, "shards") or executor is not None or block_size is not None:
         from bregmat.sharded.nearest import check_executor
 
@@ -140,14 +141,14 @@ def nearest_kernel(
                     f"sharded rows of a kernel need divergence='logdet', which does not see the factor's own axes; got {D.name!r}. "
                     "nearest_metric takes it, and measures the matrix in place of the kernel."
                 )
-            return _metric(G0, rows, None, D, loss, slack_weight, executor, block_size, options)
+            return _metric(G0, rows, None, replace(options, executor=executor))
     options.check_whole()
     if isinstance(prior, Factor):
         G0, space = handed_in("prior factor G0", prior.G0)
         prior = Factor(G0)
     else:
         prior, space = handed_in("prior", prior)
-    return _nearest(kernel_coordinates(prior, D), constraints, D, loss, slack_weight, space, options)
+    return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 
 @tells_interrupts
@@ -215,26 +216,16 @@ def nearest_metric(
     array([[0.25, 0.  ],
            [0.  , 4.  ]])
     """
-    D = as_divergence(divergence)
-    options = Options(solver, tol, max_iter, max_seconds, warm_start, callback, checkpoint)
-    return _metric(X, constraints, prior, D, loss, slack_weight, executor, block_size, options)
+    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
+    options = Options(as_divergence(divergence), loss, slack_weight, *solving, executor, block_size, checkpoint)
+    return _metric(X, constraints, prior, options)
 
 
-def _metric(
-    X: Any,
-    constraints: Any,
-    prior: Any,
-    divergence: SpectralDivergence,
-    loss: Any,
-    slack_weight: Any,
-    executor: Any,
-    block_size: int | None,
-    options: Options,
-) -> MatrixResult:
+def _metric(X: Any, constraints: Any, prior: Any, options: Options) -> MatrixResult:
     """A metric on points in memory, or whose rows are sharded."""
-    X, constraints, executor = _stored(X, constraints, executor)
+    X, constraints, executor = _stored(X, constraints, options.executor)
     X, space = handed_in("X", X)
-    is_sharded = executor is not None or block_size is not None or hasattr(constraints, "shards")
+    is_sharded = executor is not None or options.block_size is not None or hasattr(constraints, "shards")
     if is_sharded or hasattr(X, "read_rows"):
         if space is not None:
             raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
@@ -243,11 +234,10 @@ def _metric(
         if not hasattr(constraints, "shards"):
             _check_constraints(constraints)
         options.check()
-        coordinates = sharded_coordinates(X, prior, divergence)
-        return nearest_sharded(coordinates, constraints, divergence, loss, slack_weight, executor, block_size, options)
+        coordinates = sharded_coordinates(X, prior, options.divergence)
+        return nearest_sharded(coordinates, constraints, replace(options, executor=executor))
     options.check_whole()
-    coordinates = metric_coordinates(X, prior, divergence)
-    return _nearest(coordinates, constraints, divergence, loss, slack_weight, space, options)
+    return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
 
 
 def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
@@ -265,19 +255,12 @@ def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
     return X, constraints, executor
 
 
-def _nearest(
-    coordinates: Coordinates,
-    constraints: Any,
-    divergence: SpectralDivergence,
-    loss: Any,
-    slack_weight: Any,
-    space: ArraySpace | None,
-    options: Options,
-) -> MatrixResult:
+def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
     """The result for rows in memory; ``space``: where the points are, if that is not the host."""
     clock = time.perf_counter()
     _check_constraints(constraints)
     options.check(constraints.n_constraints)
+    divergence, loss, slack_weight = options.divergence, options.loss, options.slack_weight
     solver, tol, max_iter, warm_start = options.solver, options.tol, options.max_iter, options.warm_start
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
     hard = hard_rows(constraints, slack_weight)

@@ -15,6 +15,7 @@ from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.newton_system import factor_flops
+from bregmat.spectral import SpectralDivergence
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -26,14 +27,19 @@ MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of :func:`bregmat.nearest_metric` of these names."""
+    """Arguments of :func:`bregmat.nearest_metric` of these names, all but points, prior and constraints."""
 
+    divergence: SpectralDivergence
+    loss: Any
+    slack_weight: Any
     solver: Any
     tol: float
     max_iter: int | None
     max_seconds: float | None
     warm_start: Any
     callback: Any
+    executor: Any
+    block_size: int | None
     checkpoint: Any
 
     def check(self, n_constraints: int | None = None) -> None:

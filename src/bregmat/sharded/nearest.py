@@ -66,16 +66,7 @@ def shards_of(constraints: Any, block_size: int) -> list[ShardSource]:
     ]
 
 
-def nearest_sharded(
-    coordinates: Coordinates,
-    constraints: Any,
-    divergence: Any,
-    loss: Any,
-    slack_weight: Any,
-    executor: Any,
-    block_size: int | None,
-    options: Options,
-) -> MatrixResult:
+def nearest_sharded(coordinates: Coordinates, constraints: Any, options: Options) -> MatrixResult:
     """The result of :func:`bregmat.nearest_metric`, with columns in place of arrays.
 
     Parameters
@@ -83,16 +74,15 @@ def nearest_sharded(
     coordinates : Coordinates
         Of points (n, d): an array, a memory map, or what has a shape and gives slices and picked rows as arrays.
     constraints : Constraints, or what cuts itself into shards
-    divergence, loss, slack_weight, executor, block_size
-        As in :func:`bregmat.nearest_metric`.
     options : Options
     """
+    block_size = options.block_size
     check_integer("block_size", block_size, 1)
-    if np.ndim(slack_weight):
+    if np.ndim(options.slack_weight):
         raise TypeError("slack_weight must be one number for sharded rows; give each row its own with weight.")
     block_size = block_size or max(1, BLOCK // max(1, len(coordinates.t0)))
-    setting = Setting.of(coordinates, divergence, loss, slack_weight, block_size)
-    rows = rows_on(executor, setting, shards_of(constraints, block_size), coordinates.base)
+    setting = Setting.of(coordinates, options.divergence, options.loss, options.slack_weight, block_size)
+    rows = rows_on(options.executor, setting, shards_of(constraints, block_size), coordinates.base)
     problem, span = _problem(setting, rows)
     hard = problem.losses.hard
     if not problem.losses.has_hard:
