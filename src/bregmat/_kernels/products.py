@@ -22,13 +22,20 @@ def product_inplace(typing: Any, out: Any, A: Any, B: Any) -> Any:
     from numba import types
     from numba.core import cgutils
     from numba.np.arrayobj import make_array
-    from numba.np.linalg import call_xxgemm, call_xxgemv, ensure_blas
 
     kinds = (out, A, B)
     if not all(isinstance(kind, types.Array) and kind.dtype == out.dtype and kind.layout in "CF" for kind in kinds):
         return None
     if not (A.ndim == 2 and B.ndim == out.ndim and out.layout == "C"):
         return None
+    try:
+        from numba.np.linalg import call_xxgemm, call_xxgemv, ensure_blas
+    except ImportError:  # another version of numba: longer to compile, the same product
+
+        def plain(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return context.compile_internal(builder, _product, signature, arguments)
+
+        return types.none(*kinds), plain
     ensure_blas()
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
