@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import verify
 from bregmat.estimators import MarginSVC
-from bregmat.margin import ActiveSet, MarginProblem, kernel_source, rows, train_margin
+from bregmat.margin import ActiveSet, MarginProblem, kernel_cache, kernel_source, train_margin
 from bregmat.margin.certificate import Machine
 from bregmat.result import ExitReason, SolverError, Status
 from margin_cases import blobs, exact_optima, gaussian, real_data, referee
@@ -202,7 +202,7 @@ def test_large_memory_is_given_back(rng, monkeypatch):
     monkeypatch.setattr(rows, "KEEP", 1_000_000)
     X, y = blobs(rng, 1500)
     train_margin(MarginProblem.build(kernel_source(X, gamma=2.0), y, C=10.0))
-    held = [part for part in vars(rows._kept).values() if isinstance(part, np.ndarray)]
+    held = [part for part in vars(kernel_cache._kept).values() if isinstance(part, np.ndarray)]
     assert all(part.nbytes <= 1_000_000 for part in held)
 
 
