@@ -199,7 +199,7 @@ def test_a_round_ends_when_time_is_up(rng, intercept, monkeypatch):
 
 
 def test_large_memory_is_given_back(rng, monkeypatch):
-    monkeypatch.setattr(rows, "KEEP", 1_000_000)
+    monkeypatch.setattr(kernel_cache, "KEEP", 1_000_000)
     X, y = blobs(rng, 1500)
     train_margin(MarginProblem.build(kernel_source(X, gamma=2.0), y, C=10.0))
     held = [part for part in vars(kernel_cache._kept).values() if isinstance(part, np.ndarray)]
