@@ -173,7 +173,8 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(C, "weights"):
         Y, N = C.vectors.T.astype(Z.dtype) @ Z, np.abs(C.vectors.T) @ np.abs(Z)
         Y[np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))] = 0.0
-        return (Y.T * C.weights) @ Y, (N.T * np.abs(C.weights)) @ N
+        B, size = (Y.T * C.weights) @ Y, np.abs(C.weights) @ (Y * Y).sum(axis=1)
+        return (B if np.abs(B).max(initial=0) > VANISHING * size else np.zeros_like(B)), (N.T * np.abs(C.weights)) @ N
     A = _dense(C).astype(Z.dtype)
     B, N = Z.T @ A @ Z, np.abs(Z).T @ np.abs(A) @ np.abs(Z)
     lengths = np.sqrt((Z * Z).sum(axis=1))
