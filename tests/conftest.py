@@ -34,16 +34,11 @@ NOT_NUMERICAL = {
 
 
 # Every result of the library's doors goes through `bregmat.verify`, in all files but these, each with its reason.
-NOT_TRIED = (
-    "architecture constraint_tables coordinates docs equations_multiplicative equations_solvers estimators "
-    "experiments_kulis experiments_tsuda first_calls interrupts io kernel_cv kernel_kmeans kernel_learner label "
-    "label_browser margin_honest margin_svc_input margin_svc_kernels metric_cv neighbors nnqp_input "
-    "online_estimators online_logdet online_pca online_plots plots plots_coefficients plots_points "
-    "processes properties report report_browser reproduce streams"
-)
 NOT_VERIFIED = {
     "test_suite": "its own judge asks `verify` of every result",
-    **{f"test_{name}": "not run with it so far" for name in NOT_TRIED.split()},
+    "test_estimators": "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations",
+    "test_experiments_kulis": "bounds of 1e-17: the weights that prove there is no kernel do so to fewer digits than `verify` asks for",
+    "test_kernel_learner": "a factor with rows of nan where none may be read, which `verify` reads",
 }
 
 

@@ -265,7 +265,7 @@ def test_pair_numbers_are_a_bijection():
         (PairGroups.within(ordered, sizes), 6 + 1 + 3),
         (PairGroups.across(ordered, sizes), 8 + 12 + 6),
     ):
-        i, j = pairs.tuple_rows(np.arange(pairs.n_pairs))
+        i, j = pairs.rows(np.arange(pairs.n_pairs))
         assert pairs.n_pairs == want == len(set(zip(np.minimum(i, j).tolist(), np.maximum(i, j).tolist())))
     big = PairGroups.within(np.arange(3_000_000), np.array([3_000_000]))  # square roots of 3.6e13
     t = np.array([0, 1, big.n_pairs - 1, big.n_pairs - 2, big.n_pairs // 2])

@@ -22,7 +22,7 @@ from numba.core.runtime import rtsys
 
 from bregmat._interrupt import held_interrupts
 from bregmat._kernels import COMPILED
-from bregmat._kernels.libraries import Loop, Source, is_compact
+from bregmat._kernels.libraries import Loop, SourceLoop, is_compact
 from bregmat._kernels.pipeline import KernelCompiler, shortcuts
 
 NOTICE = "compiling, once after installation; `bregmat warmup` does all of it beforehand"
@@ -176,7 +176,7 @@ class _PartCompiler(KernelCompiler):
         flags = self.state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         # sums that may be reordered are short loops, which vectorise as long as nothing else is around them
-        kind = Loop if flags.fastmath else Source
+        kind = Loop if flags.fastmath else SourceLoop
         self.state.library = kind(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         self.state.library.is_compact = is_compact(self.state.func_id.func)
         result = super()._compile_core()._replace(entry_point=object())  # the key by which it is found

@@ -46,6 +46,15 @@ def _mark(ir_module: Any, attributes: Iterable[str]) -> None:
                 function.attributes.add(one)
 
 
+def _passes(make: Callable[[], Any]) -> tuple[Any, Any] | None:
+    """Passes and what they are run with; None where an older numba makes them in another way."""
+    try:
+        passes, builder = make()
+    except TypeError:
+        return None
+    return passes, builder
+
+
 class Whole(_Library):
     """What Python calls is optimised with all that it calls, and not before.
 
@@ -59,11 +68,11 @@ class Whole(_Library):
 
     def _optimize_final_module(self) -> None:
         """Numba's first, cheap round is there to bring counted references together, of which most kernels have none."""
-        if self.are_references_counted:
+        made = None if self.are_references_counted else _passes(self._codegen._module_pass_manager)
+        if made is None:
             super()._optimize_final_module()
-            return
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        else:
+            made[0].run(self._final_module, made[1])
 
 
 class Loop(_Library):
@@ -74,17 +83,20 @@ class Loop(_Library):
         ll_module.data_layout = self._codegen._data_layout
         if self.is_compact:  # whoever links it does the same once more
             return
-        passes, builder = self._codegen._function_pass_manager()
+        made = _passes(self._codegen._function_pass_manager)
+        if made is None:
+            super()._optimize_functions(ll_module)
+            return
         for function in ll_module.functions:
             if not function.is_declaration:
-                passes.run(function, builder)
+                made[0].run(function, made[1])
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
-class Source(Loop):
+class SourceLoop(Loop):
     """One that is not worth optimising as a whole before."""
 
     def _optimize_final_module(self) -> None:

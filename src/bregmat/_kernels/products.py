@@ -18,7 +18,15 @@ def _product(out: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
 
 @intrinsic(_product)
 def product_inplace(typing: Any, out: Any, A: Any, B: Any) -> Any:
-    """``out = A B`` without a look at shapes; out (m, n), A (m, k), B (k, n), or out (m,), B (k,). A and B in C or F order, out in C."""
+    """``out = A B`` without a look at shapes; called as ``product_inplace(out, A, B)``.
+
+    Parameters
+    ----------
+    typing : numba's
+    out : ndarray, shape (m, n) or (m,), in C order
+    A : ndarray, shape (m, k), in C or F order
+    B : ndarray, shape (k, n) in C or F order, or (k,)
+    """
     from numba import types
     from numba.core import cgutils
     from numba.np.arrayobj import make_array
@@ -54,7 +62,15 @@ def product_inplace(typing: Any, out: Any, A: Any, B: Any) -> Any:
 
 @intrinsic(lambda flat, m, n: flat[: m * n].reshape(m, n))
 def as_matrix(typing: Any, flat: Any, m: Any, n: Any) -> Any:
-    """The first m n entries of a contiguous vector as a matrix (m, n), with no copy."""
+    """The first m n entries of a contiguous vector as a matrix, with no copy; called as ``as_matrix(flat, m, n)``.
+
+    Parameters
+    ----------
+    typing : numba's
+    flat : ndarray, shape (at least m n,)
+    m, n : int
+        Shape of the matrix.
+    """
     from numba import types
     from numba.core.imputils import impl_ret_borrowed
     from numba.np.arrayobj import make_array, populate_array

@@ -109,6 +109,9 @@ class InteriorPoint(SolverWithNeeds):
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
+        return self._start(problem, _has_cone(problem))
+
+    def _start(self, problem: NearestMatrix, has_cone: bool) -> InteriorPointState:
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(problem.losses, problem.unit)
@@ -118,19 +121,23 @@ class InteriorPoint(SolverWithNeeds):
         t, V = eigh(_mirror_point(problem, m / u))
         factor = V * np.sqrt(D.barrier_inverse(t, tau))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
-        cone = V * np.sqrt(tau / D.barrier_inverse(t, tau)) if _has_cone(problem) else None
+        cone = V * np.sqrt(tau / D.barrier_inverse(t, tau)) if has_cone else None
         return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, cone=cone))
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
-        """Predictor, corrector, and separate primal and dual steps inside the neighbourhood."""
-        if not state.at.tau > 0:  # below the smallest number: nothing left to follow
-            return replace(state, stalled=True)
+        """Predictor, corrector, and separate primal and dual steps inside the neighbourhood.
+
+        Where a step with a dual slack of the cone stalls, which has no neighbourhood to keep to, the path is begun anew without it.
+        """
         try:
-            return self._step(problem, state)
+            new = self._step(problem, state)
         except np.linalg.LinAlgError:
-            return replace(state, stalled=True)
+            new = replace(state, stalled=True)
+        return self._start(problem, has_cone=False) if new.stalled and state.at.cone is not None else new
 
     def _step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
+        if not state.at.tau > 0:  # below the smallest number: nothing left to follow
+            return replace(state, stalled=True)
         L, u = problem.losses, problem.unit
         s = L.sense.astype(float)
         free = s == 0
