@@ -281,8 +281,8 @@ def test_a_fork_inside_another_threads_limit_gets_its_threads_back():
         inside, leave = threading.Event(), threading.Event()
         def other():
             with single_thread_blas():
-                inside.set(); leave.wait(30)
-        threading.Thread(target=other).start()
+                inside.set(); leave.wait()
+        threading.Thread(target=other, daemon=True).start()
         inside.wait()
         assert counts() == {1} and n_threads() == 2
         if os.fork() == 0:
@@ -311,11 +311,11 @@ def test_a_fork_inside_another_threads_property_does_not_wait_for_it():
         class Slow:
             @cached_property
             def wide(self):
-                inside.set(); leave.wait(30)
+                inside.set(); leave.wait()
                 return 1
 
         slow, ready = Slow(), Slow()
-        threading.Thread(target=lambda: slow.wide).start()
+        threading.Thread(target=lambda: slow.wide, daemon=True).start()
         inside.wait()
         if os.fork() == 0:
             leave.set()
