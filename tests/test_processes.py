@@ -17,6 +17,7 @@ from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, _kerne
 from bregmat._kernels.compiling import Kernel, njit
 from bregmat.threads import in_parts, single_thread_blas
 
+THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 SOURCES = Path(__file__).parents[1] / "src"
 PROBLEMS = """
     import numpy as np, warnings
@@ -41,7 +42,7 @@ def child(code, n_threads):
     """What a fresh interpreter prints; a fork that hangs ends by the time limit."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROBLEMS) + textwrap.dedent(code)],
-        env=os.environ | {"PYTHONPATH": str(SOURCES)} | {"OMP_NUM_THREADS": str(n_threads)},
+        env=os.environ | {"PYTHONPATH": str(SOURCES)} | dict.fromkeys(THREADS, str(n_threads)),
         capture_output=True,
         text=True,
         timeout=150,
