@@ -128,6 +128,16 @@ def test_proofs_of_infeasibility_have_room():
     assert y @ rows.bound < 0
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-16, 1e-12, 1e-9, 1e-5, 1e-3])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
+def test_points_that_are_nearly_equal_contradict_nothing(divergence, apart):
+    """Places 3, 2 and 5, 1 that must be near and far: impossible where they coincide; where they do not, for a large matrix it is not."""
+    X = np.eye(3)[[0, 1, 2, 0, 1, 2]] + apart * np.outer(range(6), [1.0, -1.0, 0.5])
+    rows = Constraints.sq_distance([3, 2, 2], [5, 3, 1], [1.5, 2.5, 1.5], ["<=", ">=", "<="])
+    result = nearest_metric(X, rows, divergence=divergence)
+    assert (result.status == "INFEASIBLE") == (apart <= 1e-16)
+
+
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
 def test_structured_conflicts_name_exactly_what_contradicts(divergence):
     """Among many rows that hold: two pairs, a triangle, one row many times; one of several minimal sets each."""

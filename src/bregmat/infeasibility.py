@@ -11,7 +11,7 @@ import numpy as np
 from bregmat.certificates import clip_dual
 from bregmat.linalg import eigh, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
-from bregmat.operators import Operator, svec
+from bregmat.operators import VANISHING, Operator, svec
 from bregmat.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.proofs import Proof
 
@@ -20,6 +20,7 @@ DEPENDENT, INDEPENDENT = (
     1e-4,
 )  # eigenvalues of sums of unit rows, relative to the largest: rounding, and clearly none
 PRUNED = 200  # most must-links that are tried to be left out of a proof
+PART = 1e-12  # share of its parts by which a sum of rows may be short of semidefinite
 CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contradict each other by less count as met
 
 
@@ -298,4 +299,29 @@ def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
     # -noise tr M <= y . b is no contradiction where rounding of huge weights outweighs the bounds
     if not strict and -total <= 1e3 * noise * float(problem.prior @ extents):
         return None
+    if values[0] < 1e3 * noise and not _is_semidefinite_in_parts(op, weight):
+        return None
     return Proof(y, rows)
+
+
+def _is_semidefinite_in_parts(op: Operator, weight: np.ndarray) -> bool:
+    """Whether ``S = A*(w)`` is PSD up to a small share of each of its parts: ``S + share A*(|w|) >= 0``.
+
+    Rounding of S itself hides what happens along directions in which all parts are small, such as differences of points that are
+    nearly equal: there S may be negative, and a large matrix meets the rows. So S is not formed. With parts ``sign_t f_t f_t'`` and
+    an orthonormal basis Q of the range of F, ``S = R' Q' diag(sign) Q R``.
+    """
+    terms = op.outer()
+    share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef
+    V = terms.Z[terms.a] + terms.sign[:, None] * terms.Z[terms.b]
+    whole = float(weight @ terms.shift)
+    F = np.vstack([np.sqrt(np.abs(share))[:, None] * V, np.sqrt(abs(whole)) * np.eye(op.r)])
+    sign = np.concatenate([np.sign(share), np.full(op.r, np.sign(whole))])
+    size = np.linalg.norm(F, axis=0)
+    if not size.any():
+        return True
+    Q, s, _ = np.linalg.svd(F[:, size > 0] / size[size > 0], full_matrices=False)
+    on = s > VANISHING * s[0]
+    Q = Q[:, on]
+    rounding = 8.0 * len(F) * np.finfo(float).eps * s[0] / s[on][-1]
+    return bool(eigvalsh(symmetrize((Q.T * sign) @ Q))[0] >= -max(PART, rounding))
