@@ -147,9 +147,8 @@ def compared(found: dict[str, Any], ours: str, other: str) -> list[str]:
 
     means, lost = [], []
     for name, entry in found.items():
-        pairs = zip(
-            entry["methods"][ours]["accuracy"], entry["methods"][other]["accuracy"]
-        )  # the first of the same folds
+        # the first of the same folds
+        pairs = zip(entry["methods"][ours]["accuracy"], entry["methods"][other]["accuracy"])
         folds = np.array([a - b for a, b in pairs])
         means.append(folds.mean())
         if folds.mean() < -folds.std(ddof=1) / np.sqrt(len(folds)):

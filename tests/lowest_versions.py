@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+# of users; tools for tests may be newer
 EXTRAS = (
     "cli",
     "plot",
@@ -14,7 +15,7 @@ EXTRAS = (
     "label",
     "dask",
     "reproduce",
-)  # of users; tools for tests may be newer
+)
 
 
 def lowest(project: dict) -> list[str]:

@@ -193,9 +193,8 @@ def test_movement_rule_in_units_of_the_multipliers(divergence, rng):
     assert (result.status, result.exit_reason) == ("FEASIBLE", "TOLERANCE")
     assert moved[-1] <= 1e-3 < moved[-2]
     once = CyclicProjection(movement_atol=10 * moved[-1], movement_tol=1e-9)
-    assert (
-        nearest_metric(X, rows, solver=once, **given).n_iter < result.n_iter
-    )  # the first of the two rules that is met
+    # the first of the two rules that is met
+    assert nearest_metric(X, rows, solver=once, **given).n_iter < result.n_iter
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
@@ -393,9 +392,8 @@ def test_bounds_of_0_and_below(divergence, loss, slack_weight, rng):
     found = nearest_kernel(Factor(X), rows, solver="cyclic_projection", **given)
     expected = nearest_kernel(Factor(X), rows, **given)
     assert found.gap <= 1e-8
-    assert (
-        distance(found.kernel(), expected.kernel()) < 2e-4
-    )  # the root of the gap of 1e-9, times a curvature of 10 or so
+    # the root of the gap of 1e-9, times a curvature of 10 or so
+    assert distance(found.kernel(), expected.kernel()) < 2e-4
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)

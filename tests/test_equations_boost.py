@@ -163,9 +163,8 @@ def test_tsuda_14(projection, corrected, order, tau, rng):
         r, values = side * gap, side * np.linalg.eigvalsh(C[j])
         low, high = values.min(), values.max()
         alpha = np.log((1 - r / low) / (1 - r / high)) / (high - low)
-        cut = (
-            corrected and sense[j] != 0 and alpha < -side * nu[j]
-        )  # a correction: the same bound at the length that is left
+        # a correction: the same bound at the length that is left
+        cut = corrected and sense[j] != 0 and alpha < -side * nu[j]
         alpha = -side * nu[j] if cut else alpha
         log_rho += np.log(bound(alpha, r, low, high))
         if not cut:

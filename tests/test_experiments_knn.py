@@ -52,9 +52,8 @@ def test_slack_weight_is_the_best_of_the_held_out_part(reproduced):
         if unit["kind"] == "solve":
             errors = [run["error"] for run in found["tried"]]
             chosen = found["tried"][errors.index(min(errors))]["slack_weight"]
-            scale = (
-                1198 / 800 if unit["divergence"] == "vonneumann" else 1
-            )  # rows of the whole training set to the part
+            # rows of the whole training set to the part
+            scale = 1198 / 800 if unit["divergence"] == "vonneumann" else 1
             assert found["slack_weight"] == pytest.approx(chosen * scale, rel=0.01)
 
 
@@ -147,9 +146,8 @@ def test_random_pairs_are_drawn_whatever_their_class(rng):
     same = y[pairs[:, 0]] == y[pairs[:, 1]]
     assert 0.2 < same.mean() < 0.3  # 49 of 199 in expectation, standard deviation 0.01
     squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)[np.triu_indices(200, 1)]
-    near, far = np.percentile(
-        squares, (5, 95)
-    )  # of 19,900 pairs, 87 % of which are drawn for the bounds: three standard errors
+    # of 19,900 pairs, 87 % of which are drawn for the bounds: three standard errors
+    near, far = np.percentile(squares, (5, 95))
     assert rows.bound == pytest.approx(np.where(same, near, far), rel=0.02)
 
 

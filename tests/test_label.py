@@ -285,9 +285,8 @@ def test_journal_survives_and_is_only_of_its_points(tmp_path):
         handle.write(b'{"kind":"same","poi')  # what a killed process may leave
     again = Session(wine_points(), LabelSettings(), path, resume=True)
     assert [a.points for a in again.state.answers] == [(0, 1), (0, 100)]
-    np.testing.assert_allclose(
-        again.state.learned.result.metric(), before, rtol=0, atol=1e-2 * np.abs(before).max()
-    )  # within the gap
+    # within the gap
+    np.testing.assert_allclose(again.state.learned.result.metric(), before, rtol=0, atol=1e-2 * np.abs(before).max())
     again.say({"kind": "redo"})
     again.close()
     assert [json.loads(line).get("kind") for line in path.read_text().splitlines()][1:] == [

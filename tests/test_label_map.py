@@ -89,9 +89,8 @@ def test_hovering_and_picking_show_name_text_and_neighbours(crowd, browser):
     canvas = browser.find_element(By.ID, "map")
     rows, columns = drawn(browser)
     box = canvas.size
-    k = int(
-        np.argmin(np.abs(columns - np.percentile(columns, 15)) + np.abs(rows - np.median(rows)))
-    )  # in the thick of a cloud
+    # in the thick of a cloud
+    k = int(np.argmin(np.abs(columns - np.percentile(columns, 15)) + np.abs(rows - np.median(rows))))
     offset = int(columns[k] - box["width"] / 2), int(rows[k] - box["height"] / 2)
     ActionChains(browser).move_to_element_with_offset(canvas, *offset).perform()
     wait(browser, lambda: tip.is_displayed() and "sentence " in tip.text, "what is under the mouse")

@@ -112,9 +112,8 @@ def test_parts_of_a_loop_write_what_the_whole_writes(rng, d):
     assert (f == g).all()
     kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 1, 2)
     kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 0, 1)
-    np.testing.assert_allclose(
-        f[0], parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum()
-    )  # other order of summation
+    # other order of summation
+    np.testing.assert_allclose(f[0], parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -135,9 +135,8 @@ def test_pairs_are_scikit_learns(iris):
     machine = MarginSVC(gamma=0.3, **EXACT).fit(X, y)
     pairs = OneVsOneClassifier(MarginSVC(gamma=0.3, **EXACT)).fit(X, y)
     assert np.array_equal(machine.predict(X), pairs.predict(X))
-    assert (
-        np.abs(machine.decision_function(X) - pairs.decision_function(X)).max() < 1e-9
-    )  # the same arithmetic, reordered
+    # the same arithmetic, reordered
+    assert np.abs(machine.decision_function(X) - pairs.decision_function(X)).max() < 1e-9
     assert len(machine.result_) == 3 and machine.gap_ == max(r.gap for r in machine.result_)
     for result, inner in zip(machine.result_, pairs.estimators_):
         assert np.isclose(result.dual_bound, inner.result_.dual_bound, rtol=1e-9)
@@ -279,9 +278,8 @@ def test_search_pipeline_calibration(cancer):
     assert chance.shape == (len(X), 2) and (chance.argmax(axis=1) == y).mean() > 0.95
     K = rbf_kernel(X, gamma=0.03)
     folds = cross_val_score(MarginSVC(kernel="precomputed", random_state=0), K, y, cv=StratifiedKFold(3))
-    assert np.array_equal(
-        folds, cross_val_score(MarginSVC(gamma=0.03, random_state=0), X, y, cv=StratifiedKFold(3))
-    )  # the pairwise tag: both rows and columns of K are cut
+    # the pairwise tag: both rows and columns of K are cut
+    assert np.array_equal(folds, cross_val_score(MarginSVC(gamma=0.03, random_state=0), X, y, cv=StratifiedKFold(3)))
 
 
 def test_names_of_columns(iris):

@@ -76,9 +76,8 @@ def test_bounds_may_differ_and_may_be_zero(rng):
     assert end.exit_reason is ExitReason.TOLERANCE
     g = A @ end.x - 1
     assert (end.x[:5] == 0).all() and (end.x <= upper).all()
-    assert (g[(end.x < upper)] > -1e-4).all() and (
-        g[end.x > 0] < 1e-4
-    ).all()  # the tolerance times the sizes of the terms
+    # the tolerance times the sizes of the terms
+    assert (g[(end.x < upper)] > -1e-4).all() and (g[end.x > 0] < 1e-4).all()
 
 
 @pytest.mark.parametrize("upper", [2.0, None])

@@ -308,9 +308,8 @@ def test_components_are_ordered_by_what_impostors_are_farther_than_targets(wine)
     assert np.all(np.diff(np.diag(S)) <= 1e-12)
     learner = bm.MetricLearner(strategy="neighbors", n_components=12, random_state=0).fit(X, y)
     whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
-    assert np.array_equal(
-        learner.result_.dual, whole.result_.dual
-    )  # the leading components do: nothing else is learned
+    # the leading components do: nothing else is learned
+    assert np.array_equal(learner.result_.dual, whole.result_.dual)
     order = mapped(X @ whole.result_.B, y, 3, 10).ordered()[:, :12]
     assert np.allclose(learner.get_mahalanobis_matrix(), whole.result_.B @ order @ order.T @ whole.result_.B.T)
 

@@ -359,9 +359,8 @@ def test_history(points, pairs, name, divergence):
     result = nearest_metric(points, pairs, **given)
     records = result.history
     assert [r.iteration for r in records] == list(range(result.n_iter + 1))
-    assert not any(
-        isinstance(value, np.generic) for r in records for value in vars(r).values()
-    )  # plain numbers to print
+    # plain numbers to print
+    assert not any(isinstance(value, np.generic) for r in records for value in vars(r).values())
     assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(records))
     assert records[-1].seconds <= result.seconds
     bounds = [r.dual_bound for r in records]
@@ -457,9 +456,8 @@ def test_interrupted_while_the_next_solver_starts(points, pairs, monkeypatch):
     """Ctrl-C between two solvers of "auto" keeps what the first one found."""
     newton_step = MirrorNewton.step
 
-    def step(
-        solver, problem, state
-    ):  # gives up before rounding ends it: with luck that is at a gap of exactly 0, which is done
+    # gives up before rounding ends it: with luck that is at a gap of exactly 0, which is done
+    def step(solver, problem, state):
         new = newton_step(solver, problem, state)
         return replace(new, stalled=new.signal <= 1e-6 * new.objective)
 

@@ -19,9 +19,8 @@ LEARNERS = [
     OnlinePCA(2, center=True),
 ]
 STREAMS = [
-    MatrixExponentiatedGradient(
-        instances="vectors", spectral_spread=1e13, eta=1e-26
-    ),  # dates are numbers of days there
+    # dates are numbers of days there
+    MatrixExponentiatedGradient(instances="vectors", spectral_spread=1e13, eta=1e-26),
     OnlineLogDet(differences=True),
 ]
 

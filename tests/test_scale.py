@@ -56,9 +56,8 @@ def test_link_between_identical_points_changes_nothing(divergence, form, rng):
     assert np.allclose(result.kernel(), G @ G.T, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "divergence", ["logdet", "vonneumann"]
-)  # Frobenius searches beyond the range: nothing to refuse
+# Frobenius searches beyond the range: nothing to refuse
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
 @pytest.mark.parametrize("slack_weight", [1.0, np.inf])
 def test_identical_points_of_a_kernel_cannot_be_far_apart(divergence, slack_weight, rng):
     G = rng.normal(size=(6, 3))

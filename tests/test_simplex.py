@@ -304,9 +304,8 @@ def test_proofs_are_mended(rng):
     better = problem.mended(y, problem.adjoint(y))
     assert problem.proves(better)
     assert_allclose(better, weights, rtol=1e-6)
-    one_sided, _ = NearestDistribution.build(
-        np.ones(300), A, b, ["==", "==", "==", "<="], None
-    )  # whose weight must not be negative
+    # whose weight must not be negative
+    one_sided, _ = NearestDistribution.build(np.ones(300), A, b, ["==", "==", "==", "<="], None)
     assert not one_sided.mended(y, problem.adjoint(y)).any()
 
 

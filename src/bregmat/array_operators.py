@@ -19,9 +19,8 @@ from bregmat.compound_operators import with_leaves
 from bregmat.linalg import blocks
 from bregmat.operators import OuterProducts, PairGraph, RankOneRows, svec_index
 
-BLOCK = (
-    2**24
-)  # numbers in the vectors of the rows that are worked on at a time: 128 MB, of which there are up to six at once
+# numbers in the vectors of the rows that are worked on at a time: 128 MB, of which there are up to six at once
+BLOCK = 2**24
 
 
 class ArrayRows(OuterProducts):

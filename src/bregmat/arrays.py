@@ -68,9 +68,8 @@ class ArraySpace:
             return x.detach().cpu().numpy()
         if compat.is_cupy_array(x):
             return x.get()
-        if not self.is_host and hasattr(
-            self.xp, "Device"
-        ):  # array-api-strict: devices that only say that they are some
+        # array-api-strict: devices that only say that they are some
+        if not self.is_host and hasattr(self.xp, "Device"):
             x = self.xp.asarray(x, device=self.xp.Device("CPU_DEVICE"))
         return np.asarray(x)
 

@@ -190,9 +190,8 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
     finally:
         left.clear()  # after an interrupt: helpers end with the part they are at
         for future in asked:
-            if (
-                not future.cancel()
-            ):  # who has not begun is not waited for: threads that wait for each other's helpers never lock
+            # who has not begun is not waited for: threads that wait for each other's helpers never lock
+            if not future.cancel():
                 future.result()
 
 

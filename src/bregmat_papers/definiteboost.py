@@ -32,10 +32,11 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 PROJECTIONS = {"approximate": SIMILAR, "exact": DISSIMILAR}
 CROWD = 45  # objects; 980 of their 990 pairs
 WORDS = (1, 2, 3, 4, 5, 6, 7, 8)
+# relative size and number of the changes under which an error decided by rounding is given as a range
 NOISE, TRIES = (
     1e-9,
     20,
-)  # relative size and number of the changes under which an error decided by rounding is given as a range
+)
 
 
 def units(size: Size) -> list[Unit]:

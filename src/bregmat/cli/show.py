@@ -104,9 +104,8 @@ def collected_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield texts
-    said = (
-        warning for warning in caught if not issubclass(warning.category, InterruptWarning)
-    )  # commands say it themselves
+    # commands say it themselves
+    said = (warning for warning in caught if not issubclass(warning.category, InterruptWarning))
     texts += dict.fromkeys(str(warning.message) for warning in said)
 
 

@@ -420,9 +420,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if self._fit_base.kernel != "linear":
             raise AttributeError('coef_ is only there with kernel="linear".')
         V = dense(self.support_vectors_)
-        if (
-            len(V) and self.intercept_.any()
-        ):  # the coefficients of a pair sum to 0: far from the origin, centred points round less
+        # the coefficients of a pair sum to 0: far from the origin, centred points round less
+        if len(V) and self.intercept_.any():
             V = V - V.mean(axis=0)
         return sums_of_pairs(V.T, self.dual_coef_, self.n_support_).T
 

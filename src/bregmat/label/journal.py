@@ -104,9 +104,8 @@ class Journal:
 
     def _read(self, head: dict[str, Any]) -> None:
         whole = 0
-        for number, line in enumerate(
-            self._file.readall().split(b"\n")[:-1], 1
-        ):  # behind the last line break is nothing, or a torn line
+        # behind the last line break is nothing, or a torn line
+        for number, line in enumerate(self._file.readall().split(b"\n")[:-1], 1):
             try:
                 event = json.loads(line)
             except (ValueError, RecursionError) as error:

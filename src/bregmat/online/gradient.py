@@ -150,9 +150,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = tags.input_tags.sparse = (
-            self.instances == "vectors"
-        )  # others are no table of features
+        # others are no table of features
+        tags.input_tags.two_d_array = tags.input_tags.sparse = self.instances == "vectors"
         tags.input_tags.three_d_array = self.instances == "matrices"
         tags.target_tags.required = True
         tags.regressor_tags.poor_score = True  # of any labels: they are quadratic forms of the instances at best

@@ -98,12 +98,13 @@ class GradientSettings:
         """The learning rate as a number."""
         if self.eta != "bound":
             return self.eta
+        # 0 for one point: nothing to learn, and any rate will do
         c = bounds.balance(
             self.spectral_spread,
             bounds.largest_divergence(log_prior, trace=self.trace),
             loss_budget=self.loss_budget,
             trace=self.trace,
-        )  # 0 for one point: nothing to learn, and any rate will do
+        )
         return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
 
     def bound(self, eta: float, divergence: float, loss_of_U: float, slopes: float) -> float:

@@ -122,13 +122,14 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
             learner.fit(points, constraints=constraints)
         finally:
             found = vars(learner)
+            # the last one means fitted
             for name in (
                 "prior_",
                 "_fit_components",
                 "constraints_",
                 "n_iter_",
                 "result_",
-            ):  # the last one means fitted
+            ):
                 if name in found:
                     setattr(self, name, found[name])
 

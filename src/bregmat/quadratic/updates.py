@@ -29,9 +29,8 @@ def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.
     ndarray, shape (n,)
         Nonnegative and dimensionless; NaN where an argument is.
     """
-    r = np.hypot(
-        b, 2.0 * np.sqrt(positive) * np.sqrt(negative)
-    )  # whose squares may lie outside the range of the numbers
+    # whose squares may lie outside the range of the numbers
+    r = np.hypot(b, 2.0 * np.sqrt(positive) * np.sqrt(negative))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _quotients(b, r, positive=positive, negative=negative)
 

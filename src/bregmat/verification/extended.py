@@ -60,10 +60,11 @@ def eigenpairs(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = U.astype(A.dtype)
         R = np.eye(len(B), dtype=A.dtype) - U.T @ U
         S = U.T @ B @ U
+        # else rounding over a small distance of eigenvalues costs the orthogonality
         R, S = (
             (R + R.T) / 2,
             (S + S.T) / 2,
-        )  # else rounding over a small distance of eigenvalues costs the orthogonality
+        )
         d = np.diag(S) / (1.0 - np.diag(R))
         apart = d[None, :] - d[:, None]
         close = np.abs(apart) <= 1e-13

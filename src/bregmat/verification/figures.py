@@ -143,9 +143,8 @@ def own_figures(result: Result) -> Verification:
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     found = Verification(result.status, result.status)
-    met = (
-        result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
-    )  # programs allow more, relative to their terms
+    # programs allow more, relative to their terms
+    met = result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
         found.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
     if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:

@@ -89,14 +89,12 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     found.judge(result, gap, is_feasible)
     wrong = result.certified & ~result.certified_support & (result.alpha > 0) & counts
     least = float(margins[counts].min())
-    for scale in (
-        (1.0, least) if least > 0 else (1.0,)
-    ):  # the machine, and divided by its least margin, which leaves no slack
+    # the machine, and divided by its least margin, which leaves no slack
+    for scale in (1.0, least) if least > 0 else (1.0,):
         paid = price.sum() if scale == 1.0 else 0.0
         distance = q / scale**2 + paid - balanced.sum() / scale + (ridge * balanced**2).sum() / (2 * scale**2)
-        ball = np.sqrt(
-            2 * np.maximum(distance, 0) * np.maximum(np.diag(K), 0)
-        )  # of decisions, around those of any optimum
+        # of decisions, around those of any optimum
+        ball = np.sqrt(2 * np.maximum(distance, 0) * np.maximum(np.diag(K), 0))
         wrong &= ~(margins / scale - ball > 1)
     if wrong.any():
         found.problem(f"sample {np.flatnonzero(wrong)[0]} is proven to be no support vector, but has a weight")

@@ -224,9 +224,8 @@ class Recomputation:
             return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
         t0 = evaluate(D.link, l)
         t, U = eigenpairs(np.diag(t0) - A)
-        unit = (
-            (l.max(initial=0) or self.real(1)) if D.degree else self.real(1)
-        )  # what exp overflows for is a matter of units
+        # what exp overflows for is a matter of units
+        unit = (l.max(initial=0) or self.real(1)) if D.degree else self.real(1)
         T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
         if not D.in_domain(np.linalg.eigvalsh(T)):
             return -np.inf, 0.0
@@ -367,9 +366,8 @@ def price(L: RowLosses, p: np.ndarray, excess: np.ndarray) -> float:
             q = np.maximum(q, 1e-300) if loss.is_positive else q
             c = L.bound[rows] / scale
             cost = evaluate(loss.cost, q, c)
-            if isinstance(
-                loss, OwnSlack
-            ):  # a difference of phi, which cancels near the bound: Simpson's rule on its slope
+            # a difference of phi, which cancels near the bound: Simpson's rule on its slope
+            if isinstance(loss, OwnSlack):
                 integral = (q - c) * (4 * evaluate(loss.slope, (q + c) / 2, c) + evaluate(loss.slope, q, c)) / 6
                 cost = np.where(np.abs(q - c) <= NEAR * np.abs(c), integral, cost)
             total += (L.gamma[rows] * cost).sum()

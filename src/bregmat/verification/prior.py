@@ -93,9 +93,8 @@ class DecomposedPrior:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values) / self.row_scale, np.ones_like(values), values
         else:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
-        if (
-            points is None and not is_factor
-        ):  # rounding of K turns its eigenvectors, out of the null space that is left out, too
+        # rounding of K turns its eigenvectors, out of the null space that is left out, too
+        if points is None and not is_factor:
             turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)
             self.floor = TURNED * turned * np.sqrt(self.sq_norms)
 

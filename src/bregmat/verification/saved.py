@@ -116,9 +116,8 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     D, gamma, zero = as_divergence(learner.divergence), float(learner.slack_weight) * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
     losses = [(as_loss(learner.loss) or OwnSlack(D)).bind(given)]
-    if (
-        learner.loss is None and getattr(learner, "strategy", None) == "neighbors"
-    ):  # of labels; files do not say whether there were any
+    # of labels; files do not say whether there were any
+    if learner.loss is None and getattr(learner, "strategy", None) == "neighbors":
         losses.append(SquaredHinge().bind(given))
     sense = losses[0].sense  # of a loss on both sides, too
     with_right_signs(mu, sense, found)

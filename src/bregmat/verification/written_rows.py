@@ -80,9 +80,8 @@ class WrittenRows:
             self.vanished = np.sqrt((self.V * self.V).sum(axis=1)) <= VANISHING * size
             self.vanished |= (np.abs(self.V) <= off).all(axis=1)
             self.V[self.vanished] = 0.0
-        self.zero = np.zeros(
-            constraints.n_constraints, dtype=bool
-        )  # rows with a bound of 0 whose terms cancel but for rounding
+        # rows with a bound of 0 whose terms cancel but for rounding
+        self.zero = np.zeros(constraints.n_constraints, dtype=bool)
         self.touched, self.matrices = rows, {}
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)

@@ -169,13 +169,14 @@ class LowRank:
         g = self.gradient
         square = self.radius**2
 
+        # d'd, d'm, m'm by recurrence: passes over R cost as much as L
         dd, dm, size, last, alpha = (
             0.0,
             0.0,
             0.0,
             np.inf,
             0.0,
-        )  # d'd, d'm, m'm by recurrence: passes over R cost as much as L
+        )
 
         def blocked(steps: int, move: np.ndarray, d: np.ndarray, curvature: float, rr: float) -> bool:
             nonlocal dd, dm, size, last, alpha

@@ -199,6 +199,5 @@ class RelaxationSolver:
 
 
 CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))  # with n x n arrays
-LOW_RANK = RelaxationSolver(
-    "low rank", lambda problem: LowRank(problem.graph, problem.rng)
-)  # a factor, random at first
+# a factor, random at first
+LOW_RANK = RelaxationSolver("low rank", lambda problem: LowRank(problem.graph, problem.rng))

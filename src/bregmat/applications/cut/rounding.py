@@ -15,10 +15,11 @@ MOST_PATIENCE = 200  # of these 5 %
 PASSES = 50
 DENSE_FIEDLER = 400
 RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
+# at most, and from one look at the Ritz value to the next, or a twentieth of all
 LANCZOS_STEPS, LANCZOS_LOOK = (
     1200,
     20,
-)  # at most, and from one look at the Ritz value to the next, or a twentieth of all
+)
 
 
 class BestCut:
@@ -86,9 +87,8 @@ def smallest(
     diagonal: list[float] = []
     beside: list[float] = []
     ritz = np.inf
-    for step in range(
-        1, LANCZOS_STEPS + 1
-    ):  # without orthogonalising again: copies of a value that has converged do no harm
+    # without orthogonalising again: copies of a value that has converged do no harm
+    for step in range(1, LANCZOS_STEPS + 1):
         u = flipped(v)
         u -= beta * last
         alpha = float(u @ v)
