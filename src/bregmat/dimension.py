@@ -12,10 +12,7 @@ from bregmat.neighbors import ALIKE, APART, Kinds, Nearest, PointSpace, nearest_
 from bregmat.threads import cached_property
 
 # how often neighbours are looked up in the map sought, and steps of L-BFGS from one time to the next
-DRAWS, STEPS = (
-    8,
-    10,
-)
+DRAWS, STEPS = 8, 10
 STEEPNESS = 4.0  # of the sigmoid
 MOST_COMPARISONS = 50_000  # of one draw
 RIDGE = 1e-2  # of the mean spread of neighbours, in the start of the search

@@ -16,10 +16,7 @@ from bregmat.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.proofs import Proof
 
 # eigenvalues of sums of unit rows, relative to the largest: rounding, and clearly none
-DEPENDENT, INDEPENDENT = (
-    1e-14,
-    1e-4,
-)
+DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 PRUNED = 200  # most must-links that are tried to be left out of a proof
 PART = 1e-12  # share of its parts by which a sum of rows may be short of semidefinite
 CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contradict each other by less count as met

@@ -33,10 +33,7 @@ PROJECTIONS = {"approximate": SIMILAR, "exact": DISSIMILAR}
 CROWD = 45  # objects; 980 of their 990 pairs
 WORDS = (1, 2, 3, 4, 5, 6, 7, 8)
 # relative size and number of the changes under which an error decided by rounding is given as a range
-NOISE, TRIES = (
-    1e-9,
-    20,
-)
+NOISE, TRIES = 1e-9, 20
 
 
 def units(size: Size) -> list[Unit]:

@@ -20,12 +20,7 @@ from bregmat._kernels.secular import solve_secular_inplace
 from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace, copy_transposed_inplace, dot, sum_of_exp
 
 # forms of a row: w w', a symmetric matrix, a multiple of I; none of them
-OUTER, DENSE, IDENTITY, NEITHER = (
-    0,
-    1,
-    2,
-    3,
-)
+OUTER, DENSE, IDENTITY, NEITHER = 0, 1, 2, 3
 LONGEST = 30.0  # largest change of the exponent in one Newton step
 
 

@@ -123,13 +123,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         finally:
             found = vars(learner)
             # the last one means fitted
-            for name in (
-                "prior_",
-                "_fit_components",
-                "constraints_",
-                "n_iter_",
-                "result_",
-            ):
+            for name in ("prior_", "_fit_components", "constraints_", "n_iter_", "result_"):
                 if name in found:
                     setattr(self, name, found[name])
 
