@@ -24,7 +24,7 @@ from sklearn.utils import validation
 from bregmat.constraints import Constraints
 from bregmat.divergences import VonNeumann
 from bregmat.estimators import KernelLearner, MetricLearner
-from bregmat.estimators.mahalanobis import inverse_covariance, inverse_deviations
+from bregmat.estimators.mahalanobis import inverse_covariance, inverse_deviations, inverse_within
 from bregmat.io import load, save
 from bregmat.labels import constraints_from_labels
 from bregmat.result import SolverError
@@ -319,6 +319,87 @@ def test_covariance_prior_with_fewer_rows_than_columns(wine, form):
     correlations = np.corrcoef(few[:, :13].T)
     want = np.linalg.pinv(correlations, rcond=1e-9, hermitian=True) / np.outer(spread, spread)
     assert np.allclose((P @ P.T)[:13, :13], want, rtol=1e-6, atol=1e-9 * np.abs(want).max())
+
+
+def pooled_within(X, codes):
+    """Covariance within classes, with the freedom that the means leave."""
+    means = np.array([X[codes == c].mean(axis=0) for c in range(codes.max() + 1)])
+    apart = X - means[codes]
+    return apart.T @ apart / (len(X) - len(means))
+
+
+def test_prior_within_classes_is_the_inverse_covariance_within_them(rng):
+    y = np.arange(30_000) % 3
+    X = rng.normal(size=(30_000, 3)) @ np.array([[3, 1, 0], [0, 1, 0], [0, 0, 0.1]]) + 5.0 * np.eye(3)[y]
+    P = inverse_within(X, y)
+    assert np.allclose(P.T @ pooled_within(X, y) @ P, np.eye(3), atol=0.05)  # shrunk by hardly anything
+    units = np.array([1e-9, 1.0, 1e9])
+    scaled = inverse_within(X * units, y)
+    assert np.allclose(units[:, None] * (scaled @ scaled.T) * units, P @ P.T, rtol=1e-6, atol=1e-6)
+    sparse = inverse_within(sp.csr_array(X), y)
+    assert np.allclose(sparse @ sparse.T, P @ P.T, rtol=1e-6, atol=1e-9)
+    some = np.where(np.arange(len(y)) % 2, y, -1)
+    half = inverse_within(X, some)
+    assert np.allclose(half.T @ pooled_within(X[1::2], y[1::2]) @ half, np.eye(3), atol=0.05)
+
+
+def test_prior_within_classes_is_shrunk_to_scaled_columns_where_rows_are_few(wine):
+    X, y = wine
+    some = np.arange(178) % 9 == 0
+    W = inverse_within(X[some], y[some])
+    sizes = np.linalg.eigvalsh((W @ W.T) * np.outer(X[some].std(axis=0), X[some].std(axis=0)))
+    raw = np.linalg.eigvalsh(np.linalg.inv(pooled_within(X[some], y[some]) / np.outer(*[X[some].std(axis=0)] * 2)))
+    assert sizes[-1] / sizes[0] < 20 < 100 < raw[-1] / raw[0]
+
+
+def test_prior_within_classes_of_singular_data(wine):
+    X, y = wine
+    wide = np.column_stack([X, np.full(178, 7.0), X[:, 0] - X[:, 1], y])  # constant, combined, the class itself
+    P = inverse_within(wide, y)
+    assert P.shape == (16, 14) and np.all(P[13] == 0) and np.isfinite(P).all()
+    Z = wide @ P
+    assert KNeighborsClassifier(4).fit(Z[::2], y[::2]).score(Z[1::2], y[1::2]) == 1
+    few, codes = X[:10], np.arange(10) // 2  # fewer rows than columns
+    P = inverse_within(few, codes)
+    assert P.shape == (13, 9) and np.isfinite(P).all()
+    alone = inverse_within(few, np.arange(10))  # every point is alone: columns scaled, as far as there is range
+    apart = (few[1:] - few[0]) @ alone
+    want = (few[1:] - few[0]) / few.std(axis=0, ddof=1)
+    assert np.allclose((apart**2).sum(axis=1), (want**2).sum(axis=1))
+    assert np.array_equal(inverse_within(np.ones((4, 2)), np.arange(4) % 2), np.eye(2))
+
+
+@pytest.mark.parametrize("strategy", ["neighbors", "random"])
+def test_a_learner_with_the_prior_within_classes(wine, strategy):
+    X, y = wine
+    settings = {"strategy": strategy, "n_constraints": 300, "random_state": 0}
+    learner = MetricLearner(prior="within", **settings).fit(X, y)
+    P = inverse_within(X, y)
+    want = MetricLearner(prior=P @ P.T, **settings).fit(X, y)
+    assert learner.prior_ == "within" and learner.result_.status == "OPTIMAL"
+    assert np.allclose(learner.transform(X), want.transform(X), rtol=1e-3, atol=1e-3)
+
+
+def test_prior_within_tenths_of_numbers_and_equal_sets(rng):
+    X = rng.normal(size=(200, 4))
+    tenth = np.digitize(X[:, 0], np.quantile(X[:, 0], np.linspace(0, 1, 11)[1:-1]))
+    sets = rng.integers(0, 2, (200, 2))
+    sets[0] = 1
+    for y, codes in ((X[:, 0], tenth), (sets, np.where(sets.any(axis=1), sets @ [1, 2], 0) - 1)):
+        learner = MetricLearner(prior="within", slack_weight=1e-9, passes=1, random_state=0).fit(X, y)
+        P = inverse_within(X, codes)
+        assert np.allclose(learner.get_mahalanobis_matrix(), P @ P.T, rtol=1e-4, atol=1e-4)
+
+
+def test_prior_within_classes_needs_classes_in_memory(wine):
+    X, y = wine
+    c = constraints_from_labels(X, y, 60, random_state=0)
+    for options in ({"constraints": c}, {"y": y, "n_constraints": 0, "constraints": c}):
+        learner = MetricLearner(prior="within", n_constraints=options.pop("n_constraints", None))
+        with pytest.raises(ValueError, match='prior="within".*needs labels y'):
+            learner.fit(X, **options)
+    with pytest.raises(ValueError, match='prior="within" needs points in memory'):
+        MetricLearner(prior="within").fit(X, y, block_size=50)
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])

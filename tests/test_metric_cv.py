@@ -6,11 +6,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
-from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
-from bregmat.estimators.candidates import choose
+from bregmat.estimators.candidates import choose, usual_folds
+from bregmat.estimators.mahalanobis import inverse_within
 from bregmat.estimators.metric_cv import MetricCandidate
 from bregmat.plots import SearchDisplay
 from estimator_suite import REPEATED, sklearn_checks
@@ -32,7 +33,7 @@ def fitted(wine):
 
 def test_the_table_has_every_candidate_and_what_is_chosen_is_in_it(fitted):
     table = fitted.cv_results_
-    assert len(table["params"]) == 2 + 2 * 2 * 2  # two priors as they are; with two weights and two numbers
+    assert len(table["params"]) == 3 + 3 * 2 * 2  # three priors as they are; with two weights and two numbers
     assert table["params"][fitted.best_index_] == fitted.best_params_
     scores = np.array([table[f"split{k}_test_score"] for k in range(3)])
     assert np.allclose(table["mean_test_score"], scores.mean(axis=0))
@@ -123,6 +124,17 @@ def test_folds_are_drawn_at_random_and_again_where_rows_are_few(rng, n, n_splits
     assert scores[0] == scores[1] != scores[2]
 
 
+@pytest.mark.parametrize("kind", ["continuous", "multilabel"])
+def test_folds_of_numbers_and_of_sets_of_labels_are_drawn_at_random_too(rng, kind):
+    y = rng.normal(size=100) if kind == "continuous" else rng.integers(0, 2, (100, 3))
+    first, again, other = (usual_folds(y, None, seed) for seed in (0, 0, 1))
+    assert type(first) is RepeatedKFold and first.get_n_splits() == 15
+    drawn = [[test.tolist() for _, test in folds.split(y)] for folds in (first, again, other)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert type(usual_folds(y, np.arange(100) // 5, 0)) is GroupKFold
+    assert type(usual_folds(np.arange(100) % 3, None, 0)) is RepeatedStratifiedKFold
+
+
 def test_groups_stay_together_where_no_folds_are_asked_for(rng):
     X = np.repeat(rng.normal(size=(30, 3)), 4, axis=0)  # all of a group are one point, of a class at random
     y, groups = np.repeat(rng.integers(0, 2, 30), 4), np.repeat(np.arange(30), 4)
@@ -162,6 +174,22 @@ def test_regression(rng):
     assert chooser.best_params_["strategy"] == "neighbors" and chooser.best_score_ > 0.5
 
 
+def test_a_prior_within_classes_is_found_where_classes_lie_along_each_other(rng):
+    y = np.repeat(np.arange(6), 40)
+    X = rng.normal(size=(240, 5)) * [5, 1, 1, 1, 1]
+    X[:, 1] += 2 * y + X[:, 0]  # parted across the first direction, which says nothing
+    X[:, 2:] *= 3
+    chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
+    table = chooser.cv_results_
+    plain = {p["prior"]: m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] is None}
+    assert plain["within"] > max(plain["variance"], plain["identity"]) + 0.1
+    assert chooser.best_score_ >= plain["within"]
+    alone = bm.MetricLearnerCV(**QUICK | {"slack_weights": (1e-9,)}, priors=("within",)).fit(
+        X, y
+    )  # as good as not learning
+    assert alone.best_learner_ is None and np.array_equal(alone.components_, inverse_within(X, y).T)
+
+
 def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
     monkeypatch.setattr("bregmat.estimators.candidates.HALVING_FROM", 60)
     X = rng.normal(size=(300, 3))
@@ -169,7 +197,25 @@ def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
     table = bm.MetricLearnerCV(**QUICK | {"slack_weights": (0.1, 1.0, 10.0)}).fit(X, y).cv_results_
     is_plain = np.array([p["strategy"] is None for p in table["params"]])
     assert np.all(table["n_samples"][is_plain] == 200)
-    assert sorted(table["n_samples"][~is_plain]) == [22] * 4 + [66] + [200]
+    assert sorted(table["n_samples"][~is_plain]) == [22] * 6 + [66] * 2 + [200]
+    assert np.all(table["n_folds"] == 3)
+
+
+def test_where_a_third_of_the_folds_says_enough_it_decides_who_meets_the_others(rng):
+    X = rng.normal(size=(800, 3))
+    y = (X[:, 0] > 0).astype(int)
+    quick = QUICK | {"slack_weights": (0.1, 1.0, 10.0), "cv": 5}
+    table = bm.MetricLearnerCV(**quick).fit(X, y).cv_results_
+    is_plain = np.array([p["strategy"] is None for p in table["params"]])
+    assert np.all(table["n_folds"][is_plain] == 5) and np.all(table["n_samples"] == 640)
+    assert sorted(table["n_folds"][~is_plain]) == [2] * 6 + [5] * 3
+    scores = np.array([table[f"split{k}_test_score"] for k in range(5)])
+    assert np.array_equal(np.isnan(scores).sum(axis=0), 5 - table["n_folds"])
+    assert np.allclose(np.nanmean(scores, axis=0), table["mean_test_score"])
+    first = scores[:2].mean(axis=0)
+    assert first[~is_plain & (table["n_folds"] == 5)].min() >= first[table["n_folds"] == 2].max()
+    whole = bm.MetricLearnerCV(**quick).fit(X[:700], y[:700]).cv_results_  # 280 rows in two of the folds
+    assert np.all(whole["n_folds"] == 5)
 
 
 def test_a_budget_of_time_is_kept(rng):

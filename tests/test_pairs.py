@@ -123,6 +123,12 @@ def test_priors(pairs):
             ITML(prior=prior).fit(wide[index], y)
 
 
+def test_a_prior_within_classes_is_refused(pairs):
+    index, y = pairs
+    with pytest.raises(ValueError, match="prior must be .* tuples have no classes; got 'within'"):
+        PairsLearner(prior="within", preprocessor=X).fit(index, y)
+
+
 def test_identical_points():
     a, b = [0.0, 1.0], [2.0, 3.0]
     with pytest.warns(UserWarning, match="1 dissimilar pairs are of identical points"):

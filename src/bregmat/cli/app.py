@@ -129,7 +129,8 @@ def learn(
     prior: Annotated[
         str,
         named(
-            "identity, variance (columns scaled) or covariance (its inverse); auto: variance where only labels are learned from."
+            "identity, variance (columns scaled), covariance (its inverse) or within (that within classes); auto: variance where "
+            "only labels are learned from."
         ),
     ] = "auto",
     strategy: Annotated[

@@ -12,7 +12,7 @@ import numpy as np
 from bregmat._html import listed
 from bregmat.cli.learn_input import LearnInput
 from bregmat.columns import similar_name
-from bregmat.estimators.mahalanobis import PRIORS, points_in_prior
+from bregmat.estimators.mahalanobis import POINTS_PRIORS, points_in_prior
 from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
 from bregmat.io.sources import STANDARD_INPUT
 
@@ -53,7 +53,11 @@ def give_constraints(task: LearnInput, path: Path, id_name: str | None, *, prior
     assert located is not None
     if table.found.tuples is not None:
         task.warnings.append(f"{file} was read as {table.found.tuples.said}")
-    if table.found.is_open and (prior in PRIORS or prior == "auto"):
+    if table.found.is_open and prior == "within":
+        raise ValueError(
+            f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
+        )
+    if table.found.is_open and (prior in POINTS_PRIORS or prior == "auto"):
         task.has_measured_bounds = True
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
         located = located.with_bounds_from(seen, random_state=0)

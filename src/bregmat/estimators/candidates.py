@@ -26,9 +26,12 @@ from bregmat.result import SolverError
 from bregmat.sampling import generator
 
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
-SHARE_KEPT = 3  # of the candidates, and of the rows left out, a round of halving keeps one in this many
+SHARE_KEPT = 3  # of the candidates a round keeps one in this many; before the last it has one in this many of the rows, or of the folds
 N_FOLDS = 5
-ENOUGH_PREDICTED = 300  # rows: where there are fewer, folds are drawn again, until so many predictions are scored,
+ENOUGH_PREDICTED = (
+    300  # rows: where some of the folds predict as many, these decide who meets the others; where all predict fewer,
+)
+# folds are drawn again, until so many predictions are scored,
 MOST_REPEATS = 3  # or so many times: with few rows it is the draw of the folds that decides
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
 SEARCH_STEPS = (
@@ -118,10 +121,11 @@ class Search:
         X: Any,
         y: np.ndarray,
         groups: Any,
-        known: np.ndarray,
+        codes: np.ndarray,
         weight: np.ndarray | None,
     ) -> None:
-        self.settings, self.X, self.y, self.weight = settings, X, y, weight
+        self.settings, self.X, self.y, self.codes, self.weight = settings, X, y, codes, weight
+        known = np.flatnonzero(codes >= 0)
         self.is_pairwise = get_tags(settings).input_tags.pairwise
         self.template = clone(template).set_params(
             tol=max(template.tol, SEARCH_TOL),
@@ -149,56 +153,71 @@ class Search:
 
     def run(self, candidates: list[Any]) -> tuple[dict[str, Any], int]:
         """The table, and the row that is chosen."""
-        n = min(len(train) for train, _ in self.folds)
-        n_rows = [n]
-        while n_rows[0] > HALVING_FROM:
-            n_rows.insert(0, n_rows[0] // SHARE_KEPT)
         scores = np.full((len(candidates), len(self.folds)), np.nan)
-        seconds, n_samples = np.zeros(len(candidates)), np.zeros(len(candidates), np.int64)
-        left = list(range(len(candidates)))
-        for size in n_rows:
+        seconds, n_samples, n_folds = np.zeros(len(candidates)), *np.zeros((2, len(candidates)), np.int64)
+        means, deviations = np.full((2, len(candidates)), np.nan)
+        left, scored = list(range(len(candidates))), 0
+        rounds = self._rounds()
+        for place, (size, count) in enumerate(rounds):
             if is_interrupted():
                 break
-            new, spent = self._round([candidates[c] for c in left], size)
+            has_some = scored if place and rounds[place - 1][0] == size else 0  # folds that need not be done again
+            new, spent = self._round([candidates[c] for c in left], size, has_some, count)
+            new = np.hstack([scores[left, :has_some], new])
             whole = ~np.isnan(new).any(axis=1)
             if not whole.any():
                 break  # the time is up: what the last round said stands
-            scores[left], seconds[left], n_samples[left] = new, spent, size
+            scores[left, :count], n_samples[left], n_folds[left], scored = new, size, count, count
+            seconds[left] = (seconds[left] * has_some + spent * (count - has_some)) / count
+            means[left], deviations[left] = new.mean(axis=1), new.std(axis=1)
             left = [c for c, done in zip(left, whole) if done]
-            if size != n_rows[-1]:
+            if place + 1 < len(rounds):
                 learned = [c for c in left if candidates[c].strategy]
-                learned.sort(key=lambda c: -scores[c].mean())
+                learned.sort(key=lambda c: -means[c])
                 best = learned[: -(-len(learned) // SHARE_KEPT)]
                 left = [c for c in left if not candidates[c].strategy or c in best]
-        if not left or np.isnan(scores[left]).all():
+        if not scored:
             if is_interrupted():
                 raise KeyboardInterrupt
             raise ValueError("max_seconds is too short for a single candidate on all folds.")
         table = described([c.params() for c in candidates]) | {
             **{f"split{k}_test_score": scores[:, k] for k in range(len(self.folds))},
-            "mean_test_score": scores.mean(axis=1),
-            "std_test_score": scores.std(axis=1),
+            "mean_test_score": means,
+            "std_test_score": deviations,
             "mean_fit_time": seconds,
             "n_samples": n_samples,
+            "n_folds": n_folds,
         }
-        means = np.nan_to_num(table["mean_test_score"], nan=-np.inf)
+        means = np.nan_to_num(means, nan=-np.inf)
         table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
-        return table, left[choose([candidates[c] for c in left], scores[left], float(self.template.slack_weight))]
+        finalists, usual = [candidates[c] for c in left], float(self.template.slack_weight)
+        return table, left[choose(finalists, scores[left, :scored], usual)]
 
-    def _round(self, candidates: list[Any], size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (candidates, folds), nan where a fit failed or the time was up, and mean seconds of a fit."""
+    def _rounds(self) -> list[tuple[int, int]]:
+        """Numbers of rows and of folds of each round: few rows, or the first folds, where these say enough, then all."""
+        n, n_folds = min(len(train) for train, _ in self.folds), len(self.folds)
+        rounds = [(n, n_folds)]
+        while rounds[0][0] > HALVING_FROM:
+            rounds.insert(0, (rounds[0][0] // SHARE_KEPT, n_folds))
+        first = -(-n_folds // SHARE_KEPT)
+        if len(rounds) == 1 and sum(len(test) for _, test in self.folds[:first]) >= ENOUGH_PREDICTED:
+            rounds.insert(0, (n, first))
+        return rounds
+
+    def _round(self, candidates: list[Any], size: int, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (candidates, folds) on some folds, nan where a fit failed or the time was up, and mean seconds of a fit."""
         families = {c.family: [d for d in candidates if d.family == c.family] for c in candidates}
-        jobs = [(fold, family) for family in families.values() for fold in range(len(self.folds))]
+        jobs = [(fold, family) for family in families.values() for fold in range(first, end)]
         parallel = Parallel(n_jobs=self.settings.n_jobs, return_as="generator")
         runs = parallel(delayed(self._path)(fold, family, size) for fold, family in jobs)
-        scores, seconds = np.full((len(candidates), len(self.folds)), np.nan), np.zeros(len(candidates))
+        scores, seconds = np.full((len(candidates), end - first), np.nan), np.zeros(len(candidates))
         self.progress.begin(len(jobs), size)
         try:
             for (fold, _), run in zip(jobs, runs):
                 for place, candidate in enumerate(candidates):
                     if candidate in run.scores:
-                        scores[place, fold] = run.scores[candidate]
-                        seconds[place] += run.seconds[candidate] / len(self.folds)
+                        scores[place, fold - first] = run.scores[candidate]
+                        seconds[place] += run.seconds[candidate] / (end - first)
                 self.progress.tell_path(candidates, scores)
         except KeyboardInterrupt:
             take_interrupt()
@@ -230,7 +249,7 @@ class Search:
                 if time.monotonic() > self.deadline:
                     break
             seconds = time.perf_counter() - start
-            mapping = self.settings._map(candidate, learned, A)
+            mapping = self.settings._map(candidate, learned, A, self.codes[train])
             near, unseen = np.asarray(mapping(A)), np.asarray(mapping(B))  # whatever container is configured
             model = clone(self.estimator).fit(near, y)
             run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, unseen, z)), seconds

@@ -138,7 +138,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         settings = {"kernel": kernel, "gamma": gamma_of(X, gamma) if isinstance(gamma, str) else gamma, "rank": rank}
         return candidate.params() | settings
 
-    def _map(self, candidate: KernelCandidate, learner: Any, X: Any) -> Callable[[Any], np.ndarray]:
+    def _map(self, candidate: KernelCandidate, learner: Any, X: Any, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
         return self._unlearned(candidate, X).transform if learner is None else learner.transform
 
     def _unlearned(self, candidate: KernelCandidate, X: Any) -> FactorMap:
@@ -148,7 +148,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         base = learner.set_params(kernel=settings["kernel"], gamma=settings["gamma"])._kernel_function()
         return unlearned(X, base.given(X), settings["rank"])
 
-    def _keep(self, X: Any, candidate: KernelCandidate) -> None:
+    def _keep(self, X: Any, candidate: KernelCandidate, codes: np.ndarray) -> None:
         learner = self.best_learner_
         self._fit_map = self._unlearned(candidate, X) if learner is None else learner._fit_map
         self.captured_trace_: float = self._fit_map.captured

@@ -18,11 +18,15 @@ from bregmat.points import as_array_points, as_points, check_numeric
 from bregmat.result import MatrixResult
 from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_mapped
 from bregmat.threads import on_one_blas_thread
-from bregmat.typing import MetricPrior, Pairs, Points
+from bregmat.typing import MetricPrior, Pairs, Points, PointsPrior
 
-PRIORS = get_args(MetricPrior)
+PRIORS: tuple[MetricPrior, ...] = get_args(MetricPrior)
+POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
+LEAST_WITHIN = (
+    1e-6  # variance within classes, relative to that of the widest direction, below which none is told from another
+)
 MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
 MOST_ROWS = 20_000  # rows looked at to order the components
 MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
@@ -227,6 +231,26 @@ def covariance(X: Any) -> tuple[np.ndarray, np.ndarray]:
     return S / max(1, n - 1), varies
 
 
+def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 / standard deviations of the columns (d,), eigenvalues of the correlations that are not 0, their eigenvectors (d, r)."""
+    n, d = X.shape
+    if d <= n:
+        S, varies = covariance(X)
+        scale = _inverse_root(np.diag(S), varies)
+        values, vectors = eigh(S * np.outer(scale, scale))
+        kept = values > RANK_TOL * values[-1]
+        return scale, values[kept], vectors[:, kept]
+    Z = np.asarray(dense(X[:]), dtype=float)  # the same from the n x n products of the standardised rows
+    size = np.einsum("ij,ij->j", Z, Z)
+    Z = Z - Z.mean(axis=0)
+    variance = np.einsum("ij,ij->j", Z, Z)
+    scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
+    Z *= scale
+    values, vectors = eigh(Z @ Z.T / max(1, n - 1))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], Z.T @ vectors[:, kept] / np.sqrt(values[kept] * max(1, n - 1))
+
+
 def inverse_covariance(X: Any) -> np.ndarray:
     """Factor P of the inverse covariance of the rows, ``W0 = P P'``; a pseudo-inverse where that is singular.
 
@@ -251,28 +275,58 @@ def inverse_covariance(X: Any) -> np.ndarray:
     prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
     does not vary stay at weight 0.
     """
-    n, d = X.shape
-    if d <= n:
-        S, varies = covariance(X)
-        scale = _inverse_root(np.diag(S), varies)
-        values, vectors = eigh(S * np.outer(scale, scale))
-        kept = values > RANK_TOL * values[-1]
-        P = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
-    else:  # the same from the n x n products of the standardised rows
-        Z = np.asarray(dense(X[:]), dtype=float)
-        size = np.einsum("ij,ij->j", Z, Z)
-        Z = Z - Z.mean(axis=0)
-        variance = np.einsum("ij,ij->j", Z, Z)
-        scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
-        Z *= scale
-        values, vectors = eigh(Z @ Z.T / max(1, n - 1))
-        kept = values > RANK_TOL * values[-1]
-        P = scale[:, None] * (Z.T @ vectors[:, kept]) / (values[kept] * np.sqrt(max(1, n - 1)))
-    return P if kept.any() else np.eye(d)
+    scale, values, vectors = _principal_axes(X)
+    return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(X.shape[1])
 
 
-def prior_components(X: Any, prior: str) -> np.ndarray:
-    """Components (r, d) of a prior metric by its name, from rows X (n, d)."""
+def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
+    """Factor P of the inverse covariance within classes, ``W0 = P P'``: what differs within classes counts little, what parts them much.
+
+        S = D (C_s) D,   D: standard deviations,   C_s = (1 - a) C + a tr(C)/r I,   W0 = S^-1
+
+    C is the covariance, within classes, of columns scaled to unit variance, shrunk toward a multiple of the identity by as much (a) as
+    Ledoit and Wolf estimate that its entries err by: few rows, or many columns, give the metric of scaled columns. Relevant component
+    analysis (Bar-Hillel 2005) and the whitening of linear discriminants are the same with a = 0.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+    codes : ndarray of int, shape (n,)
+        Class of each point; -1 where it is not known.
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Units 1 / (X units). Directions in which no point differs from another count 0; scaled columns where every point is alone
+        in its class, or equal to the others; the identity if every column is constant.
+    """
+    from sklearn.covariance import ledoit_wolf  # half of what else is imported
+
+    scale, _, vectors = _principal_axes(X)
+    if not vectors.size:
+        return np.eye(X.shape[1])
+    axes = scale[:, None] * vectors
+    known = codes >= 0
+    T = np.asarray(X[known] @ axes)
+    _, group, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
+    sums = np.zeros((len(counts), T.shape[1]))
+    np.add.at(sums, group, T)
+    T -= (sums / counts[:, None])[group]
+    n, freedom = len(T), len(T) - len(counts)
+    spread = np.einsum("ij,ij->", T, T) / T.shape[1]
+    if freedom < 1 or spread <= RANK_TOL * n:
+        return axes
+    C, _ = ledoit_wolf(T * np.sqrt(n / freedom), assume_centered=True)
+    values, turned = eigh(C)
+    return axes @ turned / np.sqrt(np.maximum(values, LEAST_WITHIN * values[-1]))
+
+
+def prior_components(X: Any, prior: str, codes: np.ndarray | None = None) -> np.ndarray:
+    """Components (r, d) of a prior metric by its name, from rows X (n, d); "within" from their classes, too."""
+    if prior == "within":
+        if codes is None:
+            raise ValueError('prior="within" is a covariance within classes, and there are none: it needs labels y.')
+        return inverse_within(X, codes).T
     if prior == "covariance":
         return inverse_covariance(X).T
     return np.diag(inverse_deviations(X)) if prior == "variance" else np.eye(X.shape[1])

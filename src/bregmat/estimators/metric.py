@@ -113,11 +113,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         lower, different-class pairs farther than the upper one.
     unlabeled : object
         Label in y that means "not known", beside None and NaN.
-    prior : {"auto", "identity", "variance", "covariance"} or array-like, shape (d, d)
+    prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
         covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "auto" is "variance" where all rows are drawn among neighbours, which
-        has no units; else "identity": bounds are in the units of the data then.
+        :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
+        tenths of numbers, equal sets of labels), shrunk toward "variance" where rows are few (see
+        :func:`bregmat.estimators.mahalanobis.inverse_within`); not in blocks. "auto" is "variance" where all rows are drawn among
+        neighbours, which has no units; else "identity": bounds are in the units of the data then.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -327,7 +329,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         check_integer("n_components", self.n_components, 1)
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
-                f'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array; got {self.prior!r}.'
+                f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
 
     def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
@@ -337,10 +339,18 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             self.prior_: str = name
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-            return None if name == "identity" else Factor(prior_components(X, name).T)
+            return None if name == "identity" else Factor(prior_components(X, name, self._codes(X, task)).T)
         self.prior_ = "given"
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
+
+    def _codes(self, X: Any, task: Task) -> np.ndarray | None:
+        """Class of each point for a prior that asks for it."""
+        if self.prior != "within" or task.y is None:
+            return None
+        if hasattr(X, "scatter"):
+            raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
+        return as_kinds(task.y, X.shape[0], "neighbors", unlabeled=self.unlabeled).codes

@@ -62,12 +62,15 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """The training points, checked against the candidates."""
 
     @abstractmethod
-    def _map(self, candidate: Any, learner: Any, X: Any) -> Callable[[Any], np.ndarray]:
-        """What maps points to features, from training points X; the learner is fitted to them, None where nothing is learned."""
+    def _map(self, candidate: Any, learner: Any, X: Any, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
+        """What maps points to features, from training points X and the class of each (-1 where it is not known).
+
+        The learner is fitted to them; None where nothing is learned.
+        """
 
     @abstractmethod
-    def _keep(self, X: Any, candidate: Any) -> None:
-        """Set what is chosen, from all points and ``best_learner_``."""
+    def _keep(self, X: Any, candidate: Any, codes: np.ndarray) -> None:
+        """Set what is chosen, from all points, the class of each and ``best_learner_``."""
 
     def _settings(self, candidate: Any, X: Any) -> dict[str, Any]:
         """Parameters of the learner for training points X."""
@@ -109,8 +112,8 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
-            known = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0
-            search = Search(self, template, X, y, groups, np.flatnonzero(known), weight)
+            codes = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes
+            search = Search(self, template, X, y, groups, codes, weight)
             self.n_splits_ = len(search.folds)
             self.cv_results_: dict[str, Any]
             self.best_index_: int
@@ -122,11 +125,11 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 raise KeyboardInterrupt
             self.best_learner_: Any = None
             if len(here) < X.shape[0]:
-                X, y, weight = X[here], y[here], None if weight is None else weight[here]
+                X, y, codes, weight = X[here], y[here], codes[here], None if weight is None else weight[here]
             if chosen.strategy is not None:
                 self.best_learner_ = self._fitted(clone(template).set_params(**self._settings(chosen, X)), X, y, weight)
             with held_interrupts():
-                self._keep(X, chosen)
+                self._keep(X, chosen, codes)
         return self
 
     def _fitted(self, learner: ConstraintLearner, X: Any, y: Any, weight: np.ndarray | None) -> ConstraintLearner:

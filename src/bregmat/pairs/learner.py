@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from bregmat.checks import as_column, check_positive
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
-from bregmat.estimators.mahalanobis import points_in_prior
+from bregmat.estimators.mahalanobis import POINTS_PRIORS, points_in_prior
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
@@ -25,7 +25,7 @@ from bregmat.typing import (
     DivergenceName,
     Labels,
     LossName,
-    MetricPrior,
+    PointsPrior,
     Preprocessor,
     SolverName,
     Table,
@@ -98,7 +98,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     slack_weight: float = 1.0
     loss: LossName | Loss | None = None
     percentiles: tuple[float, float] = (5, 95)
-    prior: Literal["auto"] | MetricPrior | Table = "auto"
+    prior: Literal["auto"] | PointsPrior | Table = "auto"
     solver: SolverName | Solver = "auto"
     tol: float = 1e-4
     max_iter: int | None = None
@@ -184,6 +184,11 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_percentiles(self.percentiles)
+        if isinstance(self.prior, str) and self.prior not in ("auto", *POINTS_PRIORS):
+            raise ValueError(
+                'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array, for tuples have no classes; '
+                f"got {self.prior!r}."
+            )
         self._learner(self.prior)._check_parameters()
 
     def _learner(self, prior: Any) -> MetricLearner:
