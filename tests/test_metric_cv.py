@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifie
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
-from bregmat.estimators.candidates import choose, usual_folds
+from bregmat.estimators.candidates import choose, usual_folds, usual_weight
 from bregmat.estimators.mahalanobis import inverse_within
 from bregmat.estimators.metric_cv import MetricCandidate
 from bregmat.plots import SearchDisplay
@@ -103,6 +103,10 @@ def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_th
     assert chosen(same - 0.001 + noise, same - 0.05, same) == 2
     # light is within the error of heavy, but worse than not learning
     assert chosen(same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same) == 2
+
+
+def test_from_many_points_the_usual_slack_weight_is_heavier_in_proportion():
+    assert [usual_weight(2.0, n) for n in (10, 500, 2000)] == [2.0, 2.0, 8.0]
 
 
 def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(wine, monkeypatch):

@@ -32,6 +32,7 @@ ENOUGH_PREDICTED = (
     300  # rows: where some of the folds predict as many, these decide who meets the others; where all predict fewer,
 )
 # folds are drawn again, until so many predictions are scored,
+USUAL_ROWS = 500  # training points, up to which the learner's own slack weight is leaned to
 MOST_REPEATS = 3  # or so many times: with few rows it is the draw of the folds that decides
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
 SEARCH_STEPS = (
@@ -190,8 +191,9 @@ class Search:
         }
         means = np.nan_to_num(means, nan=-np.inf)
         table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
-        finalists, usual = [candidates[c] for c in left], float(self.template.slack_weight)
-        return table, left[choose(finalists, scores[left, :scored], usual)]
+        n = min(len(train) for train, _ in self.folds)
+        usual = usual_weight(float(self.template.slack_weight), n)
+        return table, left[choose([candidates[c] for c in left], scores[left, :scored], usual)]
 
     def _rounds(self) -> list[tuple[int, int]]:
         """Numbers of rows and of folds of each round: few rows, or the first folds, where these say enough, then all."""
@@ -272,6 +274,15 @@ def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> 
     n_repeats = min(MOST_REPEATS, -(-ENOUGH_PREDICTED // max(1, len(y))))
     kind = RepeatedStratifiedKFold if is_class else RepeatedKFold
     return kind(n_splits=N_FOLDS, n_repeats=n_repeats, random_state=seed)
+
+
+def usual_weight(slack_weight: float, n: int) -> float:
+    """The slack weight to lean to with n training points, from the learner's own.
+
+    Rows drawn from labels weigh as much together whatever their number, so each point counts the less against the prior the more there
+    are; from many more points than the learner's weight was chosen on (docs/defaults.md) it is heavier in proportion.
+    """
+    return slack_weight * max(1.0, n / USUAL_ROWS)
 
 
 def choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:

@@ -36,10 +36,10 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
 
     Candidates are every prior (which scales the columns, or turns them) with every strategy, slack weight and number of components, and
     every prior as it is. Each is scored by what its neighbours predict on folds that it has not seen; where the first third of the folds
-    predicts 300 rows or more, the best third of those learned, by these folds, and all priors are scored on the others, too.
-    Of those learned that beat the best prior
-    unlearned, the simplest that is behind the best by no more than the standard error of their difference is fitted to all rows: few
-    components, then the slack weight nearest to the learner's own. Where none beats it, that prior is taken as it is.
+    predicts 300 rows or more, the best third of those learned, by these folds, and all priors are scored on the others, too. Of those
+    learned that beat the best prior unlearned, the simplest that is behind the best by no more than the standard error of their
+    difference is fitted to all rows: few components, then the slack weight nearest to the learner's own (n / 500 times it from more than
+    500 rows). Where none beats it, that prior is taken as it is.
 
     Parameters
     ----------
