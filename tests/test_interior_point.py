@@ -1,5 +1,7 @@
 """The interior-point solver on heavy slack weights: its certificate, computed again from scratch."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -16,7 +18,7 @@ from bregmat.solve import solve
 from bregmat.solvers import newton_system
 from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_link
 from bregmat.solvers.interior_point import InteriorPoint
-from bregmat.solvers.nesterov_todd import CongruenceScaling, SpectralScaling
+from bregmat.solvers.nesterov_todd import CongruenceScaling, SpectralScaling, SplitScaling
 from verified_calls import verify_outcome
 
 NAMES = ("logdet", "vonneumann", "frobenius")
@@ -225,3 +227,98 @@ def test_rows_of_six_decades_are_solved_over_rows_not_only_over_entries(monkeypa
     assert steps > 0
     assert np.abs(T + rows.adjoint(y)).max() <= 1e-12 * np.abs(T).max()
     assert np.abs(d * y - rows.values(S * S * T) - rhs).max() <= 1e-2 * np.abs(rhs).max()
+
+
+@pytest.mark.parametrize("slack_weight", [1.0, 1e4])
+def test_soft_rows_begin_at_half_of_their_strength(slack_weight):
+    """10 steps; 20 and 15 where ">=" rows were scaled down so far that none moved the prior."""
+    X, C, _, _ = wine_pairs(False, n_pairs=360)
+    result = nearest_metric(X, C, divergence="vonneumann", slack_weight=slack_weight, solver="interior_point")
+    assert result.status is Status.OPTIMAL
+    assert result.n_iter <= 12
+
+
+def split_point(divergence, on_path):
+    """A scaling at factors of M and Z with T, and these three; on the path of tau .3, or anywhere."""
+    D, rng, tau = as_divergence(divergence), np.random.default_rng(4), 0.3
+    L = rng.normal(size=(5, 5)) + 3.0 * np.eye(5)
+    U, size, _ = np.linalg.svd(L)
+    x = size**2
+    Z = U * np.sqrt(tau / x) if on_path else rng.normal(size=(5, 5))
+    A = rng.normal(size=(5, 5))
+    T = (U * (D.link(x) - tau / x)) @ U.T if on_path else A + A.T
+    return SplitScaling(D, L, Z, *np.linalg.eigh(T)), L @ L.T, Z @ Z.T, T, tau
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("on_path", [False, True])
+def test_split_scaling_brings_both_to_one_diagonal(divergence, on_path):
+    scaling, M, Z, _, _ = split_point(divergence, on_path)
+    assert np.allclose((scaling.B * scaling.sigma) @ scaling.B.T, M)
+    assert np.allclose((scaling.inverse * scaling.sigma) @ scaling.inverse.T, Z)
+    assert np.allclose(scaling.inverse.T @ scaling.B, np.eye(5), atol=1e-10)
+    rng = np.random.default_rng(5)
+    dM, dT = (A + A.T for A in rng.normal(size=(2, 5, 5)))
+    factor, slack = scaling.moved(dM, 0.0), scaling.moved_slack(dM, dT, 0.0)
+    assert np.allclose(factor @ factor.T, M)
+    assert np.allclose(slack @ slack.T, Z)
+    assert np.isclose(scaling.product(dM, dT, 0.0, 0.0), np.vdot(M, Z))
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_split_scaling_moves_in_the_frame(divergence):
+    """Steps within the limits move M by ``F dM F'``; at the limit the factor is gone."""
+    scaling, M, Z, _, _ = split_point(divergence, False)
+    rng = np.random.default_rng(6)
+    dM, dT = (A + A.T for A in rng.normal(size=(2, 5, 5)))
+    ap, ad = 0.5 * scaling.primal_limit(dM), 0.5 * scaling.dual_limit(dM, dT)
+    factor, slack = scaling.moved(dM, ap), scaling.moved_slack(dM, dT, ad)
+    assert np.allclose(factor @ factor.T, M + ap * scaling.F @ dM @ scaling.F.T)
+    assert np.isclose(scaling.product(dM, dT, ap, ad), np.vdot(factor @ factor.T, slack @ slack.T))
+    assert scaling.moved(dM, 2.02 * ap) is None
+    assert scaling.moved_slack(dM, dT, 2.02 * ad) is None
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_split_scaling_has_no_defect_on_the_path(divergence):
+    scaling, M, _, _, tau = split_point(divergence, True)
+    size = np.abs(np.linalg.inv(scaling.F) @ M @ np.linalg.inv(scaling.F).T).max()
+    assert np.abs(scaling.residual).max() <= 1e-10
+    assert np.abs(scaling.defect(tau)).max() <= 1e-10 * size
+    assert np.abs(scaling.defect(0.1 * tau)).max() > 1e-3
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_stalled_step_begins_anew_without_a_slack_of_the_cone(broken, monkeypatch):
+    """Also where a matrix of the step cannot be decomposed; without such a slack there is nothing else to begin."""
+    X, C, _, _ = wine_pairs(True)
+    problem = problem_of("vonneumann", X, C, 10.0)
+    solver = InteriorPoint()
+    state = solver.init(problem, 1e-6, None)
+    assert state.at.cone is not None
+
+    def stalls(self, problem, state):
+        if broken:
+            raise np.linalg.LinAlgError
+        return replace(state, stalled=True)
+
+    with monkeypatch.context() as m:
+        m.setattr(InteriorPoint, "_step", stalls)
+        again = solver.step(problem, state)
+        assert again.at.cone is None
+        assert not again.stalled
+        assert solver.step(problem, again).stalled
+    assert solver.step(problem, again).at.cone is None
+
+
+def test_a_rough_block_is_enough_where_conjugate_gradients_end_by_its_norm(monkeypatch):
+    """Heavy entries fill the Frobenius norm of a residual: by it the rows were left with 74 times their right-hand side."""
+    monkeypatch.setattr(newton_system, "BLOCK_FLOPS", 0.0)
+    monkeypatch.setattr(newton_system, "SAMPLE_FLOPS", 0.0)
+    monkeypatch.setattr(newton_system, "ROWS", 2)
+    rng = np.random.default_rng(0)
+    rows = RankOneRows(rng.normal(size=(4000, 24)))
+    d, root = 10.0 ** rng.uniform(-6, 1, 4000), np.geomspace(10.0, 0.01, 24)
+    S, rhs = np.sqrt(np.multiply.outer(root, root)), rng.normal(size=4000)
+    y, T, _ = newton_system.row_system(rows, d, np.ones(4000), S, 1e-8)(rhs)
+    assert np.abs(d * y - rows.values(S * S * T) - rhs).max() <= 1e-3 * np.abs(rhs).max()

@@ -108,7 +108,7 @@ class InteriorPoint(SolverWithNeeds):
         return {check_share: ("fraction", "neighbourhood"), positive: ("linear_tol", "ahead")}
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
-        """On the central path but for the primal equation, with dual weights of half the strength of the rows."""
+        """At half the strength of the rows; on the central path but for the primal equation and, where the cone has a slack, the link."""
         return self._start(problem, _has_cone(problem))
 
     def _start(self, problem: NearestMatrix, has_cone: bool) -> InteriorPointState:
@@ -116,12 +116,16 @@ class InteriorPoint(SolverWithNeeds):
         s = L.sense.astype(float)
         bounds = RelaxedBounds(problem.losses, problem.unit)
         bounds.strength[L.hard] *= self.ahead * max(1.0, problem.stretch)
-        m = _cold_weights(problem, bounds, s)
+        half = _half_strength(bounds, s)
+        m = _cold_weights(problem, half, s)
         tau = float(np.exp(np.log(bounds.strength).mean()))
         t, V = eigh(_mirror_point(problem, m / u))
-        factor = V * np.sqrt(D.barrier_inverse(t, tau))
+        root = np.sqrt(D.barrier_inverse(t, tau))
+        factor, cone = V * root, None
+        if has_cone:  # T may be anything: all rows at half of their strength, which those that are kept small here take long to reach
+            m, cone = half, V * (np.sqrt(tau) / root)
+            t, V = eigh(_mirror_point(problem, m / u))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
-        cone = V * np.sqrt(tau / D.barrier_inverse(t, tau)) if has_cone else None
         return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, cone=cone))
 
     def step(self, problem: NearestMatrix, state: InteriorPointState) -> InteriorPointState:
@@ -295,8 +299,14 @@ def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
 
 
-def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
-    """Half the strength on every inequality, the ">=" rows scaled so that none moves the prior far.
+def _half_strength(bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
+    """Weights of half the strength of every inequality, and half of the way to an open end."""
+    most = np.minimum(bounds.strength, np.where(s > 0, bounds.ceiling, -bounds.floor))
+    return np.where(s == 0, 0.0, 0.5 * s * most)
+
+
+def _cold_weights(problem: NearestMatrix, half: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """These weights, the ">=" rows' scaled so that none moves the prior far.
 
     ``B + A*(mu)`` keeps half of its size, ``B = M0 phi''(M0)``: a move of T by B doubles M, to first order. For LogDet that is
     ``M0^-1``, the border of the domain; for von Neumann, where T may be anything, the exponential would overflow.
@@ -305,8 +315,7 @@ def _cold_weights(problem: NearestMatrix, bounds: RelaxedBounds, s: np.ndarray) 
     B = np.diag(prior * problem.divergence.curvature(prior))
     m = np.zeros(problem.c)
     for sense in (1.0, -1.0):
-        most = np.minimum(bounds.strength, bounds.ceiling if sense > 0 else -bounds.floor)
-        part = np.where(s == sense, 0.5 * sense * most, 0.0)
+        part = np.where(s == sense, half, 0.0)
         if not part.any():
             continue
         C = np.linalg.inv(np.linalg.cholesky(B))

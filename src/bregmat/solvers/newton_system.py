@@ -20,9 +20,11 @@ from bregmat.operators import Operator, smat, svec
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
 SHARED_FLOPS = 2e10  # the same where several right-hand sides share it
 BLOCK_FLOPS = 3e9  # and where a block of the system takes the place of the whole
+FINER = 1e-3  # of the tolerance on the rows, where conjugate gradients end: one long run of them costs less than two
 REFINEMENTS = 4  # of a solution over rows, whose residual is far larger than that over entries where h is large
 HEAVY = 100.0  # largest diagonal entry, beside the identity's 1, from where a block of the heaviest pays
 LIGHT, BLOCK = 0.1, 1400  # entries of at most that stay outside; the order of the block at most
+MODERATE = 1e6  # up to where it is formed in float32
 SAMPLED, ROWS = 0.1, 4  # size from which every row is taken, and how many rows at most for each entry of the block
 SAMPLE_FLOPS = 4e9  # or more where they cost no more than this
 MOST_FLOPS = 2e11  # below this it is shared, too, where conjugate gradients took longer the last time
@@ -115,14 +117,13 @@ def row_system(
             return solve_rows
     weight = h / (unit * unit)
     inverse = _by_factor(op, weight, S) if is_small and op.c >= m else None
-    inverse = inverse or _by_conjugate_gradients(op, weight, S, 2000, False)
+    inverse = inverse or _by_conjugate_gradients(op, weight, S, 2000, False, is_relative=True)
 
     def solve(rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         y, left, steps, worst = np.zeros(op.c), rhs, 0, np.inf
         for k in range(REFINEMENTS):
             B = op.adjoint(h * left / unit)
-            B = B if S is None else S * B
-            found = inverse(B, tol * float(np.linalg.norm(B)))
+            found = inverse(B if S is None else S * B, FINER * tol)
             steps += found.steps
             new = y + h * (left - op.values(found.E if S is None else S * found.E) / unit)
             T = op.adjoint(new / unit)
@@ -144,7 +145,7 @@ def factor_flops(op: Operator) -> float:
     return float(min(op.c, m)) ** 2 * max(op.c, m)
 
 
-# right-hand side, absolute tolerance on the norm of the residual -> solution of E + S o A*(h . A(S o E)) = B
+# right-hand side, tolerance on the norm of the residual -> solution of E + S o A*(h . A(S o E)) = B
 Inverse = Callable[[np.ndarray, float], LinearSolution]
 
 
@@ -168,8 +169,14 @@ def _by_conjugate_gradients(
     most: int,
     single: bool,
     rough: tuple[Operator, np.ndarray] | None = None,
+    *,
+    is_relative: bool = False,
 ) -> Inverse:
-    """At most so many steps; products in float32 if ``single``; a preconditioner of fewer rows if these are given."""
+    """At most so many steps; products in float32 if ``single``; a preconditioner of fewer rows if these are given.
+
+    The tolerance is absolute, on the Frobenius norm of the residual, or relative, on the norm of the preconditioner: near that of the
+    system's inverse, in which an entry of the residual counts for what it does to the solution, however heavy the others are.
+    """
     precondition = heavy_block(op, h, S)
     if precondition is None and rough is not None:
         precondition = fourth_moment(*rough, S)
@@ -188,7 +195,12 @@ def _by_conjugate_gradients(
         return Q + (W if S is None else S * W)
 
     def solve(B: np.ndarray, tol: float) -> LinearSolution:
-        end = conjugate_gradients(product, B, goal=tol, most=most, precondition=precondition, is_euclidean=True)
+        if is_relative:
+            near = B if precondition is None else precondition(B)
+            tol *= float(np.sqrt(max(np.vdot(B, near), 0.0)))
+        end = conjugate_gradients(
+            product, B, goal=tol, most=most, precondition=precondition, is_euclidean=not is_relative
+        )
         return LinearSolution(symmetrize(end.x), end.steps, end.norm)
 
     return solve
@@ -222,17 +234,20 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[
     rows, share = _systematic_sample(
         h * op.squared_norms(S * S), max(ROWS * len(top), int(SAMPLE_FLOPS / len(top) ** 2))
     )
-    columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows] / np.sqrt(share))[:, None]).T)
     unit = np.sqrt(1.0 + diagonal[top])
     scale = (weight[top] / unit)[:, None]
-    H = np.zeros((len(top), len(top)))
+    # no eigenvalue below 1 / unit^2: half the digits are enough where that is far above their rounding
+    dtype = np.float32 if diagonal.max() < MODERATE else np.float64
+    columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows] / np.sqrt(share))[:, None]).T.astype(dtype))
+    scale = scale.astype(dtype)
+    H = np.zeros((len(top), len(top)), dtype)
     for first in range(0, len(rows), 4096):
         part = columns[:, first : first + 4096]
         Phi = part[k[top]]
         Phi *= part[l[top]]
         Phi *= scale
         H += Phi @ Phi.T
-    C, ok = cholesky(add_diagonal(H, 1.0 / (unit * unit)))
+    C, ok = cholesky(add_diagonal(H.astype(np.float64), 1.0 / (unit * unit)))
     if not ok:
         return None
 
