@@ -20,8 +20,8 @@ from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import MetricPrior, Pairs, Points, PointsPrior
 
-PRIORS: tuple[MetricPrior, ...] = get_args(MetricPrior)
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
+PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
 LEAST_WITHIN = (

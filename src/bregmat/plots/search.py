@@ -58,7 +58,7 @@ class SearchDisplay(Display):
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> SearchDisplay:
         """Draw the search of a fitted :class:`bregmat.MetricLearnerCV` or :class:`bregmat.KernelLearnerCV`."""
         table = estimator.cv_results_
-        error = np.asarray(table["std_test_score"]) / np.sqrt(max(1, estimator.n_splits_ - 1))
+        error = np.asarray(table["std_test_score"]) / np.sqrt(np.maximum(1, np.asarray(table["n_folds"]) - 1))
         mean = np.asarray(table["mean_test_score"])
         return cls(list(table["params"]), mean, error, estimator.best_index_).plot(ax=ax)
 
