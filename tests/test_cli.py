@@ -250,6 +250,8 @@ def test_pairs_without_bounds(bregmat, points, tmp_path):
     done = bregmat("learn", points, "--constraints", must, "--out", "n", "--prior", "identity")
     rows = Constraints.from_pairs(index, [1, 1, -1, -1], X=X, random_state=0)
     assert np.allclose(load("n").constraints_.bound, rows.bound) and load("n").prior_ == "identity"
+    done = bregmat("learn", points, "--constraints", must, "--prior", "within")
+    assert done.exit_code == 2 and "must.csv has no bounds, and --prior within has no scale" in done.stderr
 
 
 def test_pairs_alone_belong_together(bregmat, points, tmp_path):
