@@ -179,6 +179,16 @@ def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):
     assert found.status is Status.UNKNOWN and "errors are not allowed" in found.problems[0]
 
 
+@pytest.mark.parametrize("steps", range(21, 61))
+def test_a_margin_of_rounding_alone_is_none(steps):
+    """Two classes share a point: weights grow until rounding parts the two copies, which is no margin."""
+    rng = np.random.default_rng(steps)
+    X, y = rng.normal(size=(16, 3)), np.where(np.arange(16) % 2, 1.0, -1.0)
+    X[1] = X[0]
+    result = train_margin(MarginProblem.build(kernel_source(X, gamma=1.0), y, C=np.inf), max_iter=steps)
+    assert result.status in ("UNKNOWN", "INFEASIBLE")
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_round_ends_when_time_is_up(rng, intercept, monkeypatch):
     """By a clock that jumps after the first piece of a round: few steps are made after it."""

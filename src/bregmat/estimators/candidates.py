@@ -28,16 +28,13 @@ from bregmat.sampling import generator
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
 SHARE_KEPT = 3  # of the candidates a round keeps one in this many; before the last it has one in this many of the rows, or of the folds
 N_FOLDS = 5
-ENOUGH_PREDICTED = (
-    300  # rows: where some of the folds predict as many, these decide who meets the others; where all predict fewer,
-)
-# folds are drawn again, until so many predictions are scored,
+# rows: where a third of the folds predicts as many, it decides who meets the others; where all folds predict fewer, they are drawn again
+ENOUGH_PREDICTED = 300
+MOST_REPEATS = 3  # times at the most: with few rows it is the draw of the folds that decides
 USUAL_ROWS = 500  # training points, up to which the learner's own slack weight is leaned to
-MOST_REPEATS = 3  # or so many times: with few rows it is the draw of the folds that decides
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
-SEARCH_STEPS = (
-    60  # of each pass of what is compared: in columns of very different size heavy weights take many times as long
-)
+# of each pass of what is compared: in columns of very different size heavy weights take many times as long
+SEARCH_STEPS = 60
 
 
 @dataclass(frozen=True, kw_only=True)

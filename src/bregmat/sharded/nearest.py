@@ -14,7 +14,7 @@ import numpy as np
 
 from bregmat.certificates import MatrixCertificate
 from bregmat.checks import check_integer
-from bregmat.compound_operators import SignedSums, Stacked
+from bregmat.compound_operators import Stacked, with_leaves
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
 from bregmat.iterates import Factored, Iterate
@@ -332,7 +332,7 @@ def _fetched(part: Part, numbers: np.ndarray) -> list[tuple[Operator, RowLosses,
     if not len(mine):
         return []
     some = mine - part.first
-    return [(_alone(part.operator.restrict(some)), part.losses.restrict(some), part.unit[some])]
+    return [(with_leaves(part.operator.restrict(some), _alone), part.losses.restrict(some), part.unit[some])]
 
 
 def _listed_together(a: list[Any], b: list[Any]) -> list[Any]:
@@ -340,14 +340,8 @@ def _listed_together(a: list[Any], b: list[Any]) -> list[Any]:
 
 
 def _alone(op: Any) -> Operator:
-    if isinstance(op, PairGraph):
-        return RankOneRows(op.vectors(np.arange(op.c)))
-    if isinstance(op, SignedSums):
-        base: Any = _alone(op.base)
-        return SignedSums(base, op.P)
-    if isinstance(op, Stacked):
-        return Stacked([(rows, _alone(part)) for rows, part in op.parts])
-    return op
+    """A leaf of an operator without points that others share."""
+    return RankOneRows(op.vectors(np.arange(op.c))) if isinstance(op, PairGraph) else op
 
 
 def _joined_losses(losses: list[RowLosses]) -> RowLosses:

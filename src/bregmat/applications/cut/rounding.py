@@ -16,10 +16,7 @@ PASSES = 50
 DENSE_FIEDLER = 400
 RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
 # at most, and from one look at the Ritz value to the next, or a twentieth of all
-LANCZOS_STEPS, LANCZOS_LOOK = (
-    1200,
-    20,
-)
+LANCZOS_STEPS, LANCZOS_LOOK = 1200, 20
 
 
 class BestCut:
