@@ -92,26 +92,29 @@ def test_parts_of_a_loop_write_what_the_whole_writes(rng, d):
     near = (kernel_rows.gaussian_near_rows_inplace, s.Z[rows], s.ZT)
     far = (kernel_rows.gaussian_rows_inplace, s.Z[rows], s.h[rows], s.Z, s.h)
     loop, *arguments = near if d == 3 else far
-    loop(whole, 0, *arguments, 0, n)
+    memory = () if d == 3 else (kernel_rows.chunk_work(700, n, np.float32),)
+    loop(*memory, whole, 0, *arguments, 0, n)
     for part in ((1024, n), (0, 512), (512, 1024)):
-        loop(cut, 0, *arguments, *part)
+        loop(*memory, cut, 0, *arguments, *part)
     assert (whole == cut).all()
     A, h = s._exact(rows)
     one = np.where(rng.random(700) < 0.5, 1.0, -1.0)
     for B, hB, same in ((A, h, True), (A[:650].copy(), h[:650], False)):
         whole, cut = np.empty((2, 700, len(B)))
         arguments = (A, h, one, B, hB, one[: len(B)], 2 * s.gamma, same)
-        kernel_rows.gaussian_block_inplace(whole, *arguments, 0, len(B))
+        memory = kernel_rows.chunk_work(700, len(B))
+        kernel_rows.gaussian_block_inplace(memory, whole, *arguments, 0, len(B))
         for part in ((512, len(B)), (0, 256), (256, 512)):
-            kernel_rows.gaussian_block_inplace(cut, *arguments, *part)
+            kernel_rows.gaussian_block_inplace(memory, cut, *arguments, *part)
         assert (whole == cut).all()
     w, f, g, parts = rng.standard_normal(700), np.zeros((1, 700)), np.zeros((1, 700)), np.zeros((2, 700))
-    kernel_rows.gaussian_sums_inplace(f, A, h, A, h, w, 2 * s.gamma, False, 0, 700)
+    memory = kernel_rows.chunk_work(700, 700)
+    kernel_rows.gaussian_sums_inplace(memory, f, A, h, A, h, w, 2 * s.gamma, False, 0, 700)
     for part in ((256, 700), (0, 256)):
-        kernel_rows.gaussian_sums_inplace(g, A, h, A, h, w, 2 * s.gamma, False, *part)
+        kernel_rows.gaussian_sums_inplace(memory, g, A, h, A, h, w, 2 * s.gamma, False, *part)
     assert (f == g).all()
-    kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 1, 2)
-    kernel_rows.gaussian_sums_inplace(parts, A, h, A, h, w, 2 * s.gamma, True, 0, 1)
+    kernel_rows.gaussian_sums_inplace(memory, parts, A, h, A, h, w, 2 * s.gamma, True, 1, 2)
+    kernel_rows.gaussian_sums_inplace(memory, parts, A, h, A, h, w, 2 * s.gamma, True, 0, 1)
     # other order of summation
     np.testing.assert_allclose(f[0], parts.sum(axis=0), rtol=0, atol=1e-13 * np.abs(w).sum())
 

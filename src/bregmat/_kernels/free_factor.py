@@ -77,7 +77,7 @@ def backward_inplace(b, U, k):
         b[i] = (b[i] - dot(U[i, i + 1 : k], b[i + 1 : k])) / U[i, i]
 
 
-@njit(cache=True)
+@njit(cache=True, compact=True)
 def solve_inplace(b, U, k):
     """``(U'U)^-1 b``; shapes b (>= k,), U (>= k, >= k)."""
     forward_inplace(b, U, k)
@@ -128,8 +128,11 @@ def leave_inplace(free, p):
             row[t] = row[t + 1]
     for i in range(p + 1, k):
         q = i - p - 1
-        r = math.hypot(U[i, i], w[q])
-        c, s = U[i, i] / r, w[q] / r
+        # math.hypot is a function that numba compiles by itself
+        larger = max(abs(U[i, i]), abs(w[q]))
+        c, s = U[i, i] / larger, w[q] / larger
+        r = math.sqrt(c * c + s * s)
+        c, s = c / r, s / r
         source, out, rest = U[i, i:k], U[i - 1, i - 1 : k - 1], w[q:]
         for t in range(k - i):
             a, b = source[t], rest[t]

@@ -1,7 +1,8 @@
 """Blocks of a Gaussian kernel in one go: matrix product and exponential chunk by chunk, in cache; sums of its rows.
 
 Loops take the part that they are to do as its ``start`` and ``stop``, multiples of their unit (the end excepted), and let go of the
-interpreter: threads may share them (:mod:`bregmat.threads`). What is written does not depend on the parts.
+interpreter: threads may share them (:mod:`bregmat.threads`), each with memory of its own (:func:`chunk_work`). What is written does not
+depend on the parts.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels.compiling import intrinsic, njit
-from bregmat._kernels.products import product_inplace
+from bregmat._kernels.products import as_matrix, product_inplace
 from bregmat._kernels.vectors import add_multiple_inplace, dot
 
 # No 'reassoc': exp_f64 rounds to an integer by adding and subtracting a large number.
@@ -18,6 +19,12 @@ SUM = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
 CHUNK = 512  # columns of a chunk
 STRIP = 512  # rows of a chunk: 1 MB of float32 stays in the second-level cache
 HALF = 256  # rows or columns of a chunk in float64
+
+
+def chunk_work(rows: int, columns: int, dtype: Any = np.float64) -> np.ndarray:
+    """Memory of one part of a loop below over this many rows and columns: kernels that make arrays count references."""
+    strip, chunk = (STRIP, CHUNK) if dtype is np.float32 else (HALF, HALF)
+    return np.empty(chunk + min(rows, strip) * min(columns, chunk), dtype)
 
 
 @intrinsic(lambda bits: bits.view(f"f{bits.itemsize}"))
@@ -102,9 +109,9 @@ def _exp_row_inplace(target, source, own, h):
 
 
 @njit(cache=True)
-def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
+def _gaussian_chunk_inplace(work, out, first, ZI, hI, Z, h, start, stop):
     """Columns start..stop of :func:`gaussian_rows_inplace`, out (m, n)."""
-    T, hT, S = Z[start:stop].T, h[start:stop], np.empty((min(STRIP, len(ZI)), stop - start), np.float32)
+    T, hT, S = Z[start:stop].T, h[start:stop], as_matrix(work, min(STRIP, len(ZI)), stop - start)
     for top in range(0, len(ZI), STRIP):
         bottom = min(top + STRIP, len(ZI))
         product_inplace(S[: bottom - top], ZI[top:bottom], T)
@@ -113,13 +120,13 @@ def _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def gaussian_rows_inplace(out, first, ZI, hI, Z, h, start, stop):
+def gaussian_rows_inplace(work, out, first, ZI, hI, Z, h, start, stop):
     """``out[first + i, j] = exp(ZI_i . Z_j - hI_i - h_j)`` in float32; with ``h = |z|^2 / 2`` that is ``exp(-|ZI_i - Z_j|^2 / 2)``.
 
-    ZI (k, d), hI (k,), Z (n, d), h (n,); columns start..stop of out (m, n), unit CHUNK.
+    ZI (k, d), hI (k,), Z (n, d), h (n,); columns start..stop of out (m, n), unit CHUNK; work of ``chunk_work(k, n, np.float32)``.
     """
     for left in range(start, stop, CHUNK):
-        _gaussian_chunk_inplace(out, first, ZI, hI, Z, h, left, min(left + CHUNK, stop))
+        _gaussian_chunk_inplace(work, out, first, ZI, hI, Z, h, left, min(left + CHUNK, stop))
 
 
 @njit(cache=True, fastmath=EXP)
@@ -181,9 +188,10 @@ def _sign_row_inplace(row, own, signs):
 
 
 @njit(cache=True)
-def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, symmetric):
+def _gaussian64_chunk_inplace(work, out, A, hA, sA, B, hB, sB, scale, start, stop, symmetric):
     """Columns start..stop of :func:`gaussian_block_inplace`, out (m, n); of a symmetric block the rows from ``start`` on only."""
-    T, S, hT, sT = B[start:stop].T, np.empty((HALF, stop - start)), hB[start:stop], sB[start:stop]
+    T, hT, sT = B[start:stop].T, hB[start:stop], sB[start:stop]
+    S = as_matrix(work, min(HALF, len(A)), stop - start)
     for top in range(start if symmetric else 0, len(A), HALF):
         bottom = min(top + HALF, len(A))
         product_inplace(S[: bottom - top], A[top:bottom], T)
@@ -201,22 +209,23 @@ def _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, start, stop, sym
 
 
 @njit(cache=True, nogil=True)
-def gaussian_block_inplace(out, A, hA, sA, B, hB, sB, scale, symmetric, start, stop):
+def gaussian_block_inplace(work, out, A, hA, sA, B, hB, sB, scale, symmetric, start, stop):
     """``out_ij = sA_i sB_j exp(scale A_i . B_j - hA_i - hB_j)`` in float64; ``symmetric`` where A is B: half the work.
 
-    A (m, d), hA, sA (m,), B (n, d), hB, sB (n,); columns start..stop of out (m, n), unit HALF, and their mirror image.
+    A (m, d), hA, sA (m,), B (n, d), hB, sB (n,); columns start..stop of out (m, n), unit HALF, and their mirror image; work of
+    ``chunk_work(m, n)``.
     """
     for left in range(start, stop, HALF):
-        _gaussian64_chunk_inplace(out, A, hA, sA, B, hB, sB, scale, left, min(left + HALF, stop), symmetric)
+        _gaussian64_chunk_inplace(work, out, A, hA, sA, B, hB, sB, scale, left, min(left + HALF, stop), symmetric)
 
 
 @njit(cache=True)
-def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, symmetric):
+def _gaussian_sum_chunk_inplace(work, f, A, hA, B, hB, weight, scale, start, stop, symmetric):
     """What rows start..stop of A (m, d) contribute to the sums f (m,), where ``symmetric`` from columns up to their own."""
-    row = np.empty(HALF)
+    row, rest = work[:HALF], work[HALF:]
     for left in range(0, stop if symmetric else len(B), HALF):
         right = min(left + HALF, stop if symmetric else len(B))
-        S = np.empty((stop - start, right - left))
+        S = as_matrix(rest, stop - start, right - left)
         product_inplace(S, A[start:stop], B[left:right].T)
         for i in range(start, stop):
             end = min(right, i + 1) if symmetric else right
@@ -231,16 +240,18 @@ def _gaussian_sum_chunk_inplace(f, A, hA, B, hB, weight, scale, start, stop, sym
 
 
 @njit(cache=True, nogil=True)
-def gaussian_sums_inplace(out, A, hA, B, hB, weight, scale, symmetric, start, stop):
+def gaussian_sums_inplace(work, out, A, hA, B, hB, weight, scale, symmetric, start, stop):
     """``out_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j`` in float64, no matrix kept; ``symmetric`` where A is B: half the work.
 
     A (m, d), hA (m,), B (n, d), hB, weight (n,); entries start..stop of ``out[0]`` (1, m), unit HALF. Symmetric: vectors
     start..stop of out (p, m), whose sum over p is wanted; vector k takes every p-th chunk of rows from the k-th on, about
-    as long as any other.
+    as long as any other; work of ``chunk_work(m, n)``.
     """
     # the chunk is called in one place: one copy of it
     first, last = (start, stop) if symmetric else (0, 1)
     for part in range(first, last):
         begin, end = (part * HALF, len(A)) if symmetric else (start, stop)
         for top in range(begin, end, len(out) * HALF):
-            _gaussian_sum_chunk_inplace(out[part], A, hA, B, hB, weight, scale, top, min(top + HALF, end), symmetric)
+            _gaussian_sum_chunk_inplace(
+                work, out[part], A, hA, B, hB, weight, scale, top, min(top + HALF, end), symmetric
+            )

@@ -45,37 +45,39 @@ def lane_min(typing, a, b):
 
 
 @njit(cache=True, fastmath=FAST)
-def _position(v, w, value):
-    """First index with ``v + w == value``, v and w (n,) or w None for 0; where rounding hides it, that of the largest sum."""
+def _position(v, value):
+    """First index with ``v == value``, v (n,); the last one where there is none, as with NaN."""
     n = len(v)
-    for start in range(0, n - 63, 64):
-        a, hits = v[start : start + 64], 0
-        b = a if w is None else w[start : start + 64]
-        for t in range(64):
-            hits += (a[t] if w is None else a[t] + b[t]) == value
+    for start in range(0, n, 64):
+        part, hits = v[start : min(start + 64, n)], 0
+        for t in range(len(part)):
+            hits += part[t] == value
         if hits > 0:
-            for t in range(64):
-                if (a[t] if w is None else a[t] + b[t]) == value:
+            for t in range(len(part)):
+                if part[t] == value:
                     return start + t
-    best = n - 1
-    for t in range(n - n % 64, n):
-        if (v[t] if w is None else v[t] + w[t]) == value:
-            return t
-    for t in range(n):
-        if (v[t] if w is None else v[t] + w[t]) > (v[best] if w is None else v[best] + w[best]):
-            best = t
-    return best
+    return n - 1
+
+
+@njit(cache=True)
+def _open_inplace(may_rise, may_fall, x, lower, upper, t, closed):
+    """What is added to the slope of entry t for the two extremes: 0 where x may rise, or fall, else -1e30, or ``closed``; all (n,)."""
+    kind = may_rise.dtype.type
+    may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
+    may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(closed)
 
 
 @njit(cache=True, fastmath=FAST)
-def _move_pair_inplace(e, Ki, Kj, step, may_rise, may_fall):
-    """``e -= step (Ki - Kj)``, all (n,); returns max over those that may rise and min over those that may fall."""
+def _move_pair_inplace(rising, e, Ki, Kj, step, may_rise, may_fall):
+    """``e -= step (Ki - Kj)`` and ``rising = e + may_rise``, all (n,); returns max of that and min over those that may fall."""
     kind = e.dtype.type
     high, low = kind(-1e30), kind(1e30)
     for t in range(len(e)):
         v = e[t] - step * kind(Ki[t] - Kj[t])
         e[t] = v
-        high = lane_max(high, v + may_rise[t])
+        up = v + may_rise[t]
+        rising[t] = up
+        high = lane_max(high, up)
         low = lane_min(low, v + may_fall[t])
     return high, low
 
@@ -124,31 +126,25 @@ def smo_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter):
     kind = e.dtype.type
     may_rise, may_fall, gain = work[0], work[1], work[2]
     for t in range(n):
-        may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
-        may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(1e30)
+        _open_inplace(may_rise, may_fall, x, lower, upper, t, 1e30)
     floor = _least_curvature(diagonal)
-    high, low = _move_pair_inplace(e, K[0], K[0], kind(0.0), may_rise, may_fall)
-    steps = 0
-    while steps < max_iter:
-        if high - low <= tol or high < kind(-1e29) or low > kind(1e29):
-            break
-        i = _position(e, may_rise, high)
+    steps, i, j, step = 0, 0, 0, 0.0
+    while True:  # each part is called in one place, as each call of it is compiled for itself
+        high, low = _move_pair_inplace(gain, e, K[i], K[j], kind(step), may_rise, may_fall)
+        if steps >= max_iter or high - low <= tol or high < kind(-1e29) or low > kind(1e29):
+            return steps, high, low
+        i = _position(gain, high)
         best = _pair_gain_inplace(gain, e, K[i], diagonal, may_fall, high, diagonal[i], floor)
-        j = _position(gain, None, best)
+        j = _position(gain, best)
         curvature = max(diagonal[i] + diagonal[j] - kind(2.0) * kind(K[i, j]), floor)
         step = np.float64(high - e[j]) / np.float64(curvature)
         room_i, room_j = upper[i] - x[i], x[j] - lower[j]
-        room = min(room_i, room_j)
-        if step >= room:
-            step = room
+        step = min(step, room_i, room_j)
         x[i] = upper[i] if step == room_i else x[i] + step
         x[j] = lower[j] if step == room_j else x[j] - step
-        for t in (i, j):
-            may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
-            may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(1e30)
-        high, low = _move_pair_inplace(e, K[i], K[j], kind(step), may_rise, may_fall)
+        _open_inplace(may_rise, may_fall, x, lower, upper, i, 1e30)
+        _open_inplace(may_rise, may_fall, x, lower, upper, j, 1e30)
         steps += 1
-    return steps, high, low
 
 
 @njit(cache=True, fastmath=FAST)
@@ -182,22 +178,19 @@ def greedy_descent_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter)
     n = len(x)
     kind = e.dtype.type
     may_rise, may_fall, gain, inverse = work[0], work[1], work[2], work[3]
-    for t in range(n):
-        may_rise[t] = kind(0.0) if x[t] < upper[t] else kind(-1e30)
-        may_fall[t] = kind(0.0) if x[t] > lower[t] else kind(-1e30)
     floor = _least_curvature(diagonal)
     for t in range(n):
+        _open_inplace(may_rise, may_fall, x, lower, upper, t, -1e30)
         inverse[t] = kind(1.0) / max(diagonal[t], floor)
-    best, worst = _move_one_inplace(gain, e, K[0], kind(0.0), may_rise, may_fall, inverse)
-    steps = 0
-    while steps < max_iter and not worst <= tol:
-        i = _position(gain, None, best)
+    steps, i, step = 0, 0, 0.0
+    while True:  # as above
+        best, worst = _move_one_inplace(gain, e, K[i], kind(step), may_rise, may_fall, inverse)
+        if steps >= max_iter or worst <= tol:
+            return steps, worst
+        i = _position(gain, best)
         target = x[i] + np.float64(e[i]) * np.float64(inverse[i])
         target = min(max(target, lower[i]), upper[i])
         step = target - x[i]
         x[i] = target
-        may_rise[i] = kind(0.0) if target < upper[i] else kind(-1e30)
-        may_fall[i] = kind(0.0) if target > lower[i] else kind(-1e30)
-        best, worst = _move_one_inplace(gain, e, K[i], kind(step), may_rise, may_fall, inverse)
+        _open_inplace(may_rise, may_fall, x, lower, upper, i, -1e30)
         steps += 1
-    return steps, worst

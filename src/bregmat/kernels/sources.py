@@ -19,6 +19,7 @@ UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 DOUBLE = 2.0**-53  # and float64 by this
 FLOPS = 20.0  # operations that a product or an exponential does in a nanosecond
 PARTS = 16  # vectors that the sums of a large symmetric block are taken in, whatever the threads
+SMALL = 16_384  # entries of a block up to which its sums are taken of all of it: what is compiled for the block serves
 FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
 CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
 STRIP = 2_000_000  # entries of a block at a time
@@ -119,7 +120,12 @@ class Gaussian(KernelSource):
             return
         Z, h = (self.Z, self.h) if columns is None else (self.Z[columns], self.h[columns])
         far = out, 0, self.Z[rows], self.h[rows], Z, h
-        in_parts(lambda *part: kernel_rows.gaussian_rows_inplace(*far, *part), n, work, kernel_rows.CHUNK)
+
+        def fill_part(*part: int) -> None:
+            memory = kernel_rows.chunk_work(len(rows), n, np.float32)
+            kernel_rows.gaussian_rows_inplace(memory, *far, *part)
+
+        in_parts(fill_part, n, work, kernel_rows.CHUNK)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
@@ -136,25 +142,31 @@ class Gaussian(KernelSource):
         return out
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        if len(rows) * len(columns) <= SMALL:
+            return self.block(rows, columns) @ weight
         A, hA = self._exact(rows)
+        is_square = rows is columns
+        B, hB = (A, hA) if is_square else self._exact(columns)
+        out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)) if is_square else 1, len(rows)))
+        both = out, A, hA, B, hB, weight, 2.0 * self.gamma, is_square
+
+        def sum_part(*part: int) -> None:
+            kernel_rows.gaussian_sums_inplace(kernel_rows.chunk_work(len(rows), len(columns)), *both, *part)
+
         work = len(rows) * len(columns) * (2.0 * self.n_features + 40) / FLOPS
-        if rows is columns:
-            out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)), len(rows)))
-            whole = out, A, hA, A, hA, weight, 2.0 * self.gamma, True
-            in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*whole, *part), len(out), work)
-            return out.sum(axis=0)
-        B, hB = self._exact(columns)
-        f = np.zeros((1, len(rows)))
-        both = f, A, hA, B, hB, weight, 2.0 * self.gamma, False
-        in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), len(rows), work, kernel_rows.HALF)
-        return f[0]
+        in_parts(sum_part, *((len(out), work) if is_square else (len(rows), work, kernel_rows.HALF)))
+        return out.sum(axis=0) if is_square else out[0]
 
     def _block64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
         A, hA = self._exact(rows)
         B, hB = (A, hA) if rows is columns else self._exact(columns)
         work = out.size * (2.0 * self.n_features + 40) / FLOPS
         both = out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns
-        in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*both, *part), len(columns), work, kernel_rows.HALF)
+
+        def fill_part(*part: int) -> None:
+            kernel_rows.gaussian_block_inplace(kernel_rows.chunk_work(*out.shape), *both, *part)
+
+        in_parts(fill_part, len(columns), work, kernel_rows.HALF)
 
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centred points in float64 and ``gamma |x|^2``."""

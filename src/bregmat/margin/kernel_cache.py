@@ -122,7 +122,8 @@ class WorkingKernel:
             self.K[:m, :m] = old
         self.members = np.concatenate([self.members, new])
         self.kernel.fill(self.K[m:], new, self.members)
-        mirror_inplace(self.K, m, m + k, np.empty((64, 64), np.float32))
+        if m > 0:
+            mirror_inplace(self.K, m, m + k, np.empty((64, 64), np.float32))
         spot = np.arange(m, m + k)
         self.K[spot, spot] += self.ridge[new].astype(np.float32)
         self.diagonal = np.concatenate([self.diagonal, self.K[spot, spot]])
