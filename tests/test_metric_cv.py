@@ -188,9 +188,8 @@ def test_a_prior_within_classes_is_found_where_classes_lie_along_each_other(rng)
     plain = {p["prior"]: m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] is None}
     assert plain["within"] > max(plain["variance"], plain["identity"]) + 0.1
     assert chooser.best_score_ >= plain["within"]
-    alone = bm.MetricLearnerCV(**QUICK | {"slack_weights": (1e-9,)}, priors=("within",)).fit(
-        X, y
-    )  # as good as not learning
+    # as good as not learning
+    alone = bm.MetricLearnerCV(**QUICK | {"slack_weights": (1e-9,)}, priors=("within",)).fit(X, y)
     assert alone.best_learner_ is None and np.array_equal(alone.components_, inverse_within(X, y).T)
 
 

@@ -41,8 +41,9 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     """Kernel whose settings, and whether to learn at all, are chosen by neighbours on inner folds.
 
     As :class:`MetricLearnerCV`: candidates are every kernel, coefficient and rank with every strategy and slack weight, and every
-    kernel as it is, scored by what its neighbours predict on folds that it has not seen. The simplest is of low rank, then of the slack
-    weight nearest to the learner's own. What is chosen is never worse, on these folds, than the best kernel unlearned.
+    kernel as it is, scored by what its neighbours predict on folds that it has not seen. The simplest is of low rank, then of the
+    slack weight nearest to the learner's own (n / 500 times it from more than 500 rows). What is chosen is never worse, on these
+    folds, than the best kernel unlearned.
 
     Parameters
     ----------

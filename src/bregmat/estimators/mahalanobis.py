@@ -24,9 +24,8 @@ POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
 PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
 CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
-LEAST_WITHIN = (
-    1e-6  # variance within classes, relative to that of the widest direction, below which none is told from another
-)
+# variance within classes, relative to that of the widest direction, below which none is told from another
+LEAST_WITHIN = 1e-6
 MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
 MOST_ROWS = 20_000  # rows looked at to order the components
 MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features

@@ -74,9 +74,10 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
         missed = float(slack.max())
         blur = 256 * ROUNDING * float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum())
         is_feasible = missed <= 1e-8 + blur < 1
-        if not is_feasible:
-            hidden = blur >= 1 and "rounding of weights as large hides whether samples are outside the margin"
-            found.problem(hidden or f"a sample is within the margin by {missed:.2g}")
+        if blur >= 1:
+            found.problem("rounding of weights as large hides whether samples are outside the margin")
+        elif not is_feasible:
+            found.problem(f"a sample is within the margin by {missed:.2g}")
     primal = q / 2 + price.sum()
     rounding = 16 * ROUNDING * size + float(
         (np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum()
