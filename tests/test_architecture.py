@@ -42,7 +42,7 @@ problems priors
 faces infeasibility
 phase_one certificates
 nearness
-proofs elimination
+parallel_rows proofs elimination
 coordinates
 iterates spans
 binding array_operators

@@ -70,6 +70,16 @@ class TestIterate:
         assert prior.value() == pytest.approx(0.0, abs=1e-12)
         assert np.allclose(prior.matrix(), np.diag(x0), **EXACT)
 
+    def test_another_matrix_by_its_factor(self, D, kind, rng):
+        iterate, _, x0 = self.iterate(D, kind, rng)
+        B = rng.normal(size=(self.r, self.r))
+        there = iterate.with_factor(B)
+        assert type(there) is kind
+        assert np.allclose(there.matrix(), B @ B.T, **EXACT)
+        assert there.value() == pytest.approx(D(B @ B.T, np.diag(x0)), rel=1e-9)
+        singular = iterate.with_factor(np.diag([1.0, 2.0, 0.0, 1.0, 1.0]))
+        assert singular is None if D.keeps_range else np.allclose(singular.matrix(), np.diag([1.0, 4.0, 0, 1, 1]))
+
     def test_residual_is_in_the_frame(self, D, kind, rng):
         iterate, _, x0 = self.iterate(D, kind, rng)
         A, F = symmetric(rng, self.r), iterate.F

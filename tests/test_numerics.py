@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import lsq_linear
 
+from bregmat.linalg import cholesky
 from bregmat.numerics import Exchanges, armijo, conjugate_gradients, pivot_in_box
 
 
@@ -25,6 +26,21 @@ def test_conjugate_gradients(is_euclidean, rng):
     assert end.norm <= 1e-10 and end.direction is None and 0 < end.steps < 100
     assert_allclose(r, end.residual, atol=1e-12)
     assert_allclose(end.norm, np.linalg.norm(r if is_euclidean else r / np.sqrt(d)), atol=1e-12)
+
+
+def test_cholesky_in_the_place_of_its_matrix(rng):
+    A = positive_definite(rng, 9)
+    C, ok = cholesky(A)
+    assert ok and not np.triu(C, 1).any()
+    used = A.copy()
+    D, ok = cholesky(used, is_used_up=True)
+    assert ok and np.shares_memory(D, used)
+    assert_allclose(np.tril(D), C, rtol=1e-12)
+    for k, bad in ((0, np.nan), (4, np.inf), (4, -1.0)):
+        broken = A.copy()
+        broken[8, k] = broken[k, 8] = bad
+        broken[k, k] = bad
+        assert not cholesky(broken)[1] and not cholesky(broken, is_used_up=True)[1]
 
 
 def test_conjugate_gradients_over_matrices_change_no_argument(rng):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.columns import excess_of
-from bregmat.iterates import Iterate, iterate_at_prior
-from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigh, eigvalsh, symmetrize
+from bregmat.iterates import Iterate
+from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
 from bregmat.proofs import FEASIBLE, Certificate
 
@@ -186,31 +186,31 @@ def _restored(
     problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int
 ) -> tuple[Iterate, np.ndarray] | None:
     """One attempt of :func:`restore`."""
-    L, D = problem.losses, problem.divergence
+    L = problem.losses
     hard, s = L.hard, L.sense.astype(float)
     B = iterate.factor()
     if B.shape[1] == 0:
         return None
-    for _ in range(rounds):
+    for k in range(rounds):
         excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
         if worst <= 0.1 * FEASIBLE:
             break
         margin = (1e-4 * max(worst, 0.0) + 1e-13) * problem.unit
-        rows = np.flatnonzero(active | (hard & (excess > -margin)))
+        on = active | (hard & (excess > -margin))
+        if k == 0:
+            on[problem.parallel_rows.idle] = False  # met once the tighter row of the same matrix is, but for rounding
+        rows = np.flatnonzero(on)
         if len(rows) > 6000:
             return None
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
         want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
         X = problem.operator.congruence(B).restrict(rows)
         G = X.gram()
-        size = np.sqrt(np.maximum(np.diag(G), 1e-300))
-        G /= size
-        G /= size[:, None]
-        C, ok = cholesky(add_diagonal(G, 1e-12).T)  # in columns, as LAPACK has it
+        C, ok = cholesky(add_diagonal(G, 1e-12 * np.maximum(np.diag(G), 1e-280)), is_used_up=True)
         if not ok:
             return None
-        E = symmetrize(X.adjoint(cholesky_solve(C, want / size) / size))
+        E = symmetrize(X.adjoint(cholesky_solve(C, want)))
         C, ok = cholesky(add_diagonal(E, 1.0))
         if not ok:
             return None
@@ -220,21 +220,7 @@ def _restored(
             return None
     if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
         return None
-    values, U = eigh(B @ B.T)
-    if D.keeps_range and values[0] <= 0:
-        values, U = _spectrum_of_factor(B)
-        if values[0] <= 0:
-            return None
-    T = (U * D.link(values if D.keeps_range else np.maximum(values, 0.0))) @ U.T
-    restored = iterate_at_prior(D, problem.t0).at(T)
+    restored = iterate.with_factor(B)
     if restored is None:
         return None
     return restored, problem.operator.congruence(restored.F).values_diagonal(restored.x)
-
-
-def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of ``B B'`` from the singular values of B, which keep small ones positive."""
-    U, sigma, _ = np.linalg.svd(B, full_matrices=True)
-    values = np.zeros(len(U))
-    values[: len(sigma)] = sigma**2
-    return values[::-1], U[:, ::-1]

@@ -32,6 +32,17 @@ class Spectral:
         t, U = eigh(T)
         return Spectral(self.divergence, self.t0, t, U) if self.divergence.in_domain(t) else None
 
+    def with_factor(self, B: np.ndarray) -> Spectral | None:
+        """The iterate with ``M = B B'``, or None outside the domain."""
+        D = self.divergence
+        x, U = eigh(B @ B.T)
+        if D.keeps_range and x[0] <= 0:
+            x, U = _spectrum_of_factor(B)
+            if x[0] <= 0:
+                return None
+        t = D.link(x if D.keeps_range else np.maximum(x, 0.0))
+        return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
+
     def metric(self) -> np.ndarray:
         """S: square roots of the divided differences."""
         return np.sqrt(self.divergence.divided(self.t))
@@ -98,6 +109,11 @@ class Factored:
         L = triangular_inverse(C).T
         return Factored(L, -logdet_of_factor(C))
 
+    def with_factor(self, B: np.ndarray) -> Factored | None:
+        """The iterate with ``M = B B'``, or None outside the cone."""
+        logdet = 2.0 * float(np.linalg.slogdet(B).logabsdet)
+        return Factored(B, logdet) if np.isfinite(logdet) else None
+
     def metric(self) -> None:
         """S is 1 everywhere."""
         return
@@ -141,6 +157,14 @@ class Factored:
 
 
 Iterate = Spectral | Factored
+
+
+def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of ``B B'`` from the singular values of B, which keep small ones positive."""
+    U, sigma, _ = np.linalg.svd(B, full_matrices=True)
+    values = np.zeros(len(U))
+    values[: len(sigma)] = sigma**2
+    return values[::-1], U[:, ::-1]
 
 
 def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:

@@ -63,10 +63,17 @@ def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
     return A
 
 
-def cholesky(A: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Lower Cholesky factor and whether ``A`` is numerically positive definite."""
-    C, info = _lapack()[1](A, lower=1, clean=1)
-    return C, info == 0 and bool(np.isfinite(C).all())
+def cholesky(A: np.ndarray, *, is_used_up: bool = False) -> tuple[np.ndarray, bool]:
+    """Lower Cholesky factor and whether ``A`` is numerically positive definite.
+
+    Where A, C-contiguous, is used up, the factor takes its place, and its upper triangle is not set to 0.
+    """
+    if is_used_up:
+        C, info = _lapack()[1](A.T, lower=1, clean=0, overwrite_a=1)
+    else:
+        C, info = _lapack()[1](A, lower=1, clean=1)
+    # what is not finite in a row makes its last entry so, too
+    return C, info == 0 and bool(np.isfinite(C.diagonal()).all())
 
 
 def is_definite_inplace(n: int, packed: np.ndarray) -> bool:

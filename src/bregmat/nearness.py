@@ -12,6 +12,7 @@ import numpy as np
 
 from bregmat.columns import excess_of
 from bregmat.operators import Operator
+from bregmat.parallel_rows import ParallelRows, find_parallel_rows
 from bregmat.row_losses import RowLosses
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property
@@ -78,6 +79,11 @@ class Nearness:
     def is_soft(self) -> bool:
         """Whether every row has a finite loss."""
         return not self.losses.has_hard
+
+    @cached_property
+    def parallel_rows(self) -> ParallelRows:
+        """Hard rows with one matrix up to a factor."""
+        return find_parallel_rows(self.operator, self.losses)
 
     @cached_property
     def trace_row(self) -> tuple[int, float] | None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from bregmat._kernels import pairs as kernels
 from bregmat._kernels.outer_rows import OuterRows
+from bregmat.linalg import blocks
 from bregmat.threads import in_parts
 
 NEAR_BYTES = 2**20  # points that stay in a core's own cache
@@ -217,7 +218,11 @@ class RankOneRows(OuterProducts):
         return np.einsum("ij,ij->i", squares @ Psi, squares)
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        return (self.V @ self.V.T) ** 2 if S is None else super().gram(S)
+        if S is not None:
+            return super().gram(S)
+        G = self.V @ self.V.T
+        G *= G
+        return G
 
     def outer(self) -> OuterRows:
         """One term a row."""
@@ -344,20 +349,19 @@ class PairGraph(OuterProducts):
         """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
         return RankOneRows(self.vectors(np.arange(self.c))).features(S)
 
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
         """The vectors of some rows, of any shape: (..., r)."""
         found = self.Z.take(self.b[rows], axis=0)
         found *= self.sign[rows][..., None]
         found += self.Z.take(self.a[rows], axis=0)
         return found
 
-    def squared_norms(self, Psi: np.ndarray | None, block: int = 4096) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; ``block`` vectors are built at a time."""
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        """``<A_i, Psi o A_i>`` of every row; as many vectors are built at a time as stay in a core's own cache."""
         if Psi is None:
             return self.values_diagonal(None) ** 2
         out = np.empty(self.c)
-        for first in range(0, self.c, block):
-            rows = np.arange(first, min(first + block, self.c))
+        for rows in blocks(self.c, self.r, max(2**14, 256 * self.r)):
             out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
         return out
 

@@ -16,11 +16,11 @@ from bregmat.checks import check_flag
 from bregmat.iterates import Iterate, iterate_at_prior
 from bregmat.linalg import eigvalsh
 from bregmat.numerics import armijo
+from bregmat.parallel_rows import ParallelRows, without_opposing_pairs
 from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.needs import Settings, SolverWithNeeds, count, not_negative
-from bregmat.solvers.parallel_rows import ParallelRows, find_parallel_rows, without_opposing_pairs
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
 LONGEST, LONGER = 1e10, 64.0  # steps, in Newton steps, beyond which g has no maximum: the rows contradict each other
@@ -115,7 +115,7 @@ class DualNewton(SolverWithNeeds):
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""
         mu = np.zeros(problem.c)
-        parallel = find_parallel_rows(problem)
+        parallel = problem.parallel_rows
         share = _first_share(problem) if self.continuation else 1.0
         if start is not None:
             value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start)))

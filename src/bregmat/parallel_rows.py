@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.problems import NearestMatrix
+from bregmat.operators import Operator
+from bregmat.row_losses import RowLosses
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +21,8 @@ class ParallelRows:
     intervals: np.ndarray
 
 
-def find_parallel_rows(problem: NearestMatrix) -> ParallelRows:
+def find_parallel_rows(op: Operator, L: RowLosses) -> ParallelRows:
     """Hard rows whose matrices are positive multiples of each other, from their inner products with a few fixed random matrices."""
-    L, op = problem.losses, problem.operator
     rows = np.flatnonzero(L.hard)
     nothing = ParallelRows(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
     if len(rows) < 2:
@@ -36,8 +36,9 @@ def find_parallel_rows(problem: NearestMatrix) -> ParallelRows:
     keep = size > 0
     rows, prints, size = rows[keep], prints[keep], size[keep]
     prints = np.round(prints / size[:, None], 9)
-    _, group = np.unique(prints, axis=0, return_inverse=True)
-    group = group.ravel()
+    order = np.lexsort(prints.T)
+    group = np.empty(len(rows), dtype=int)
+    group[order] = np.concatenate([[0], (np.diff(prints[order], axis=0) != 0).any(axis=1).cumsum()])
     if group.max(initial=-1) + 1 == len(rows):
         return nothing
     bound, sense = L.bound[rows] / size, L.sense[rows]  # of the group's one matrix; equalities are left alone
