@@ -5,14 +5,13 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, VonNeumann
+from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, certificates
 from bregmat.binding import bind
-from bregmat.certificates import certify
 from bregmat.compound_operators import SignedSums
 from bregmat.iterates import iterate_at_prior
 from bregmat.operators import RankOneRows
 from bregmat.problems import build_problem
-from bregmat.result import Status
+from bregmat.result import ExitReason, Status
 from bregmat.solve import solve
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton
@@ -119,6 +118,155 @@ def test_hard_rows(rng, divergence):
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
 def test_equalities_have_free_multipliers(rng, divergence):
     Z, G = _target(rng, 12, 6)
+    i, j = _pairs(rng, 12, 15)
+    C = _distances(G, i, j, ["=="] * 15, 0.0) + Constraints.trace(float((G * G).sum()), weight=np.inf)
+    problem = _problem(divergence, Z, C, prior=rng.uniform(0.3, 2.0, 6) if divergence.name != "logdet" else None)
+    outcome = _run(problem, Z, C)
+    assert outcome.status is Status.OPTIMAL
+    assert (outcome.certificate.dual > 0).any()
+    assert (outcome.certificate.dual < 0).any()
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("loss", [None, SquaredHinge()], ids=["own", "hinge"])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_hard_and_soft_rows_of_all_kinds_mix(rng, divergence, loss):
+    Z, G = _target(rng, 16, 6)
+    i, j = _pairs(rng, 16, 40)
+    near, far = _pairs(rng, 16, 12), _pairs(rng, 16, 12)
+    sq = [((G[a] - G[b]) ** 2).sum(axis=1) for a, b in (near, far)]
+    use = sq[0] < sq[1]
+    weight = np.where(rng.random(40) < 0.5, np.inf, 10.0 ** rng.uniform(-2, 3, 40))
+    C = _distances(G, i, j, rng.choice(SENSES, 40), 0.02, weight)
+    C = C + Constraints.comparison(near[0][use], near[1][use], far[0][use], far[1][use], 0.0, weight=np.inf)
+    C = C + Constraints.similarity(
+        [0, 3, 0], [1, 4, 2], [5.0, -5.0, -0.5], ["<=", ">=", "<="], weight=[3.0, np.inf, 3.0]
+    )
+    C = C + _distances(0.7 * G, *_pairs(rng, 16, 10), rng.choice(SENSES[:2], 10), 0.0, 2.0)
+    problem = _problem(divergence, Z, C, loss=loss)
+    assert {"hard", "squared_hinge"} <= {_name(problem.losses, k) for k in range(problem.c)}
+    outcome = _run(problem, Z, C, loss=loss)
+    assert outcome.status is Status.OPTIMAL
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("weight", [1e-2, 1.0, 1e4])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_soft_rows_of_any_weight(rng, divergence, weight):
+    Z, G = _target(rng, 20, 5)
+    i, j = _pairs(rng, 20, 60)
+    C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 60), rng.choice(SENSES[:2], 60), weight=weight)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem, Z, C, max_iter=150)
+    assert outcome.status is Status.OPTIMAL
+    _assert_proven(problem, outcome, Z, C)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_continuation_does_not_change_the_optimum(rng, divergence):
+    Z, G = _target(rng, 20, 5)
+    i, j = _pairs(rng, 20, 40)
+    C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
+    problem = _problem(divergence, Z, C)
+    staged, direct = (_run(problem, Z, C, max_iter=300, continuation=flag) for flag in (True, False))
+    assert staged.status is direct.status is Status.OPTIMAL
+    assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
+
+
+def test_nearest_correlation_matrix():
+    # Higham (2002), section 4: the tridiagonal matrix of ones
+    A = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+    t, U = np.linalg.eigh(A)
+    C = Constraints.diagonal(np.ones(3), [0, 1, 2], weight=np.inf)
+    problem = build_problem(Frobenius(), t, bind(C, U), C, None, 1.0)
+    outcome = solve(problem, DualNewton(), tol=1e-10)  # a prior that no door takes: it has a negative eigenvalue
+    W = U @ outcome.certificate.iterate.matrix() @ U.T
+    assert outcome.status is Status.OPTIMAL
+    np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_nothing_to_do_at_the_prior(rng, divergence):
+    Z, _ = _target(rng, 8, 4)
+    i, j = _pairs(rng, 8, 10)
+    C = _distances(Z, i, j, rng.choice(SENSES[:2], 10), 0.5)
+    outcome = _run(_problem(divergence, Z, C), Z, C)
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.n_iter <= 1
+    assert not outcome.certificate.dual.any()
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_warm_start(rng, divergence):
+    Z, G = _target(rng, 14, 7)
+    i, j = _pairs(rng, 14, 60)
+    C = _distances(G, i, j, rng.choice(SENSES[:2], 60), 0.05)
+    problem = _problem(divergence, Z, C)
+    cold = _run(problem, Z, C)
+    before = cold.certificate.dual.copy()
+    warm = _run(problem, Z, C, start=cold.certificate.dual)
+    assert warm.status is Status.OPTIMAL
+    assert warm.n_iter < cold.n_iter
+    np.testing.assert_array_equal(cold.certificate.dual, before)
+
+
+def _contradiction(kind, G):
+    sq = float(((G[0] - G[1]) ** 2).sum())
+    hard = {"weight": np.inf}
+    if kind == "pair":
+        return Constraints.sq_distance([0, 0], [1, 1], [sq, 1.05 * sq], ["<=", ">="], **hard)
+    if kind == "equalities":
+        return Constraints.sq_distance([0, 0], [1, 1], [sq, 1.05 * sq], ["==", "=="], **hard)
+    if kind == "triangle":
+        return Constraints.sq_distance([0, 1, 0], [1, 2, 2], [sq, sq, 4.4 * sq], ["<=", "<=", ">="], **hard)
+    if kind == "diagonal":
+        return Constraints.diagonal(np.ones(2), [0, 1], **hard) + Constraints.similarity([0], [1], 1.05, ">=", **hard)
+    return Constraints.comparison([0, 2, 4], [1, 3, 5], [2, 4, 0], [3, 5, 1], 0.1, **hard)
+
+
+@pytest.mark.parametrize("kind", ["pair", "equalities", "triangle", "diagonal", "cycle"])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_contradictions_are_proven(rng, divergence, kind):
+    Z, G = _target(rng, 20, 12)
+    i, j = _pairs(rng, 20, 40)
+    C = _distances(G, i, j, rng.choice(SENSES[:2], 40), 0.2) + _contradiction(kind, G)
+    problem = _problem(divergence, Z, C)
+    outcome = _run(problem, Z, C)
+    assert outcome.status is Status.INFEASIBLE
+    assert outcome.exit_reason is ExitReason.CERTIFICATE
+    assert outcome.n_iter <= 20
+    y, L = outcome.certificate.dual, problem.losses
+    assert (L.sense * y >= 0).all()
+    assert set(np.flatnonzero(y)) == set(outcome.conflict)
+    low = np.linalg.eigvalsh(sum(y[k] * _matrix(problem, k) for k in outcome.conflict))[0]
+    # every matrix that meets the rows has a trace of at least this
+    assert -(y @ L.bound) > 1e6 * problem.r * max(0.0, -low)
+
+
+def test_must_link_is_infeasible_for_logdet_only(rng):
+    Z, _ = _target(rng, 8, 4)
+    C = Constraints.sq_distance([0], [1], 0.0, "<=", weight=np.inf)
+    assert _run(_problem(LogDet(), Z, C), Z, C).status is Status.INFEASIBLE
+    assert _run(_problem(VonNeumann(), Z, C), Z, C).status is Status.OPTIMAL
+    assert _run(_problem(Frobenius(), Z, C), Z, C).status is Status.OPTIMAL
+
+
+def test_parallel_rows(rng):
+    Z, _ = _target(rng, 6, 4)
+    # pair (0, 1): an interval, a looser and an equal upper bound; pair (2, 3): two equalities; soft rows do not count
+    i, j = [0, 1, 0, 0, 1, 2, 2, 4, 4], [1, 0, 1, 1, 0, 3, 3, 5, 5]
+    bound = [2.0, 1.0, 3.0, 2.0, 0.5, 1.0, 1.0, 1.0, 2.0]
+    sense = ["<=", ">=", "<=", "<=", ">=", "==", "==", "<=", "<="]
+    C = Constraints.sq_distance(i, j, bound, sense, weight=[np.inf] * 7 + [1.0, 1.0])
+    parallel = _problem(VonNeumann(), Z, C).parallel_rows
+    assert parallel.intervals.tolist() in ([[0, 1]], [[3, 1]])
+    assert set(parallel.idle) == {2, 4, 3 if parallel.intervals[0, 0] == 0 else 0}
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_restoration_needs_one_row_of_a_matrix(rng, divergence):
+    """Rows that a tighter one of the same matrix implies made its Gram matrix larger, and singular."""
+    Z, G = _target(rng, 12, 6)
     i, j = _pairs(rng, 12, 10)
     rows, looser = (_distances(G, i, j, ["<="] * 10, margin) for margin in (0.0, 0.005))
     found = []
@@ -127,9 +275,43 @@ def test_equalities_have_free_multipliers(rng, divergence):
         above = iterate_at_prior(divergence, problem.t0).with_factor(np.sqrt(1.01) * np.linalg.pinv(Z) @ G)
         p = problem.operator.congruence(above.F).values_diagonal(above.x)
         assert np.allclose(problem.violation(p)[:10], 0.01)
-        found.append(certify(problem, above, p, np.zeros(problem.c)))
+        found.append(certificates.certify(problem, above, p, np.zeros(problem.c)))
     assert found[0].is_feasible and found[1].is_feasible
     assert np.allclose(found[0].iterate.matrix(), found[1].iterate.matrix(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_both_ways_of_restoration(rng, monkeypatch, divergence):
+    """A Gram matrix of the rows where they are few, conjugate gradients where they are many: nearly one matrix."""
+    Z, G = _target(rng, 12, 6)
+    i, j = _pairs(rng, 12, 10)
+    problem = _problem(divergence, Z, _distances(G, i, j, ["<="] * 5 + ["=="] * 5, 0.0))
+    near = iterate_at_prior(divergence, problem.t0).with_factor(np.linalg.pinv(Z) @ G * np.sqrt(1.0 + 1e-5))
+    p = problem.operator.congruence(near.F).values_diagonal(near.x)
+    found = []
+    for few in (np.inf, -1.0):
+        monkeypatch.setattr(certificates, "FEW", few)
+        iterate, values = certificates.restore(problem, near, p, np.zeros(problem.c))
+        assert problem.violation(values).max() <= 1e-9
+        assert np.allclose(values, problem.losses.bound, rtol=1e-8)
+        found.append(iterate.matrix())
+    assert np.allclose(*found, rtol=1e-4)
+
+
+def test_rows_beyond_the_range_of_a_matrix_are_restored(rng):
+    """Matrices of the same range meet nine rows with six entries at best: such points were UNKNOWN."""
+    Q, E = np.linalg.qr(rng.normal(size=(6, 6)))[0], rng.normal(size=(6, 6))
+    start = iterate_at_prior(Frobenius(), np.ones(6)).at((Q * [2.0, 1.5, 1.0, -0.5, -0.75, -1.0]) @ Q.T)
+    there = start.at(start.mirror() + 1e-3 * (E + E.T))
+    i, j = np.triu_indices(6, 1)
+    some = rng.permutation(len(i))[:9]
+    C = _distances(there.factor(), i[some], j[some], ["=="] * 9, 0.0)
+    problem = _problem(Frobenius(), np.eye(6), C)
+    p = problem.operator.congruence(start.F).values_diagonal(start.x)
+    certificate = certificates.certify(problem, start, p, np.zeros(9))
+    assert 1e-4 < problem.violation(p).max() < 0.1
+    assert certificate.is_feasible
+    assert np.allclose(certificate.iterate.matrix(), there.matrix(), atol=0.05)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)

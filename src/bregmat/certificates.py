@@ -8,6 +8,7 @@ it may have taken from the objective is added to ``upper``: eigenvalues are wron
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +17,14 @@ from bregmat.columns import excess_of
 from bregmat.iterates import Iterate
 from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.nearness import Nearness
+from bregmat.numerics import conjugate_gradients
+from bregmat.operators import Operator
 from bregmat.proofs import FEASIBLE, Certificate
 
 MODEST = 8.0  # roundings of a few operations
+EXACT = 1e-4  # share of the largest violation by which restored rows hold with room, and to which systems are solved for them
+FEW, MOST = 55.0, 1000.0  # steps of conjugate gradients that restoration takes, as measured, and may take
+STEP = 3e5  # operations that the calls of a step cost beside its own
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -151,13 +157,16 @@ def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_onl
     return problem.offset + iterate.value() + L.value(p)
 
 
+Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
+
+
 def restore(
     problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, rounds: int = 8
 ) -> tuple[Iterate, np.ndarray] | None:
-    """Multiplicative restoration ``M <- F (I + A_F*(c)) F'`` with c from the Gram system of active and violated hard rows.
+    """The matrix brought to where active and violated hard rows have the values they must have; None where that fails.
 
-    Stays in the cone by construction; returns None if it does not reach feasibility. Rows with a multiplier are brought onto
-    their bounds; if that fails (without dual corrections, rows with a multiplier may hold with room), only violated rows.
+    Every step stays in the cone. Rows with a multiplier are brought onto their bounds; if that fails (without dual corrections, rows
+    with a multiplier may hold with room), only violated rows.
 
     Parameters
     ----------
@@ -173,54 +182,81 @@ def restore(
     equal = L.hard & (L.sense == 0)
     weight = np.abs(mu) * problem.unit  # of a row and its bound, in whatever units
     heavy = L.hard & (weight > 1e-13 * max(1e-300, weight.max(initial=0.0)))
-    for active in (heavy | equal, equal):
-        restored = _restored(problem, iterate, p, active, rounds)
+    moves = _by_congruence, _by_newton
+    if _steps_of_a_factor(problem.operator, np.count_nonzero(heavy | equal)) > FEW:
+        moves = _by_newton, _by_congruence
+    for move in moves:
+        restored = _restored(problem, iterate, p, heavy | equal, rounds, move)
         if restored is not None:
             return restored
-        if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
-            break
-    return None
+    if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
+        return None
+    return _restored(problem, iterate, p, equal, rounds, _by_congruence)
 
 
 def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int
+    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """One attempt of :func:`restore`."""
     L = problem.losses
     hard, s = L.hard, L.sense.astype(float)
-    B = iterate.factor()
-    if B.shape[1] == 0:
-        return None
     for k in range(rounds):
         excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
         if worst <= 0.1 * FEASIBLE:
             break
-        margin = (1e-4 * max(worst, 0.0) + 1e-13) * problem.unit
+        margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))
         if k == 0:
             on[problem.parallel_rows.idle] = False  # met once the tighter row of the same matrix is, but for rounding
         rows = np.flatnonzero(on)
-        if len(rows) > 6000:
-            return None
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
         want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
-        X = problem.operator.congruence(B).restrict(rows)
-        G = X.gram()
-        C, ok = cholesky(add_diagonal(G, 1e-12 * np.maximum(np.diag(G), 1e-280)), is_used_up=True)
-        if not ok:
+        moved = move(problem, iterate, rows, want)
+        if moved is None:
             return None
-        E = symmetrize(X.adjoint(cholesky_solve(C, want)))
-        C, ok = cholesky(add_diagonal(E, 1.0))
-        if not ok:
-            return None
-        B = B @ C
-        p = problem.operator.congruence(B).values_diagonal(None)
+        iterate, p = moved, problem.operator.congruence(moved.F).values_diagonal(moved.x)
         if not np.isfinite(p).all():
             return None
     if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
         return None
-    restored = iterate.with_factor(B)
-    if restored is None:
+    return iterate, p
+
+
+def _by_congruence(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+    """``M <- B (I + A_B*(c)) B'`` with ``M = B B'`` and c from the Gram matrix of the rows."""
+    B = iterate.factor()
+    if B.shape[1] == 0 or len(rows) > 6000:
         return None
-    return restored, problem.operator.congruence(restored.F).values_diagonal(restored.x)
+    X = problem.operator.congruence(B).restrict(rows)
+    G = X.gram()
+    C, ok = cholesky(add_diagonal(G, 1e-12 * np.maximum(np.diag(G), 1e-280)), is_used_up=True)
+    if not ok:
+        return None
+    E = symmetrize(X.adjoint(cholesky_solve(C, want)))
+    C, ok = cholesky(add_diagonal(E, 1.0))
+    return iterate.with_factor(B @ C) if ok else None
+
+
+def _by_newton(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+    """``T <- T + A*(c)``, Newton's step to these values, by conjugate gradients: the nearest such matrix, to first order.
+
+    Without a matrix over the rows, and where there are more of them than the range of M has entries.
+    """
+    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.metric()
+    Psi = 1.0 if S is None else S * S
+    D = np.maximum(X.squared_norms(None if S is None else Psi), 1e-300)
+    goal = EXACT * float(np.sqrt(want @ (want / D)))
+    most = int(min(max(2.0 * FEW, _steps_of_a_factor(problem.operator, len(rows))), MOST))
+    end = conjugate_gradients(
+        lambda v: X.values(Psi * X.adjoint(v)), want, goal=goal, most=most, precondition=lambda r: r / D
+    )
+    if not end.norm <= goal:
+        return None
+    A = X.adjoint(end.x)
+    return iterate.moved(A, A, 1.0)
+
+
+def _steps_of_a_factor(op: Operator, n: int) -> float:
+    """Steps of conjugate gradients on n rows that cost what their Gram matrix and its factor do."""
+    return n * n * (n / 3 + op.r) / (4.0 * min(n, op.n_vectors) * op.r**2 + STEP)

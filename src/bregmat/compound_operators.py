@@ -20,6 +20,10 @@ class SignedSums(Operator):
         self.base, self.P = base, P
         self.c, self.r = P.shape[0], base.r
 
+    @property
+    def n_vectors(self) -> int:
+        return self.base.n_vectors
+
     def values(self, X: np.ndarray) -> np.ndarray:
         """Signed sums of the values of the terms."""
         return self.P @ self.base.values(X)
@@ -116,6 +120,10 @@ class Stacked(Operator):
 
     def _each(self, method: str, *given: Any) -> np.ndarray:
         return self._gather([getattr(op, method)(*given) for _, op in self.parts])
+
+    @property
+    def n_vectors(self) -> int:
+        return sum(op.n_vectors for _, op in self.parts)
 
     def values(self, X: np.ndarray) -> np.ndarray:
         return self._each("values", X)

@@ -39,6 +39,11 @@ class Operator(Protocol):
         False  # whether rows, values and weights are kept elsewhere, and no row can be asked for by itself
     )
 
+    @property
+    def n_vectors(self) -> int:
+        """Vectors that one product of all rows with a matrix multiplies."""
+        return self.c
+
     def values(self, X: np.ndarray) -> np.ndarray:
         """``<A_i, X>`` for every row."""
 
@@ -253,6 +258,10 @@ class PairGraph(OuterProducts):
         self._graph = graph
         self._order: tuple | None = None  # of gathers, once there was one
         self._squares = squares  # squared lengths of the vectors, once they are known
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self.Z)
 
     @property
     def graph(self) -> tuple:
