@@ -165,7 +165,7 @@ def restore(
 ) -> tuple[Iterate, np.ndarray] | None:
     """The matrix brought to where active and violated hard rows have the values they must have; None where that fails.
 
-    Every step stays in the cone. Rows with a multiplier are brought onto their bounds; if that fails (without dual corrections, rows
+    Every step stays in the cone; of two kinds of steps the one that costs less is tried first. Rows with a multiplier are brought onto their bounds; if that fails (without dual corrections, rows
     with a multiplier may hold with room), only violated rows.
 
     Parameters
@@ -183,7 +183,7 @@ def restore(
     weight = np.abs(mu) * problem.unit  # of a row and its bound, in whatever units
     heavy = L.hard & (weight > 1e-13 * max(1e-300, weight.max(initial=0.0)))
     moves = _by_congruence, _by_newton
-    if _steps_of_a_factor(problem.operator, np.count_nonzero(heavy | equal)) > FEW:
+    if _steps_of_a_factor(problem.operator, int((heavy | equal).sum())) > FEW:
         moves = _by_newton, _by_congruence
     for move in moves:
         restored = _restored(problem, iterate, p, heavy | equal, rounds, move)
@@ -210,6 +210,8 @@ def _restored(
         if k == 0:
             on[problem.parallel_rows.idle] = False  # met once the tighter row of the same matrix is, but for rounding
         rows = np.flatnonzero(on)
+        if not len(rows):  # rounding alone, which the next round sees to
+            continue
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
         want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
         moved = move(problem, iterate, rows, want)
@@ -244,13 +246,16 @@ def _by_newton(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.n
     Without a matrix over the rows, and where there are more of them than the range of M has entries.
     """
     X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.metric()
-    Psi = 1.0 if S is None else S * S
-    D = np.maximum(X.squared_norms(None if S is None else Psi), 1e-300)
+    Psi = None if S is None else S * S
+    D = np.maximum(X.squared_norms(Psi), 1e-300)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        A = X.adjoint(v)
+        return X.values(A if Psi is None else Psi * A)
+
     goal = EXACT * float(np.sqrt(want @ (want / D)))
     most = int(min(max(2.0 * FEW, _steps_of_a_factor(problem.operator, len(rows))), MOST))
-    end = conjugate_gradients(
-        lambda v: X.values(Psi * X.adjoint(v)), want, goal=goal, most=most, precondition=lambda r: r / D
-    )
+    end = conjugate_gradients(product, want, goal=goal, most=most, precondition=lambda r: r / D)
     if not end.norm <= goal:
         return None
     A = X.adjoint(end.x)
