@@ -165,8 +165,8 @@ def restore(
 ) -> tuple[Iterate, np.ndarray] | None:
     """The matrix brought to where active and violated hard rows have the values they must have; None where that fails.
 
-    Every step stays in the cone; of two kinds of steps the one that costs less is tried first. Rows with a multiplier are brought onto their bounds; if that fails (without dual corrections, rows
-    with a multiplier may hold with room), only violated rows.
+    Every step stays in the cone; of two kinds of steps the one that costs less is tried first. Rows with a multiplier are brought
+    onto their bounds; if that fails (without dual corrections, rows with a multiplier may hold with room), only violated rows.
 
     Parameters
     ----------
