@@ -1,5 +1,7 @@
 """Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and iterates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -14,7 +16,7 @@ from bregmat.problems import build_problem
 from bregmat.result import ExitReason, Status
 from bregmat.solve import solve
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.dual_newton import DualNewton, _in_terms_of_the_link
 from verified_calls import verify_outcome
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
@@ -261,6 +263,23 @@ def test_parallel_rows(rng):
     parallel = _problem(VonNeumann(), Z, C).parallel_rows
     assert parallel.intervals.tolist() in ([[0, 1]], [[3, 1]])
     assert set(parallel.idle) == {2, 4, 3 if parallel.intervals[0, 0] == 0 else 0}
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+@pytest.mark.parametrize("factor", [0.6, 1.5])
+def test_one_step_meets_one_row_in_terms_of_the_link(rng, divergence, factor):
+    Z = rng.normal(size=(2, 4))
+    v = Z[0] - Z[1]
+    problem = _problem(divergence, Z, Constraints.sq_distance([0], [1], factor * (v @ v), "==", weight=np.inf))
+    start = DualNewton().init(problem, 1e-6, None)
+    assert _in_terms_of_the_link(problem, start) is None  # not as the first step
+    force = _in_terms_of_the_link(problem, replace(start, norm=1.0, first_norm=1.0))
+    force = start.gradient if divergence.name == "frobenius" else force
+    mu = -force / problem.operator.squared_norms(divergence.divided(problem.t0))
+    there = start.iterate.at(np.diag(problem.t0) - problem.operator.adjoint(mu))
+    assert np.allclose(problem.operator.values(there.matrix()), problem.losses.bound)
+    plain = -start.gradient / problem.operator.squared_norms(divergence.divided(problem.t0))
+    assert np.allclose(plain, mu, rtol=1e-9) == (divergence.name == "frobenius")
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)

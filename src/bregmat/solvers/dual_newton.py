@@ -26,6 +26,8 @@ MODERATE = 30.0  # largest relative pull of the losses on the prior in the first
 LONGEST, LONGER = 1e10, 64.0  # steps, in Newton steps, beyond which g has no maximum: the rows contradict each other
 # What restoring hard rows costs beside what the dual has still to gain, both of second order: 2 to 200 times on random rows.
 RESTORING = 50.0
+FULL, NEAR = 0.9, 0.1  # length of a full step; share of the first gradient from which on a solution is near
+LARGER = 3.0  # multiple of the gradient that stands for it at most
 BENT = 0.6  # share of the fall along a tangent; that of a parabola at its minimum is 1/2
 
 
@@ -135,16 +137,15 @@ class DualNewton(SolverWithNeeds):
         if norm == 0.0:
             return self._forward(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         goal = self._reduction(state, norm)
-        d, Hd, reached = minimize_in_box(
-            model, q, lower, upper, parallel.intervals, reduction=goal, rounds=self.rounds, cg_steps=self.cg_steps
-        )
-        if not reached and (state.missed or self._is_cheap(model, d, lower, upper)):
-            exact = minimize_exactly(model, q, lower, upper, d)
-            if exact is not d:
-                d, Hd = exact, model.product(exact)
-        slope = float(q @ d)
-        predicted = -(slope + 0.5 * float(d @ Hd))
-        found = _search(stage.problem, state, d, slope) if slope < 0 else None
+        for force in (_in_terms_of_the_link(stage.problem, state), q):
+            if force is None:
+                continue
+            d, Hd, reached = self._minimiser(model, force, lower, upper, state, goal)
+            slope = float(q @ d)
+            predicted = -(float(force @ d) + 0.5 * float(d @ Hd))
+            found = _search(stage.problem, state, d, slope) if slope < 0 else None
+            if found is not None:
+                break
         first = state.first_norm if np.isfinite(state.first_norm) else norm
         if found is None:
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
@@ -167,6 +168,20 @@ class DualNewton(SolverWithNeeds):
             stalled=idle >= 3,
         )
         return self._forward(problem, new) if new.stalled or left <= 1e-2 * abs(new.cost) else new
+
+    def _minimiser(
+        self, model: Model, force: np.ndarray, lower: np.ndarray, upper: np.ndarray, state: _DualState, goal: float
+    ) -> tuple[np.ndarray, np.ndarray, bool]:
+        """The minimiser of the model in the box, its product with the Hessian, and whether conjugate gradients reached their target."""
+        rounds, steps, pairs = self.rounds, self.cg_steps, state.parallel.intervals
+        d, Hd, reached = minimize_in_box(
+            model, force, lower, upper, pairs, reduction=goal, rounds=rounds, cg_steps=steps
+        )
+        if not reached and (state.missed or self._is_cheap(model, d, lower, upper)):
+            exact = minimize_exactly(model, force, lower, upper, d)
+            if exact is not d:
+                d, Hd = exact, model.product(exact)
+        return d, Hd, reached
 
     def _forward(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """The state in the next stage, or as it is in the last one."""
@@ -212,6 +227,26 @@ class DualNewton(SolverWithNeeds):
             dtype=dtype,
             flat=1e-6 if single else 1e-10,
         )
+
+
+def _in_terms_of_the_link(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:
+    """What stands for the gradient where hard rows are to meet ``phi'(p) = phi'(b)``, which bends less than ``p = b``; None: nothing.
+
+    The value of a single outer product next to a multiple of I is linear in those terms, ``phi'(p) = phi'(p0) - mu``; to first order
+    in p - b both are the same. Only after a full step: from afar, where all rows ask for much at once, they overshoot together.
+    """
+    L, D, p = problem.losses, problem.divergence, state.values
+    if state.missed or state.length < FULL or not NEAR * state.first_norm < state.norm < np.inf:
+        return None
+    rows = np.flatnonzero(L.hard & (L.bound > 0) & (p > 0))
+    if not len(rows):
+        return None
+    size = problem.operator.norms()[rows]
+    x, force = p[rows] / size, state.gradient.copy()
+    most = LARGER * np.abs(force[rows])
+    force[rows] = np.clip(size * (D.link(L.bound[rows] / size) - D.link(x)) / D.curvature(x), -most, most)
+    is_other = np.isfinite(force).all() and not np.allclose(force, state.gradient, rtol=1e-6, atol=0.0)
+    return force if is_other else None
 
 
 def _room(problem: NearestMatrix, mu: np.ndarray, parallel: ParallelRows) -> tuple[np.ndarray, np.ndarray]:
