@@ -59,7 +59,11 @@ def main() -> None:
     parser.add_argument("--max-seconds", type=float, default=60.0, help="limit of one cell, wall seconds (default 60)")
     parser.add_argument("--only", metavar="TEXT", default="", help="only problems whose name contains TEXT")
     parser.add_argument("--divergence", choices=DIVERGENCES)
-    parser.add_argument("--large", action="store_true", help="1e5 and 1e6 pairs of 10,000 points in 100 dimensions")
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="1e5 and 1e6 pairs of 10,000 points in 100 dimensions, of unit size and raw",
+    )
     args = parser.parse_args()
     harness.one_thread()
     print(harness.machine() + "; one thread, CPU seconds, one run each")
@@ -72,7 +76,7 @@ def main() -> None:
         harness.many_classes(),
     ]
     if args.large:
-        problems = [harness.clusters(100_000), harness.clusters(1_000_000)]
+        problems = [harness.clusters(n, is_raw=raw) for raw in (False, True) for n in (100_000, 1_000_000)]
     header = ["problem", "divergence", "weight", "status", "exit", "gap", "recomputed", "steps", "time", "objective"]
     chosen = [args.divergence] if args.divergence else list(DIVERGENCES)
     rows = []

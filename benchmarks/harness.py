@@ -107,19 +107,22 @@ def many_classes() -> PairProblem:
     return PairProblem("12 classes", X, i, j, similar, drawn.bound[similar][0], drawn.bound[~similar][0])
 
 
-def clusters(n_pairs: int, n_points: int = 10_000, dim: int = 100, seed: int = 0) -> PairProblem:
-    """Ten Gaussian clusters whose noise grows from column to column (0.2 to 2), all divided by sqrt(dim)."""
+def clusters(
+    n_pairs: int, n_points: int = 10_000, dim: int = 100, seed: int = 0, *, is_raw: bool = False
+) -> PairProblem:
+    """Ten Gaussian clusters whose noise grows from column to column (0.2 to 2), all divided by sqrt(dim) unless raw."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 10, n_points)
     X = rng.normal(size=(10, dim))[y] + rng.normal(size=(n_points, dim)) * np.linspace(0.2, 2.0, dim)
-    X /= np.sqrt(dim)
+    if not is_raw:
+        X /= np.sqrt(dim)
     sample = rng.integers(0, n_points, (2, 3000))
     sq = ((X[sample[0]] - X[sample[1]]) ** 2).sum(1)
     near, far = np.percentile(sq[sq > 0], (5, 95))
     i, j = rng.integers(0, n_points, n_pairs), rng.integers(0, n_points, n_pairs)
     apart = i != j
     i, j = i[apart], j[apart]
-    return PairProblem(f"synthetic {n_pairs:,}", X, i, j, y[i] == y[j], float(near), float(far))
+    return PairProblem(f"synthetic {'raw ' * is_raw}{n_pairs:,}", X, i, j, y[i] == y[j], float(near), float(far))
 
 
 @dataclass(frozen=True)

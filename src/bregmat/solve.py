@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem that does not converge, a scalar that overflows
+RECENT, FALL = 5, 0.1  # steps, and what a signal that falls fast is then left of
 
 
 class NoStart(ArithmeticError):
@@ -190,6 +191,7 @@ def solve(
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
+    share: int | None = None,
     max_seconds: float | None = None,
     start: Any = None,
     callback: CallBack | None = None,
@@ -210,6 +212,8 @@ def solve(
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
+    share : int, optional
+        Steps after which another solver may be better: the run ends there unless its signal falls tenfold in five steps.
     max_seconds : float, optional
         Limit on wall time.
     start : optional
@@ -222,9 +226,10 @@ def solve(
     solver.check(problem)
     run = _Run(problem, solver, tol, RunLog(callback, max_seconds) if log is None else log)
     limit = solver.max_iter if max_iter is None else max_iter
+    share = limit if share is None else share
     # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
     with single_thread_blas(), np.errstate(all="ignore"):
-        return run.iterate(start, limit)
+        return run.iterate(start, limit, share)
 
 
 class _Run:
@@ -236,9 +241,10 @@ class _Run:
         self.proof: Proof | None = None
         self._largest_dual = 0.0
         self._retry_below = np.inf
+        self._signals: list[float] = []
 
-    def iterate(self, start: Any, max_iter: int) -> Outcome:
-        """The loop itself."""
+    def iterate(self, start: Any, max_iter: int, share: int) -> Outcome:
+        """The loop itself, for at most so many steps, or a share of them where the signal does not fall fast."""
         problem, solver = self.problem, self.solver
         iteration, state = 0, None
         try:
@@ -250,7 +256,9 @@ class _Run:
                 ) from error
             self.proof = problem.proof_beforehand()
             while True:
-                last = state.ended is not None or iteration >= max_iter
+                self._signals.append(state.signal)
+                is_spent = iteration >= max_iter or (iteration >= share and not self._falls_fast())
+                last = state.ended is not None or is_spent
                 if self.record(iteration, state, last):
                     reason = ExitReason.INTERRUPTED
                 elif self.proof is None and self.best is not None and self.best.proves(self.tol):
@@ -259,7 +267,7 @@ class _Run:
                     reason = ExitReason.CERTIFICATE
                 elif state.ended is not None:
                     reason = state.ended
-                elif iteration >= max_iter:
+                elif is_spent:
                     reason = ExitReason.MAX_ITER
                 elif self.log.is_late():
                     reason = ExitReason.TIME
@@ -286,6 +294,11 @@ class _Run:
                 raise
             reason = ExitReason.NONFINITE
         return self.outcome(reason, iteration, state)
+
+    def _falls_fast(self) -> bool:
+        """Whether the least signal of the last few steps is a tenth of the least before them."""
+        recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
+        return min(recent) < FALL * min(before, default=0.0)
 
     def record(self, iteration: int, state: Any, last: bool) -> bool:
         """Certify where it is worth it, write the history, call back; whether the callback asks to stop.
@@ -383,7 +396,7 @@ def solve_in_turn(
         if best is not None and solver in [before for before, _ in plan[:k]]:
             start = best.certificate.dual
         try:
-            outcome = solve(problem, solver, tol=tol, max_iter=min(share, left), start=start, log=log)
+            outcome = solve(problem, solver, tol=tol, max_iter=left, share=min(share, left), start=start, log=log)
         except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
             if best is None:
                 raise
