@@ -473,8 +473,8 @@ def test_interrupted_while_the_next_solver_starts(points, pairs, monkeypatch):
     assert result.solver == "mirror_newton"
 
 
-@pytest.mark.parametrize(("left", "steps"), [(1.0, 7), (0.7, 7), (0.5, 12), (1e-3, 12)])
-def test_a_solver_keeps_its_turn_while_its_signal_falls_tenfold_in_five_steps(points, pairs, monkeypatch, left, steps):
+@pytest.mark.parametrize(("left", "steps"), [(1.0, 7), (0.8, 7), (0.7, 12), (1e-3, 12)])
+def test_a_solver_keeps_its_turn_while_its_signal_falls_fast(points, pairs, monkeypatch, left, steps):
     """A million raw pairs were taken from dual Newton after 15 steps, five before its end."""
     first = Stub(step=lambda state: {"signal": min(state.signal, 1e30) * left})
     monkeypatch.setattr("bregmat.nearest.plan_of", lambda *_: [(first, 6), (Stub(stalled=True), 12)])

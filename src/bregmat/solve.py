@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem that does not converge, a scalar that overflows
-RECENT, FALL = 5, 0.1  # steps, and what a signal that falls fast is then left of
+RECENT, FALL = 5, 0.3  # steps, and what they leave of a signal that falls fast
 
 
 class NoStart(ArithmeticError):
@@ -213,7 +213,7 @@ def solve(
     max_iter : int, optional
         Limit on steps; by default the solver's own.
     share : int, optional
-        Steps after which another solver may be better: the run ends there unless its signal falls tenfold in five steps.
+        Steps after which another solver may be better: the run ends there unless its signal falls to .3 in five steps.
     max_seconds : float, optional
         Limit on wall time.
     start : optional
@@ -296,7 +296,7 @@ class _Run:
         return self.outcome(reason, iteration, state)
 
     def _falls_fast(self) -> bool:
-        """Whether the least signal of the last few steps is a tenth of the least before them."""
+        """Whether the least signal of the last few steps is far below the least before them."""
         recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
         return min(recent) < FALL * min(before, default=0.0)
 
