@@ -183,6 +183,18 @@ class RowLosses:
             low[rows], high[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
         return low, high
 
+    def strengths(self, unit: np.ndarray) -> np.ndarray:
+        """Second derivative of each loss at its bound, in these units of the rows; infinite for hard rows.
+
+        The slack weight of a row without its units: far above 1 its loss is nearly piecewise linear.
+        """
+        out = np.full_like(self.bound, np.inf)
+        for loss, rows in self.groups:
+            if not loss.is_hard:
+                b, u = self.bound[rows], unit[rows]
+                out[rows] = loss.derivatives(b, b, self.gamma[rows], self.scale[rows])[1] * u * u
+        return out
+
     @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the dual weights, read-only; where a loss cannot be steeper the end is open."""

@@ -193,6 +193,10 @@ class ShardedLosses:
         """First and second derivative of each row's loss."""
         return self._pair(Expression(called, "derivatives", self._losses, p))
 
+    def strengths(self, unit: Any) -> Any:
+        """Second derivative of each row's loss at its bound, in these units."""
+        return self._column("strengths", unit)
+
     @property
     def dual_box(self) -> tuple[Any, Any]:
         """Lower and upper bounds of the dual weights."""

@@ -43,12 +43,9 @@ class RelaxedBounds:
         self.unit = unit
         self.bound = L.bound / unit
         self.positive, self.bilinear = np.zeros(len(unit), dtype=bool), np.zeros(len(unit), dtype=bool)
-        strength = np.ones(len(unit))
+        strength = L.strengths(unit)
         for loss, rows in L.groups:
             self.positive[rows], self.bilinear[rows] = loss.is_positive, loss.is_bilinear
-            if not loss.is_hard:  # d''(b), in these units
-                b, u = L.bound[rows], unit[rows]
-                strength[rows] = loss.derivatives(b, b, L.gamma[rows], L.scale[rows])[1] * u * u
         soft = strength[~L.hard]
         strength[L.hard] = np.exp(np.log(soft).mean()) if len(soft) else 1.0
         self.strength = strength

@@ -21,6 +21,7 @@ from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.needs import Settings, SolverWithNeeds, count, not_negative
+from bregmat.solvers.stages import Stage
 
 MODERATE = 30.0  # largest relative pull of the losses on the prior in the first stage; dimensionless
 LONGEST, LONGER = 1e10, 64.0  # steps, in Newton steps, beyond which g has no maximum: the rows contradict each other
@@ -41,7 +42,7 @@ class _DualState(MatrixState):
     objective: float
     signal: float
     stalled: bool
-    stage: _Stage
+    stage: Stage
     cost: float  # -g(mu) of the stage
     gradient: np.ndarray  # of the cost
     parallel: ParallelRows
@@ -51,30 +52,6 @@ class _DualState(MatrixState):
     precise: bool = False  # double precision products
     idle: int = 0  # steps that gained nothing beyond rounding
     missed: bool = False  # conjugate gradients did not reach their target
-
-
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """The problem with all slack weights times ``share``; the last stage, with share 1, is the problem itself."""
-
-    problem: NearestMatrix
-    share: float
-    decades: float  # by which the share grows next
-    steps: int = 0
-
-    @classmethod
-    def of(cls, problem: NearestMatrix, share: float, decades: float) -> _Stage:
-        if share >= 1.0:
-            return cls(problem, 1.0, decades)
-        L = problem.losses
-        losses = L.weighted(np.where(L.hard, L.gamma, share * L.gamma))
-        return cls(replace(problem, losses=losses), share, decades)
-
-    def next(self, problem: NearestMatrix) -> _Stage:
-        """The following stage: further away where this one was easy."""
-        factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0
-        decades = min(1.0, max(0.1, self.decades * factor))
-        return _Stage.of(problem, self.share * 10.0**decades, decades)
 
 
 @dataclass(frozen=True)
@@ -126,7 +103,7 @@ class DualNewton(SolverWithNeeds):
         iterate = _iterate_at(problem, mu)
         if iterate is None:
             raise ValueError("the prior is outside the domain of the divergence.")
-        return _measured(problem, _Stage.of(problem, share, 0.5), iterate, mu, parallel)
+        return _measured(problem, Stage.of(problem, share, 0.5), iterate, mu, parallel)
 
     def step(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """One Newton step: the quadratic model in the box, then a search along its minimiser."""
@@ -151,14 +128,14 @@ class DualNewton(SolverWithNeeds):
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return self._forward(problem, new) if state.precise else new
         iterate, mu, length = found
-        new = _measured(problem, replace(stage, steps=stage.steps + 1), iterate, mu, parallel)
+        new = _measured(problem, stage.stepped(), iterate, mu, parallel)
         after = model.projected_norm(new.gradient, *_room(stage.problem, mu, parallel))
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
         new = replace(
             new,
-            signal=new.signal if problem.is_soft else RESTORING * left if stage.share == 1.0 else np.inf,
+            signal=new.signal if problem.is_soft else RESTORING * left if stage.is_last else np.inf,
             norm=norm,
             first_norm=first,
             length=length,
@@ -185,7 +162,7 @@ class DualNewton(SolverWithNeeds):
 
     def _forward(self, problem: NearestMatrix, state: _DualState) -> _DualState:
         """The state in the next stage, or as it is in the last one."""
-        if state.stage.share == 1.0:
+        if state.stage.is_last:
             return state
         return _measured(problem, state.stage.next(problem), state.iterate, state.dual, state.parallel)
 
@@ -274,7 +251,7 @@ def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
 
 
 def _measured(
-    problem: NearestMatrix, stage: _Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
+    problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
 ) -> _DualState:
     """A state at mu: values and gradient in the stage; objective and, where every row is soft, exact gap of the problem."""
     p = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
@@ -284,9 +261,7 @@ def _measured(
     if problem.is_soft:  # M = psi(T(mu)) exactly, so D + mu . p is its conjugate and only the losses are left
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
-        objective = (
-            signal - (cost if stage.share == 1.0 else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
-        )
+        objective = signal - (cost if stage.is_last else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
     return _DualState(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 

@@ -19,6 +19,7 @@ from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, count
 from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.stages import Stage
 from bregmat.threads import cached_property
 
 MANY = 200_000  # rows from which on a sample of them is solved first
@@ -29,33 +30,44 @@ SMALL = (
     1e-3  # relative decrease of a step after which a sample is solved; directions that grow slowly are cheaper there
 )
 TOLD = 0.25  # share of its own progress that may be lost on all rows
+LIGHT = 30.0  # strength of the rows in the first stage, geometric mean; dimensionless
+ROUGH = 1e-2  # how near to its solution a stage is left, relative to its objective
+LIGHT = 30.0  # strength of the rows in the first stage: median, dimensionless
+ROUGH = 1e-2  # how near to its solution a stage is left, relative to its objective
 
 
 class _Point(NamedTuple):
-    """An iterate with the rows in its frame, their values, and the objective."""
+    """An iterate with the rows in its frame, their values, and the objective of a stage."""
 
     iterate: Iterate
     rows: Operator
     values: np.ndarray
-    objective: float
+    cost: float
 
 
 @dataclass(frozen=True, eq=False)
 class MirrorNewtonState(MatrixState):
-    """One iterate: iterate, violated rows in its frame, values, losses' derivatives, objective and residual."""
+    """One iterate of a stage: violated rows in its frame, values, losses' derivatives, objectives and residual."""
 
+    stage: Stage
     iterate: Iterate
     active: Operator  # violated rows in the frame of the iterate
     curvature: np.ndarray  # of the violated rows
     values: np.ndarray
     dual: np.ndarray
+    cost: float  # objective of the stage
     objective: float
     residual: np.ndarray
     metric: np.ndarray | None
-    signal: float
+    excess: float  # estimate of what the cost has still to fall
     tol: float
     stalled: bool = False
     linear_steps: int = 0
+
+    @property
+    def signal(self) -> float:  # type: ignore[override]
+        """Estimate of the absolute gap; none before the last stage."""
+        return self.excess if self.stage.is_last else np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +77,7 @@ class SampledState(MatrixState):
     Values and dual weights are those of all rows, worked out when a certificate asks.
     """
 
-    whole: NearestMatrix
+    stage: Stage  # of all rows
     sample: NearestMatrix
     inner: MirrorNewtonState
     first: float  # objective of the sample at its start
@@ -86,12 +98,12 @@ class SampledState(MatrixState):
     @cached_property
     def values(self) -> np.ndarray:
         """Of all rows at the iterate."""
-        return _framed(self.whole, self.iterate)[1]
+        return _framed(self.stage.problem, self.iterate)[1]
 
     @cached_property
     def dual(self) -> np.ndarray:
         """Derivatives of the losses of all rows."""
-        return self.whole.losses.derivatives(self.values)[0]
+        return self.stage.problem.losses.derivatives(self.values)[0]
 
     def is_finite(self) -> bool:
         """Whether no number of the sample has overflowed."""
@@ -111,6 +123,9 @@ class MirrorNewton(SolverWithNeeds):
 
     Notes
     -----
+    Heavy slack weights are approached in stages: the problem with light ones first, roughly solved, then with up to ten times heavier
+    ones, to those that were given (the path of a penalty method; Nocedal and Wright 2006, chapter 17).
+
     Many rows (from 200,000 on, and 400 per entry of the matrix) start from the solution for a sample of an eighth of them, roughly
     solved: three or four steps are left for all rows. What is proven is proven of all.
 
@@ -144,32 +159,40 @@ class MirrorNewton(SolverWithNeeds):
     ) -> MirrorNewtonState | SampledState:
         """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at a matrix as it is."""
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
+        stage = Stage.of(problem, _first_share(problem) if start is None else 1.0, 1.0)
         if start is None and _is_rich(problem, problem.c):
-            sample = problem.sampled(SHARE)
-            inner = _measured(sample, _shrunk_prior(sample), tol)
-            return SampledState(problem, sample, inner, inner.objective)
+            sample = stage.problem.sampled(SHARE)
+            inner = _measured(sample, Stage.of(sample, 1.0, 1.0), _shrunk_prior(sample), tol)
+            return SampledState(stage, sample, inner, inner.objective)
         point = None if iterate is None else _point(problem, iterate)
         if point is None or len(problem.losses.outside(point.values)):
-            point = _shrunk_prior(problem)
-        return _measured(problem, point, tol)
+            point = _shrunk_prior(stage.problem)
+        return _measured(problem, stage, point, tol)
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
-        """One inexact Newton step with Armijo's rule, for a sample as long as that helps."""
+        """One inexact Newton step with Armijo's rule, for a sample as long as that helps, and for light weights before heavy ones."""
         if not isinstance(state, SampledState):
-            return self._newton_step(problem, state)
+            return self._forward(problem, self._newton_step(problem, state))
         inner = self._newton_step(state.sample, state.inner)
         if inner.is_finite():
             last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
             if inner.objective < (1.0 - SMALL) * last and not inner.stalled and state.steps < PATIENCE:
                 return state
-        return _measured(problem, _told(problem, state) or _shrunk_prior(problem), inner.tol)
+        return _measured(problem, state.stage, _told(state) or _shrunk_prior(state.stage.problem), inner.tol)
+
+    def _forward(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
+        """The state in the next stage, or as it is in the last one and far from the solution of its own."""
+        if state.stage.is_last or (state.excess > ROUGH * abs(state.cost) and not state.stalled):
+            return state
+        stage = state.stage.next(problem)
+        return _measured(problem, stage, _point(stage.problem, state.iterate), state.tol, state.linear_steps)
 
     def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
-        S, R, F = state.metric, state.residual, state.objective
+        S, R, F, stage = state.metric, state.residual, state.cost, state.stage
         B = -R if S is None else -(S * R)
         norm = float(np.linalg.norm(B))
         active, h = state.active, state.curvature
-        enough = np.sqrt(0.2 * state.tol * max(1.0, abs(F)))
+        enough = np.sqrt(0.2 * (state.tol if stage.is_last else ROUGH) * max(1.0, abs(F)))
         rough = _sampled(active, h) if _is_rich(problem, active.c) else None
         goal = max(min(0.1, norm) * norm, enough)
         solution = solve_newton_system(active, h, S, B, tol=goal, max_steps=self.max_linear_steps, rough=rough)
@@ -182,14 +205,14 @@ class MirrorNewton(SolverWithNeeds):
             iterate = state.iterate.moved(E, dT, alpha)
             if iterate is None:
                 return None
-            point = _point(problem, iterate)
-            return point, point.objective
+            point = _point(stage.problem, iterate)
+            return point, point.cost
 
         found = armijo(trial, F, slope, rounding=floor, sufficient=self.sufficient)
         if found is None:
             return replace(state, stalled=True)
-        new = _measured(problem, found[0], state.tol, state.linear_steps + solution.steps)
-        return replace(new, stalled=True) if new.objective >= F and new.signal >= state.signal else new
+        new = _measured(problem, stage.stepped(), found[0], state.tol, state.linear_steps + solution.steps)
+        return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
 
 
 def _is_rich(problem: NearestMatrix, rows: int) -> bool:
@@ -203,10 +226,17 @@ def _sampled(op: Operator, h: np.ndarray) -> tuple[Operator, np.ndarray]:
     return op.restrict(rows), h[rows] / SHARE
 
 
-def _told(problem: NearestMatrix, state: SampledState) -> _Point | None:
+def _first_share(problem: NearestMatrix) -> float:
+    """Share of the slack weights with which rows are light; 1 where they are with all of them."""
+    strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
+    return min(1.0, LIGHT / max(strength, 1e-300))
+
+
+def _told(state: SampledState) -> _Point | None:
     """The point of a sample, where it is as good for all rows: what fits a few rows too well is a bad start."""
+    problem = state.stage.problem
     point = _point(problem, state.iterate)
-    is_good = point.objective - state.objective <= TOLD * (state.first - state.objective)
+    is_good = point.cost - state.objective <= TOLD * (state.first - state.objective)
     return point if is_good and not len(problem.losses.outside(point.values)) else None
 
 
@@ -220,15 +250,18 @@ def _point(problem: NearestMatrix, iterate: Iterate) -> _Point:
     return _Point(iterate, framed, p, iterate.value() + problem.losses.value(p))
 
 
-def _measured(problem: NearestMatrix, point: _Point, tol: float, linear_steps: int = 0) -> MirrorNewtonState:
-    iterate, framed, p, F = point
-    g, h = problem.losses.derivatives(p)
+def _measured(
+    problem: NearestMatrix, stage: Stage, point: _Point, tol: float, linear_steps: int = 0
+) -> MirrorNewtonState:
+    iterate, framed, p, cost = point
+    g, h = stage.problem.losses.derivatives(p)
     on = np.flatnonzero(h > 0)
     active = framed.restrict(on)
     R = iterate.residual(active.adjoint(g[on]))
     S = iterate.metric()
-    signal = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
-    return MirrorNewtonState(iterate, active, h[on], p, g, F, R, S, signal, tol, linear_steps=linear_steps)
+    excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
+    F = cost if stage.is_last else iterate.value() + problem.losses.value(p)
+    return MirrorNewtonState(stage, iterate, active, h[on], p, g, cost, F, R, S, excess, tol, linear_steps=linear_steps)
 
 
 def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, h: np.ndarray) -> np.ndarray:
@@ -259,7 +292,7 @@ def _shrunk_prior(problem: NearestMatrix) -> _Point:
     """
     D = problem.divergence
     first = best = _point(problem, iterate_at_prior(D, problem.t0))
-    if not D.keeps_range or not best.objective > problem.c:
+    if not D.keeps_range or not best.cost > problem.c:
         return first
     A = problem.operator.adjoint(1.0 / problem.unit) / problem.c
     inverse = np.diag(1.0 / problem.prior)
@@ -270,7 +303,7 @@ def _shrunk_prior(problem: NearestMatrix) -> _Point:
         if moved is None:
             continue
         new = _point(problem, moved)
-        if new.objective < best.objective:
+        if new.cost < best.cost:
             best = new
         elif best is not first:
             break

@@ -1,0 +1,43 @@
+"""Heavy slack weights approached in stages: the problem with a share of them, then with more, to the problem itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregmat.problems import NearestMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The problem with all slack weights times ``share``; the last stage, with share 1, is the problem itself."""
+
+    problem: NearestMatrix
+    share: float
+    decades: float  # by which the share grows next
+    steps: int = 0
+
+    @classmethod
+    def of(cls, problem: NearestMatrix, share: float, decades: float) -> Stage:
+        """The stage of this share."""
+        if share >= 1.0:
+            return cls(problem, 1.0, decades)
+        L = problem.losses
+        losses = L.weighted(np.where(L.hard, L.gamma, share * L.gamma))
+        return cls(replace(problem, losses=losses), share, decades)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the problem itself."""
+        return self.share == 1.0
+
+    def stepped(self) -> Stage:
+        """The stage after one step more."""
+        return replace(self, steps=self.steps + 1)
+
+    def next(self, problem: NearestMatrix) -> Stage:
+        """The following stage: further away where this one was easy."""
+        factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0
+        decades = min(1.0, max(0.1, self.decades * factor))
+        return Stage.of(problem, self.share * 10.0**decades, decades)
