@@ -1,6 +1,6 @@
 """How robust is the default solver against the slack weight? Every cell: status, gap, steps, CPU seconds.
 
-Slack weights 1e-2 ... 1e4, LogDet and von Neumann (metric form, identity prior), tol 1e-6. The gap is recomputed by
+Slack weights 1e-2 ... 1e4, LogDet, von Neumann and Frobenius (metric form, identity prior), tol 1e-6. The gap is recomputed by
 `harness.referee` from the returned matrix and multipliers. A cell that is not OPTIMAL says so.
 
     python benchmarks/bench_slack_weights.py [--max-seconds 60] [--only TEXT] [--divergence NAME]
@@ -17,7 +17,7 @@ import harness
 import numpy as np
 
 WEIGHTS = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
-DIVERGENCES = ("logdet", "vonneumann")
+DIVERGENCES = ("logdet", "vonneumann", "frobenius")
 
 
 def cell(problem: harness.PairProblem, divergence: str, weight: float, max_seconds: float) -> list[Any]:

@@ -161,17 +161,22 @@ def referee(
         logdet = np.log(eigenvalues).sum() if eigenvalues.min() > 0 else -np.inf
         objective = eigenvalues.sum() - logdet - len(B) + g * (q - np.log(q) - 1).sum()
         mu = np.where(hit, g * (1 / b - 1 / p), 0.0) if dual is None else dual
-    else:
+    elif divergence == "vonneumann":
         positive = eigenvalues[eigenvalues > 0]
         objective = (positive * np.log(positive)).sum() - eigenvalues.sum() + len(B)
         objective += g * (b * (q * np.log(q) - q + 1))[hit].sum()
         mu = np.where(hit, g * np.log(q), 0.0) if dual is None else dual
+    else:
+        objective = 0.5 * ((eigenvalues - 1) ** 2).sum() + 0.5 * g * ((p - b)[hit] ** 2).sum()
+        mu = np.where(hit, g * (p - b), 0.0) if dual is None else dual
     adjoint = np.linalg.eigvalsh((D.T * mu) @ D)
     if divergence == "logdet":
         scale = 1.0 if adjoint[0] > -1 else 0.999 / -adjoint[0]
         bound = np.log1p(scale * adjoint).sum() + g * np.log1p(-scale * mu * b / g).sum()
-    else:
+    elif divergence == "vonneumann":
         bound = -np.expm1(-adjoint).sum() - (g * b * np.expm1(mu / g)).sum()
+    else:
+        bound = 0.5 * (1 - np.maximum(1 - adjoint, 0) ** 2).sum() - (mu * b + mu**2 / (2 * g)).sum()
     return Verdict(float(objective), float(bound), float(np.max(s * (p - b) / b, initial=0.0)))
 
 
