@@ -26,6 +26,7 @@ from bregmat.threads import in_parts
 
 NEAR_BYTES = 2**20  # points that stay in a core's own cache
 SORTED_WORK = 5e6  # entries that a pass must gather before an order of its own pays
+GATHERED = 8.0  # operations of a matrix product in the time of one on points that are gathered
 VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
 
 
@@ -119,6 +120,10 @@ class Operator(Protocol):
             Phi *= np.sqrt(h[rows])[:, None]
             H += Phi.T @ Phi
         return H
+
+    def product_flops(self) -> float:
+        """Operations of :meth:`values` and :meth:`adjoint` together."""
+        return 4.0 * self.c * self.r**2
 
     def outer(self) -> OuterRows:
         """The rows as sums of outer products and multiples of the identity."""
@@ -331,6 +336,9 @@ class PairGraph(OuterProducts):
                 order = np.argsort((second * groups + first).astype(np.uint16), kind="stable").astype(np.int32)
                 self._order = order, self.a[order], self.b[order], self.sign[order]
         return self._order
+
+    def product_flops(self) -> float:
+        return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
 
     def congruence(self, F: np.ndarray) -> PairGraph:
         return self if is_identity(F) else self._with(self.Z @ F)

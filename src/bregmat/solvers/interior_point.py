@@ -27,11 +27,23 @@ from bregmat.problems import NearestMatrix
 from bregmat.solve import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
 from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
-from bregmat.solvers.nesterov_todd import CongruenceScaling, Scaling, SpectralScaling, SplitScaling, largest_step
+from bregmat.solvers.nesterov_todd import (
+    CongruenceScaling,
+    Scaling,
+    SpectralScaling,
+    SplitScaling,
+    largest_step,
+    pulled,
+)
 from bregmat.solvers.newton_system import row_system
 from bregmat.spectral import SpectralDivergence
 
 FARTHEST = 0.2  # share of tau that a step aims at where the predictor is short: second-order terms carry it further
+FARTHER = 0.1  # the same where correctors for centrality carry it further still
+CORRECTORS = 3  # of these, at most
+REACH = 0.3  # how far beyond the steps they look, share of whole ones; where the steps grow by that together, another one follows
+WORTH = 0.03  # what a corrector must add to the steps to be kept
+COLD = 0.05  # share in the first dual slack of the cone of the barrier of a start near the prior: M has an end where rows say nothing
 SHORT = 0.1  # steps below which, and below half of those of the predictor, it aims no further than that says
 PROXIMAL = 1e-10  # term on hard equalities, relative to the diagonal of the rows' Gram matrix; more slows nearly singular solutions
 
@@ -90,8 +102,9 @@ class InteriorPoint(SolverWithNeeds):
 
     Notes
     -----
-    Two solves with one matrix (predictor and corrector, Mehrotra 1992) and a few r x r factorisations a step. The matrix is
-    factorised where c or r (r + 1) / 2 is small enough, otherwise conjugate gradients, preconditioned.
+    Two solves with one matrix (predictor and corrector, Mehrotra 1992), up to three more where M and its dual are near a boundary
+    (centrality correctors, Gondzio 1996), and a few r x r factorisations a step. The matrix is factorised where c or
+    r (r + 1) / 2 is small enough, otherwise conjugate gradients, preconditioned.
     """
 
     name = "interior_point"
@@ -120,10 +133,14 @@ class InteriorPoint(SolverWithNeeds):
         m = _cold_weights(problem, half, s)
         tau = float(np.exp(np.log(bounds.strength).mean()))
         t, V = eigh(_mirror_point(problem, m / u))
-        root = np.sqrt(D.barrier_inverse(t, tau))
-        factor, cone = V * root, None
+        x = D.barrier_inverse(t, tau)
+        factor, cone = V * np.sqrt(x), None
         if has_cone:  # T may be anything: all rows at half of their strength, which those that are kept small here take long to reach
-            m, cone = half, V * (np.sqrt(tau) / root)
+            m = half
+            # the first Z is as large as what T misses of the link, |A*(|mu|)|: where it is not, M grows first and falls by decades later
+            a, U = eigh(symmetrize(problem.operator.adjoint(np.abs(m) / u)))
+            z, Q = eigh((U * np.abs(a)) @ U.T + (V * (COLD * tau / x)) @ V.T)
+            factor, cone = Q * np.sqrt(tau / z), Q * np.sqrt(z)
             t, V = eigh(_mirror_point(problem, m / u))
         slack = np.where(s == 0, 1.0, tau / np.where(s == 0, 1.0, s * m))
         return _state(problem, _PathPoint(bounds, factor, bounds.at(m, tau), slack, m, t, V, tau, cone=cone))
@@ -208,19 +225,37 @@ class InteriorPoint(SolverWithNeeds):
         plain = min(1.0, max((ahead / tau) ** 3, 1e-4)) * tau
         bent = bounds.bilinear
 
-        def corrected(goal: float, share: float) -> tuple[tuple, float, float]:
-            cxi = np.where(bent, share * d[2] * d[4] / np.where(bent, bounds.ceiling - m, 1.0), 0.0)
-            new = direction(goal, share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5])
+        def aimed(goal: float, terms: tuple) -> tuple[tuple, float, float]:
+            new = direction(goal, *terms)
             return new, *lengths(new, tau)
 
+        def second_order(share: float) -> tuple:
+            cxi = np.where(bent, share * d[2] * d[4] / np.where(bent, bounds.ceiling - m, 1.0), 0.0)
+            return share * scaling.curvature(d[0], d[1]), cxi, -share * d[3] * d[5]
+
         # far, with the part of the predictor's products that a step to the goal has; where that is not far, near with few of them
-        goal = max(min(FARTHEST * tau, plain), least)
-        found = corrected(goal, (1.0 - min(1.0, goal / tau)) ** 2)
+        goal = max(min((FARTHER if scaling.is_primal_dual else FARTHEST) * tau, plain), least)
+        terms = second_order((1.0 - min(1.0, goal / tau)) ** 2)
+        found = aimed(goal, terms)
         if min(found[1:]) < min(SHORT, 0.5 * min(ap, ad)):
             nearer = max(plain, least)
-            other = corrected(nearer, ap * ad if min(ap, ad) > 0.1 else 0.0)
+            fewer = second_order(ap * ad if min(ap, ad) > 0.1 else 0.0)
+            other = aimed(nearer, fewer)
             if min(other[1:]) > min(found[1:]):
-                goal, found = nearer, other
+                goal, terms, found = nearer, fewer, other
+        for _ in range(CORRECTORS if scaling.is_primal_dual else 0):
+            d, ap, ad = found
+            if min(ap, ad) > 1.0 - REACH / 3.0:
+                break
+            further = min(1.0, ap + REACH), min(1.0, ad + REACH)
+            products = (w + further[0] * d[3]) * (lam + further[1] * d[5])
+            terms = terms[0] + scaling.centring(d[0], d[1], further, goal), terms[1], terms[2] + pulled(products, goal)
+            other = aimed(goal, terms)
+            gain = sum(other[1:]) - ap - ad
+            if gain > WORTH:
+                found = other
+            if gain < REACH:
+                break
         d, ap, ad = found
         if not max(ap, ad) > 1e-7:
             return replace(state, stalled=True)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat.linalg import cholesky, eigvalsh, symmetrize, triangular_inverse
+from bregmat.linalg import cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
 from bregmat.solvers.barriers import barrier_divided, barrier_link
 from bregmat.spectral import SpectralDivergence
+
+LOWEST, HIGHEST = 0.1, 3.0  # products of primal and dual, in units of the goal, that need no corrector
 
 
 def largest_step(x: np.ndarray, dx: np.ndarray, rows: np.ndarray | None = None) -> float:
     """Largest alpha with ``x + alpha dx >= 0`` on the given rows."""
     falling = dx < 0 if rows is None else (dx < 0) & rows
     return float(np.min(-x[falling] / dx[falling])) if falling.any() else np.inf
+
+
+def pulled(products: np.ndarray, goal: float) -> np.ndarray:
+    """What brings products of slacks and weights into ``[LOWEST, HIGHEST]`` times their goal; of large ones no more than the latter."""
+    return np.maximum(np.clip(products, LOWEST * goal, HIGHEST * goal) - products, -HIGHEST * goal)
+
+
+def _centred(ahead: np.ndarray, slack: np.ndarray, sigma: np.ndarray, goal: float) -> np.ndarray:
+    """The same for the eigenvalues of the product of a matrix and its slack, as moves of the matrix in the frame where both are sigma."""
+    x, Q = eigh(symmetrize(ahead @ slack))
+    return 2.0 * ((Q * pulled(x, goal)) @ Q.T) / np.add.outer(sigma, sigma)
 
 
 def _geometric_mean(L: np.ndarray, y: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -26,6 +39,7 @@ class CongruenceScaling:
     """Nesterov and Todd's scaling for LogDet: ``M = B diag(sigma) B'``, ``-T = B'^-1 diag(sigma) B^-1``; the chord is the identity."""
 
     S = None
+    is_primal_dual = True  # whether the dual of M is a matrix with products of its own
 
     def __init__(self, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> None:
         self.F, _, self.sigma = _geometric_mean(L, -1.0 / t, V)
@@ -42,6 +56,11 @@ class CongruenceScaling:
     def curvature(self, dM: np.ndarray, dT: np.ndarray) -> np.ndarray:
         """What the chord misses for a joint move: ``dM dT`` in the equation ``-M T = 1 + tau``."""
         return 2.0 * symmetrize(dM @ dT) / np.add.outer(self.sigma, self.sigma)
+
+    def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
+        """The move of M that brings the products after such steps, of M and of T, near those of the path (Gondzio 1996)."""
+        sigma = np.diag(self.sigma)
+        return _centred(sigma + steps[0] * dM, sigma - steps[1] * dT, self.sigma, 1.0 + goal)
 
     def primal_limit(self, dM: np.ndarray) -> float:
         """Largest step that keeps M in the cone."""
@@ -60,6 +79,8 @@ class CongruenceScaling:
 
 class SpectralScaling:
     """Eigenbasis of the geometric mean of M and ``psi(T)``; the chord is the derivative of psi there, ``S o S``."""
+
+    is_primal_dual = False
 
     def __init__(self, divergence: SpectralDivergence, L: np.ndarray, t: np.ndarray, V: np.ndarray, tau: float) -> None:
         self.divergence, self.L, self.t, self.V = divergence, L, t, V
@@ -83,6 +104,10 @@ class SpectralScaling:
 
     def curvature(self, dM: np.ndarray, dT: np.ndarray) -> float:
         """Not used: a corrector for it made things worse on all problems tried."""
+        return 0.0
+
+    def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> float:
+        """Nor this: M and T have no products."""
         return 0.0
 
     def _relative(self, dM: np.ndarray) -> np.ndarray:
@@ -135,6 +160,8 @@ class SplitScaling:
         T = V diag(t) V'.
     """
 
+    is_primal_dual = True
+
     def __init__(
         self, divergence: SpectralDivergence, L: np.ndarray, Z: np.ndarray, t: np.ndarray, V: np.ndarray
     ) -> None:
@@ -181,6 +208,12 @@ class SplitScaling:
         """What is missed for a joint move: ``dM dZ`` in the equation ``M Z = tau``."""
         product = symmetrize(self._matrix(dM) @ self._slack(dM, dT))
         return self._move(-2.0 * product / np.add.outer(self.sigma, self.sigma))
+
+    def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
+        """The move of M that brings the products after such steps, of M and of Z, near those of the path (Gondzio 1996)."""
+        sigma = np.diag(self.sigma)
+        ahead, slack = sigma + steps[0] * self._matrix(dM), sigma + steps[1] * self._slack(dM, dT)
+        return self._move(_centred(ahead, slack, self.sigma, goal))
 
     def primal_limit(self, dM: np.ndarray) -> float:
         """Largest step that keeps M in the cone."""

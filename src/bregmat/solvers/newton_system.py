@@ -2,8 +2,8 @@
 
 Both are an identity or a diagonal plus a positive semidefinite map: ``E + S o A*(h . A(S o E)) = B`` and
 ``d . y + A(S o S o A*(y)) = rhs``. Small ones are factorised; large ones go to conjugate gradients, with products in float32
-where that is accurate enough and a preconditioner: the heaviest entries of the system itself where they reach far beyond the others,
-else the Gaussian fourth moment when there are many rows.
+where that is accurate enough and a preconditioner: the heaviest rows where they are few, the heaviest entries of the system itself
+where they reach far beyond the others, else the Gaussian fourth moment when there are many rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ BLOCK_FLOPS = 3e9  # and where a block of the system takes the place of the whol
 FINER = 1e-3  # of the tolerance on the rows, where conjugate gradients end: one long run of them costs less than two
 REFINEMENTS = 4  # of a solution over rows, whose residual is far larger than that over entries where h is large
 HEAVY = 100.0  # largest diagonal entry, beside the identity's 1, from where a block of the heaviest pays
-LIGHT, BLOCK = 0.1, 1400  # entries of at most that stay outside; the order of the block at most
+HEAVY_ROW = 10.0  # largest row, <A, S o S o A> times its h, from where they are taken as they are
+LIGHT, BLOCK = 0.1, 1400  # entries, and rows, of at most that stay outside; the order of the block at most
 MODERATE = 1e6  # up to where it is formed in float32
 SAMPLED, ROWS = 0.1, 4  # size from which every row is taken, and how many rows at most for each entry of the block
 SAMPLE_FLOPS = 4e9  # or more where they cost no more than this
@@ -103,7 +104,7 @@ def row_system(
     m = op.r * (op.r + 1) // 2
     flops = factor_flops(op)
     has_block = op.c >= m and S is not None and op.is_rank_one and not op.is_sharded
-    is_small = flops <= max(BLOCK_FLOPS if has_block else SHARED_FLOPS, min(MOST_FLOPS, effort * 4.0 * op.c * op.r**2))
+    is_small = flops <= max(BLOCK_FLOPS if has_block else SHARED_FLOPS, min(MOST_FLOPS, effort * op.product_flops()))
     if is_small and op.c < m:
         root = np.sqrt(h)
         scale = root / unit
@@ -177,7 +178,7 @@ def _by_conjugate_gradients(
     The tolerance is absolute, on the Frobenius norm of the residual, or relative, on the norm of the preconditioner: near that of the
     system's inverse, in which an entry of the residual counts for what it does to the solution, however heavy the others are.
     """
-    precondition = heavy_block(op, h, S)
+    precondition = (heavy_rows(op, h, S) if is_relative else None) or heavy_block(op, h, S)
     if precondition is None and rough is not None:
         precondition = fourth_moment(*rough, S)
     if single:
@@ -206,6 +207,53 @@ def _by_conjugate_gradients(
     return solve
 
 
+def heavy_rows(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Preconditioner: all rows of a size above LIGHT as they are, by Woodbury's formula, and the diagonal of the others.
+
+    Late on a path the rows that are active, some hundreds, have all of the condition, spread over more entries than a block has.
+    Of more rows than BLOCK the heaviest; None where others would reach beyond the identity, where no row is heavy, without a metric,
+    and where rows are not of rank one or sharded.
+    """
+    if S is None or not op.is_rank_one or op.is_sharded:
+        return None
+    size = h * op.squared_norms(S * S)
+    level = LIGHT
+    while level < 1.0 and (size > level).sum() > BLOCK:
+        level *= 2.0
+    rows = np.flatnonzero(size > level)
+    if len(rows) > BLOCK or not size.max(initial=0.0) > HEAVY_ROW:
+        return None
+    diagonal = 1.0 + S * S * _squares(op, np.where(size > level, 0.0, h))
+    heavy, root = op.restrict(rows), np.sqrt(h[rows])
+    few: np.ndarray = heavy.features(S / np.sqrt(diagonal)).astype(_dtype(size.max()))
+    few *= root[:, None]
+    C, ok = cholesky(add_diagonal((few @ few.T).astype(np.float64), 1.0))
+    if not ok:
+        return None
+    back = S / diagonal
+
+    def inverse(R: np.ndarray) -> np.ndarray:
+        return R / diagonal - back * heavy.adjoint(root * cholesky_solve(C, root * heavy.values(back * R)))
+
+    return inverse
+
+
+def _squares(op: Operator, h: np.ndarray) -> np.ndarray:
+    """``sum_i h_i A_i o A_i``, for rows of rank one."""
+    root, squares = np.sqrt(h), np.zeros((op.r, op.r))
+    for first in range(0, op.c, 4096):
+        rows = np.arange(first, min(first + 4096, op.c))
+        V = op.vectors(rows) * np.sqrt(root[rows])[:, None]
+        V *= V
+        squares += V.T @ V
+    return squares
+
+
+def _dtype(largest: float) -> type[np.floating]:
+    """Of a system whose smallest eigenvalues are 1: half the digits are enough where that is far above their rounding."""
+    return np.float32 if largest < MODERATE else np.float64
+
+
 def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray] | None:
     """Preconditioner: the block of the heaviest entries of the matrix E from a sample of the rows, and the diagonal of the others.
 
@@ -219,12 +267,7 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[
         return None
     k, l = np.triu_indices(op.r)
     root = np.sqrt(h)
-    squares = np.zeros((op.r, op.r))
-    for first in range(0, op.c, 4096):
-        rows = np.arange(first, min(first + 4096, op.c))
-        V = op.vectors(rows) * np.sqrt(root[rows])[:, None]
-        V *= V
-        squares += V.T @ V
+    squares = _squares(op, h)
     weight = np.where(k == l, 1.0, np.sqrt(2.0)) * S[k, l]
     diagonal = weight * weight * squares[k, l]
     if not diagonal.max(initial=0.0) > HEAVY:
@@ -236,11 +279,10 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Callable[[
     )
     unit = np.sqrt(1.0 + diagonal[top])
     scale = (weight[top] / unit)[:, None]
-    # no eigenvalue below 1 / unit^2: half the digits are enough where that is far above their rounding
-    dtype = np.float32 if diagonal.max() < MODERATE else np.float64
+    dtype = _dtype(diagonal.max())
     columns = np.ascontiguousarray((op.vectors(rows) * np.sqrt(root[rows] / np.sqrt(share))[:, None]).T.astype(dtype))
     scale = scale.astype(dtype)
-    H = np.zeros((len(top), len(top)), dtype)
+    H: np.ndarray = np.zeros((len(top), len(top)), dtype)
     for first in range(0, len(rows), 4096):
         part = columns[:, first : first + 4096]
         Phi = part[k[top]]
