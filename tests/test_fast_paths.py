@@ -235,10 +235,21 @@ def test_block_of_heavy_entries_saves_steps(rng, monkeypatch):
     h, B = 10.0 ** rng.uniform(-6, 1, op.c), np.diag(rng.normal(size=20))
     given = {"tol": 1e-8, "direct_flops": 0.0, "single": False, "max_steps": 5000}
     assert heavy_block(op, 1e-9 * h, S) is None
+    monkeypatch.setattr(newton_system, "FEW", 0)
     with_it = solve_newton_system(op, h, S, B, **given)
     assert residual(op, h, S, B, with_it.E) < 1e-7
     monkeypatch.setattr(newton_system, "heavy_block", lambda *_: None)
     assert with_it.steps < 0.5 * solve_newton_system(op, h, S, B, **given).steps
+
+
+def test_block_of_heavy_entries_waits_until_conjugate_gradients_are_long(rng, monkeypatch):
+    """Far from the solution a step of Newton is solved to a tenth, in fewer steps than the block costs."""
+    op = RankOneRows(rng.normal(size=(2000, 20)) * np.geomspace(1.0, 0.1, 20))
+    S = np.sqrt(np.multiply.outer(np.geomspace(10.0, 1e-4, 20), np.geomspace(10.0, 1e-4, 20)))
+    monkeypatch.setattr(newton_system, "heavy_block", None)
+    B = np.diag(rng.normal(size=20))
+    found = solve_newton_system(op, np.full(op.c, 1e-3), S, B, tol=0.1 * float(np.linalg.norm(B)), direct_flops=0.0)
+    assert 0 < found.steps < newton_system.FEW
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])

@@ -24,6 +24,7 @@ FINER = 1e-3  # of the tolerance on the rows, where conjugate gradients end: one
 REFINEMENTS = 4  # of a solution over rows, whose residual is far larger than that over entries where h is large
 HEAVY = 100.0  # largest diagonal entry, beside the identity's 1, from where a block of the heaviest pays
 HEAVY_ROW = 10.0  # largest row, <A, S o S o A> times its h, from where they are taken as they are
+FEW = 60  # conjugate gradient steps without it, where the whole system need not be solved well
 LIGHT, BLOCK = 0.1, 1400  # entries, and rows, of at most that stay outside; the order of the block at most
 MODERATE = 1e6  # up to where it is formed in float32
 SAMPLED, ROWS = 0.1, 4  # size from which every row is taken, and how many rows at most for each entry of the block
@@ -178,12 +179,11 @@ def _by_conjugate_gradients(
     The tolerance is absolute, on the Frobenius norm of the residual, or relative, on the norm of the preconditioner: near that of the
     system's inverse, in which an entry of the residual counts for what it does to the solution, however heavy the others are.
     """
-    precondition = (heavy_rows(op, h, S) if is_relative else None) or heavy_block(op, h, S)
-    if precondition is None and rough is not None:
-        precondition = fourth_moment(*rough, S)
+    whole = (op, h, S)
+    heavy = (heavy_rows(*whole) or heavy_block(*whole)) if is_relative else None
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
-    precondition = precondition or fourth_moment(op, h, S)
+    light = None if heavy is not None else fourth_moment(*(rough or (op, h)), S)
     weighted = op.weighted(h)
 
     def product(Q: np.ndarray) -> np.ndarray:
@@ -197,12 +197,19 @@ def _by_conjugate_gradients(
 
     def solve(B: np.ndarray, tol: float) -> LinearSolution:
         if is_relative:
+            precondition = heavy or light
             near = B if precondition is None else precondition(B)
             tol *= float(np.sqrt(max(np.vdot(B, near), 0.0)))
-        end = conjugate_gradients(
-            product, B, goal=tol, most=most, precondition=precondition, is_euclidean=not is_relative
+            end = conjugate_gradients(product, B, goal=tol, most=most, precondition=precondition)
+            return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+        end = conjugate_gradients(product, B, goal=tol, most=min(FEW, most), precondition=light, is_euclidean=True)
+        if end.norm <= tol or most <= FEW:
+            return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+        precondition = heavy_block(*whole) or light  # costs about as much as that many steps
+        more = conjugate_gradients(
+            product, end.residual, goal=tol, most=most - end.steps, precondition=precondition, is_euclidean=True
         )
-        return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+        return LinearSolution(symmetrize(end.x + more.x), end.steps + more.steps, more.norm)
 
     return solve
 
