@@ -87,11 +87,11 @@ def plan_of(
         plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
     elif not hard.any() and problem.divergence.keeps_range:
         # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        plan[0] = (DUAL, 25 if problem.c <= 3000 else 15)
+        plan[0] = (DUAL, 25 if problem.c <= 3000 else 8)
         is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
         if problem.divergence.is_congruence_invariant or is_beyond:
             place = 0 if problem.divergence.is_congruence_invariant else 1
-            plan.insert(place, (MIRROR, 150 if is_beyond else 45))
+            plan.insert(place, (MIRROR, 250 if is_beyond else 45))
     if problem.is_nearly_linear and not is_warm:
         plan = [plan[1], plan[0], *plan[2:]]
     plan.append((DUAL, limit))  # from the best weights of all
