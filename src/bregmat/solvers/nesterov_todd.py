@@ -58,7 +58,17 @@ class CongruenceScaling:
         return 2.0 * symmetrize(dM @ dT) / np.add.outer(self.sigma, self.sigma)
 
     def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
-        """The move of M that brings the products after such steps, of M and of T, near those of the path (Gondzio 1996)."""
+        """The move of M that brings the products after such steps near those of the path (Gondzio 1996).
+
+        Parameters
+        ----------
+        dM, dT : ndarray, shape (r, r)
+            Moves in the frame.
+        steps : tuple of float
+            Shares of them that M and T take.
+        goal : float
+            tau that the path is followed to.
+        """
         sigma = np.diag(self.sigma)
         return _centred(sigma + steps[0] * dM, sigma - steps[1] * dT, self.sigma, 1.0 + goal)
 
@@ -107,7 +117,17 @@ class SpectralScaling:
         return 0.0
 
     def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> float:
-        """Nor this: M and T have no products."""
+        """Nor this: M and T have no products.
+
+        Parameters
+        ----------
+        dM, dT : ndarray, shape (r, r)
+            Moves in the frame.
+        steps : tuple of float
+            Shares of them that M and T take.
+        goal : float
+            tau that the path is followed to.
+        """
         return 0.0
 
     def _relative(self, dM: np.ndarray) -> np.ndarray:
@@ -210,7 +230,17 @@ class SplitScaling:
         return self._move(-2.0 * product / np.add.outer(self.sigma, self.sigma))
 
     def centring(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float], goal: float) -> np.ndarray:
-        """The move of M that brings the products after such steps, of M and of Z, near those of the path (Gondzio 1996)."""
+        """The move of M that brings the products after such steps near those of the path (Gondzio 1996).
+
+        Parameters
+        ----------
+        dM, dT : ndarray, shape (r, r)
+            Moves in the frame.
+        steps : tuple of float
+            Shares of them that M and Z take.
+        goal : float
+            tau that the path is followed to.
+        """
         sigma = np.diag(self.sigma)
         ahead, slack = sigma + steps[0] * self._matrix(dM), sigma + steps[1] * self._slack(dM, dT)
         return self._move(_centred(ahead, slack, self.sigma, goal))
