@@ -256,6 +256,26 @@ def test_a_negative_direction_is_not_taken_for_rounding():
     assert "semidefinite" in found.problems[0]
 
 
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_rounding_of_the_range_of_a_prior_refutes_no_proof(rng, divergence):
+    """A direction that is left out by the rule of 1e-12 is known to the prior's rounding over the smallest eigenvalue that is not: 1e-7.
+
+    A kernel of full rank is asked for, entry by entry. Eigenvectors of 70 digits turn those of the library by 1e-12, and the weighted
+    sum of the rows with them; weights that are changed by more, to the wrong side, are no proof.
+    """
+    G = np.linalg.qr(rng.normal(size=(5, 5)))[0] * np.sqrt([5e-13, 1e-9, 1e-6, 1e-3, 1.0])
+    K, T = G @ G.T, G @ (np.eye(5) + 0.3 * rng.normal(size=(5, 5)))
+    T, pairs = T @ T.T, np.triu_indices(5, 1)
+    rows = Constraints.similarity(*pairs, T[pairs], "==") + Constraints.diagonal(np.diag(T))
+    arguments = {"prior": (K + K.T) / 2, "constraints": rows, "divergence": divergence}
+    result = solved(arguments)
+    assert result.status is Status.INFEASIBLE
+    assert verify(arguments, result).holds
+    heaviest = np.arange(len(result.dual)) == np.argmax(np.abs(result.dual))
+    changed = [replace(result, dual=result.dual * (1 + change * heaviest)) for change in (-1e-8, 1e-8)]
+    assert sum(verify(arguments, other).holds for other in changed) == 1  # to one side the sum is semidefinite
+
+
 def test_a_row_that_is_rounding_carries_no_proof(rng):
     """``e'Ke`` is 0 for every kernel on centred data; a weight of 1e15 on it proves nothing."""
     X = rng.normal(size=(10, 3))

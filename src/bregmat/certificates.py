@@ -94,7 +94,9 @@ def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     return _share(problem) * size
 
 
-def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
+def certify(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> MatrixCertificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be.
 
     Parameters
@@ -104,6 +106,8 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         The matrix.
     p, mu : ndarray, shape (c,)
         Values of the rows at it, and signed dual weights.
+    allowed : float
+        Relative violation from which rows are restored; at most ``FEASIBLE``, which suffices where their weights are moderate.
     """
     mu = clip_dual(problem, mu)
     bound, mu = dual_bound(problem, mu)
@@ -112,8 +116,8 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         L = problem.losses
         violation = problem.violation(p)
         worst = float(violation[L.hard].max(initial=0.0))
-        if worst > FEASIBLE and worst < 0.5:
-            restored = restore(problem, iterate, p, mu)
+        if worst > allowed and worst < 0.5:
+            restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
             if restored is not None:
                 iterate, p = restored
                 violation = problem.violation(p)
@@ -161,7 +165,12 @@ Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
 
 
 def restore(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, rounds: int = 8
+    problem: Nearness,
+    iterate: Iterate,
+    p: np.ndarray,
+    mu: np.ndarray,
+    rounds: int = 8,
+    goal: float = 0.1 * FEASIBLE,
 ) -> tuple[Iterate, np.ndarray] | None:
     """The matrix brought to where active and violated hard rows have the values they must have; None where that fails.
 
@@ -177,6 +186,8 @@ def restore(
         Values of the rows at it, and dual weights, which say which rows are active.
     rounds : int
         Most steps.
+    goal : float
+        Relative violation at which there are no more of them; where they do not get there, ``FEASIBLE`` suffices.
     """
     L = problem.losses
     equal = L.hard & (L.sense == 0)
@@ -186,16 +197,16 @@ def restore(
     if _steps_of_a_factor(problem.operator, int((heavy | equal).sum())) > FEW:
         moves = _by_newton, _by_congruence
     for move in moves:
-        restored = _restored(problem, iterate, p, heavy | equal, rounds, move)
+        restored = _restored(problem, iterate, p, heavy | equal, rounds, goal, move)
         if restored is not None:
             return restored
     if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
         return None
-    return _restored(problem, iterate, p, equal, rounds, _by_congruence)
+    return _restored(problem, iterate, p, equal, rounds, goal, _by_congruence)
 
 
 def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int, move: Move
+    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int, goal: float, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """One attempt of :func:`restore`."""
     L = problem.losses
@@ -203,7 +214,7 @@ def _restored(
     for k in range(rounds):
         excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
-        if worst <= 0.1 * FEASIBLE:
+        if worst <= goal:
             break
         margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bregmat.sharded.parts import RowFiles
 
 LINKED = 5e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
+ROUNDED = 1e-14  # relative violation of rows that nothing but rounding is left of
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
@@ -309,11 +310,17 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
         reduced, problem = None, whole
         outcome = run(problem, tol)
-    violation = problem.violation(outcome.certificate.values)
     if reduced is not None:
         coordinates = reduced.coordinates
-        certificate = _with_weights(whole, outcome.certificate, reduced.weights)
+        first = outcome.certificate
+        certificate = _with_weights(whole, first, reduced.weights)
+        if (
+            not certificate.proves(tol) and certificate.is_feasible
+        ):  # at such prices rows have to be met to the last digits
+            exact = certify(problem, first.iterate, first.values, first.dual, allowed=ROUNDED)
+            certificate = certificate.joined(_with_weights(whole, exact, reduced.weights))
         outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
+    violation = problem.violation(outcome.certificate.values)
     proof = outcome.certificate.in_units(whole)
     return MatrixResult(
         **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
@@ -369,14 +376,14 @@ def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights:
     """The certificate for all rows, with the bound that its own weights prove.
 
     Weights of eliminated rows are infinite in theory. Here they are as large as pays: the larger, the less is truncated, and the more
-    is lost to rounding, which the bound is less by.
+    is lost to rounding, which the bound is less by, and to rows that are missed by rounding, which have these weights for prices.
     """
     size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
-    found = [
-        dual_bound(whole, certificate.dual + factor * size * weights) for factor in 10.0 ** np.arange(3.0, 12.0, 0.25)
-    ]
-    bound, shrunk = max(found, key=lambda one: one[0])
-    return replace(certificate, dual=shrunk, dual_bound=min(bound, certificate.dual_bound))
+    found = []
+    for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
+        bound, dual = dual_bound(whole, certificate.dual + factor * size * weights)
+        found.append(certificate.with_dual(dual, min(bound, certificate.dual_bound)))
+    return max(found, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
 
 
 def _check_constraints(constraints: Any) -> None:

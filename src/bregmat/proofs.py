@@ -83,14 +83,14 @@ class Certificate:
 
         Weights may grow without end, and with them what rows missed by rounding are worth: the last pair need not be the best one.
         """
-        pairs = [new, self, new._with_dual(self), self._with_dual(new)]
+        pairs = [new, self, new.with_dual(self.dual, self.dual_bound), self.with_dual(new.dual, new.dual_bound)]
         best = min(pairs, key=lambda pair: pair.gap)
         return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
 
-    def _with_dual(self, other: Self) -> Self:
-        """This point with the weights of another certificate, at whose prices missed rows count."""
-        change = 0.0 if self.missed is None else float((np.abs(other.dual) - np.abs(self.dual)) @ self.missed)
-        return replace(self, dual=other.dual, dual_bound=other.dual_bound, upper=self.upper + change)
+    def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
+        """This point with other weights and what they prove, at whose prices missed rows count."""
+        change = 0.0 if self.missed is None else float((np.abs(dual) - np.abs(self.dual)) @ self.missed)
+        return replace(self, dual=dual, dual_bound=dual_bound, upper=self.upper + change)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ class Case:
 
     ``solve`` gives a result; ``arguments`` are for ``bregmat.verify``; ``feasible`` is None where it is not known, ``known`` the
     objective of some feasible point, ``optimum`` the optimal one (to ``rtol``); ``judge`` says what else is false, or None.
+    ``leaves_range`` says whether what makes it feasible lies outside of the prior's range, by the rank that it has by the rule of 1e-12.
     """
 
     solve: Callable[[], Any]
@@ -33,6 +34,7 @@ class Case:
     rtol: float = 1e-5
     expected: str | tuple[str, ...] = "OPTIMAL"
     judge: Callable[[Any], str | None] | None = None
+    leaves_range: Callable[[Any], bool] | None = None
     text: str = ""
     may_refuse: bool = False  # whether a ValueError that names the rows is an answer, too
 
@@ -83,9 +85,12 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
         found = bregmat.verify(case.arguments, result)
         if found.problems:
             return "false", f"{status}; verify: {'; '.join(found.problems)}"
-    if status == "INFEASIBLE" and case.feasible is True:
+    feasible = case.feasible
+    if status == "INFEASIBLE" and feasible is True and case.leaves_range is not None and case.leaves_range(result):
+        feasible = None
+    if status == "INFEASIBLE" and feasible is True:
         return "false", f"INFEASIBLE, conflict {list(np.ravel(result.conflict))}, but feasible by construction"
-    if case.feasible is False and status in ("OPTIMAL", "FEASIBLE"):
+    if feasible is False and status in ("OPTIMAL", "FEASIBLE"):
         return "false", f"{status}, but infeasible by construction"
     best = case.optimum if case.known is None else case.known(result)
     if best is not None and np.isfinite(best) and status in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
@@ -96,9 +101,9 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
             return "false", f"OPTIMAL at {result.objective:.9g}, but there is a point at {best:.9g}"
         if case.optimum is not None and status in ("OPTIMAL", "FEASIBLE") and result.objective < case.optimum - room:
             return "false", f"objective {result.objective:.9g} below the optimum {case.optimum:.9g}"
-    wanted = "INFEASIBLE" if case.feasible is False else case.expected
+    wanted = "INFEASIBLE" if feasible is False else case.expected
     if status in ((wanted,) if isinstance(wanted, str) else wanted) or (
-        case.feasible is None and status in ("OPTIMAL", "INFEASIBLE")
+        feasible is None and status in ("OPTIMAL", "INFEASIBLE")
     ):
         return "solved", ""
     why = f"{status} ({result.exit_reason}) for {wanted}: gap {result.gap:.2g}, violation {result.max_violation:.2g}, {result.solver}"

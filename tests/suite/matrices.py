@@ -198,20 +198,33 @@ class Draw:
         if not self.feasible and softness == "mixed":
             feasible = None
 
+        planted = self.map @ self.inner if self.map is not None else self.truth
+
         def known(result):
-            return objective_at(
-                Recomputation(arguments, result), self.map @ self.inner if self.map is not None else self.truth
-            )
+            return objective_at(Recomputation(arguments, result), planted)
+
+        def leaves_range(result):
+            problem = planted_in(Recomputation(arguments, result), planted)
+            return problem.divergence.keeps_range and problem.outside() > 0
 
         return Case(
             solve=lambda: function(first, max_seconds=SECONDS, solver=solver, **given),
             arguments=arguments,
             feasible=feasible,
             known=known if feasible and self.feasible else None,
+            leaves_range=leaves_range,
             text=text,
             may_refuse=self.may_refuse,
             **more,
         )
+
+
+def planted_in(problem, factor):
+    """The problem with another matrix in the place of the result's, given by a factor as a result gives its own."""
+    other = copy(problem)
+    other.__dict__.pop("F", None)
+    other.given = factor.astype(problem.real)
+    return other
 
 
 def objective_at(problem, factor):
@@ -219,9 +232,7 @@ def objective_at(problem, factor):
 
     Where matrices keep the prior's range, of the part of it that is there: divergence and rows of the same matrix.
     """
-    other = copy(problem)
-    other.__dict__.pop("F", None)
-    other.given = factor.astype(problem.real)
+    other = planted_in(problem, factor)
     if problem.divergence.keeps_range and other.outside() > 0:
         other.given = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())

@@ -51,6 +51,7 @@ from bregmat.verification.written_rows import WrittenRows
 NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
+WORTH = 10.0  # times what rounding of the prior's range is worth at the prior, that bounds must miss in a proof
 OPTIONS = ("divergence", "loss", "slack_weight")
 IGNORED = (
     *("solver", "tol", "max_iter", "max_seconds", "warm_start", "callback"),
@@ -323,7 +324,8 @@ class Recomputation:
         size = float(np.abs(y) @ np.abs(b))
         S, N = self.rows.adjoint(y), self.rows.adjoint(y, absolute=True)
         rows = np.count_nonzero(y)
-        semidefinite = is_semidefinite(S, N, NOISE * rows * ROUNDING)
+        share, turned = self.turning(y, N, -total)
+        semidefinite = is_semidefinite(S + turned, N + turned, NOISE * rows * ROUNDING + share)
         singular = (
             self.divergence.keeps_rank
             and size == 0.0
@@ -333,6 +335,30 @@ class Recomputation:
             found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
         if not (total < -NOISE * rows * ROUNDING * size or singular):
             found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
+
+    def turning(self, y: np.ndarray, N: np.ndarray, missed: float) -> tuple[float, np.ndarray]:
+        """What rounding of the prior may take from ``S = sum y_i A_i`` by turning its range: a share of N, and a diagonal matrix (r, r).
+
+        With parts ``w f f'`` of S that are of parts ``f + e`` of another range, ``f e' + e f' <= share f f' + e e' / share``, and
+        ``e e' <= diag(e_k^2 / q_k)`` for any q with the sum 1, of which the one that costs least at the prior is taken. The share is the
+        smallest for which that is worth a tenth of what the bounds miss; nothing is allowed where the share is worth more than that.
+
+        Parameters
+        ----------
+        y : ndarray, shape (c,)
+        N : ndarray, shape (r, r)
+            What S is the sum of.
+        missed : float
+            ``-y . b``.
+        """
+        l, e = self.l.astype(float), self.prior.turned * np.sqrt(self.rows.weight_of_turning(y))
+        at_prior = e * np.sqrt(l)
+        if not at_prior.any() or not missed > 0:
+            return 0.0, np.zeros_like(N)
+        share = WORTH * float(at_prior.sum()) ** 2 / missed
+        if not WORTH * share * float(np.diag(N) @ l) <= missed:
+            return 0.0, np.zeros_like(N)
+        return share, np.diag(e * float(at_prior.sum()) / np.sqrt(l) / share)
 
 
 def distance(D: SpectralDivergence, M: np.ndarray, l: np.ndarray) -> float:

@@ -27,6 +27,9 @@ class DecomposedPrior:
         Squared lengths of the columns of P.
     vague : ndarray, shape (r,)
         The prior's own rounding, relative to each eigenvalue.
+    turned : ndarray, shape (r,)
+        By how much entries of P may be off because rounding of a dense prior turns its range out of the null space that is left out;
+        0 where nothing is left out, since then P is a change of basis and no more.
     is_identity : bool
         Whether no prior was given.
     row_scale : ndarray, shape (N, 1), or float
@@ -62,7 +65,7 @@ class DecomposedPrior:
             touched = points if rows is None else points[rows]
             P = np.eye(d) if d <= max(300, touched.shape[0]) else _span(touched)
             self.P, self.l = P.astype(real), np.ones(P.shape[1], dtype=real)
-            self.vague = np.zeros(P.shape[1])
+            self.vague = self.turned = np.zeros(P.shape[1])
             self.sq_norms = np.ones(P.shape[1], dtype=real)
             return
         is_factor = isinstance(prior, Factor)
@@ -93,6 +96,8 @@ class DecomposedPrior:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values) / self.row_scale, np.ones_like(values), values
         else:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
+        is_whole = is_factor or len(values) == len(basis)
+        self.turned = np.zeros(len(values)) if is_whole else self.vague * np.sqrt(self.sq_norms.astype(float))
         # rounding of K turns its eigenvectors, out of the null space that is left out, too
         if points is None and not is_factor:
             turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)

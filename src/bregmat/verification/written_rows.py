@@ -46,6 +46,10 @@ class WrittenRows:
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         lengths = np.sqrt((Z * Z).sum(axis=1))
+        self.reach = np.ones(len(Z))  # how far errors of P move a point
+        if points is not None:
+            squares = points[rows].multiply(points[rows]) if scipy.sparse.issparse(points) else points[rows] ** 2
+            self.reach = np.sqrt(np.asarray(squares.sum(axis=1), dtype=float).ravel())
         self.dead, error = np.zeros(len(Z), dtype=bool), np.zeros_like(Z)
         if floor is not None and len(Z):
             size = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
@@ -126,6 +130,17 @@ class WrittenRows:
         return vague + sum(
             ROUNDING * abs(float(y[row])) * float((N * M).sum()) for row, (_, N) in self.matrices.items() if y[row]
         )
+
+    def weight_of_turning(self, y: np.ndarray) -> float:
+        """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``, by which squared errors of the columns of P weigh in their sum."""
+        first, second, sign = self.terms
+        w = np.abs(np.where(self.zero, 0.0, y)[self.owner] * self.coef.astype(float))
+        total = float(w @ (self.reach[first] + np.abs(sign) * self.reach[second]) ** 2)
+        for row in self.matrices:
+            C = self.constraints.matrix(row)
+            norm = 1.0 if C is None else float(np.linalg.norm(_dense(C)))
+            total += abs(float(y[row])) * norm * float(self.reach.max(initial=0.0)) ** 2
+        return total
 
     def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
         """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
