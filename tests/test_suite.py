@@ -22,6 +22,8 @@ def test_no_false_word(family):
         "redundant:25",  # a bound of heavier weights beside an objective that missed rows at the price of lighter ones
         "redundant:2052",  # rows that the range of a prior of condition 1e12 cannot meet, on which rounding turns their sum
         "redundant:2108",  # weights of rows that were eliminated, and rows missed at the price of the others
+        "redundant:11278",  # a bound that the last digits of a prior of condition 1e12 are worth 3e-6 in
+        "wide_bounds:10785",  # a row whose value is rounding of its bound, and holds by far
         "vanishing_point:171",  # a point that the prior's rounding made, as the unit of a loss
         "wide_bounds:246",  # an own slack at the value 0, which rounding takes below 0
         "quadratic:480",  # multipliers that must move by less than their last digit

@@ -253,12 +253,15 @@ class Recomputation:
         own = 1e-3 * mean**degree if mean > 0 else self.result.unit
         return max(own, abs(objective))
 
-    def from_the_prior(self) -> float:
-        """What the last digits of the prior are worth in the objective."""
+    def from_the_prior(self, mu: np.ndarray) -> float:
+        """What the last digits of the prior are worth in the objective, and in the bound that weights prove."""
         M = (self.F * self.F).sum(axis=1)
         if self.divergence.takes_indefinite:
             return float(8.0 * ROUNDING * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum())
-        return float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
+        worth = float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
+        if not self.prior.turned.any():
+            return worth
+        return worth + self.rows.worth_of_turning(mu, (self.F @ self.F.T).astype(float), self.prior.turned)
 
     # ------------------------------------------------------------------ the report
     def report(self, found: Verification) -> None:
@@ -286,7 +289,8 @@ class Recomputation:
         if len(missed) and found.claimed is not Status.UNKNOWN:
             row = missed[0]
             found.problem(f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}")
-        vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit))
+        room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
+        vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
         if len(vague) and found.claimed is not Status.UNKNOWN:
             is_feasible = False
             found.problem(f"row {vague[0]}: its value is nothing but rounding of what it is made of")
@@ -298,7 +302,7 @@ class Recomputation:
         ended = self.ended(p, noise)
         objective = distance + self.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
-        prior, size = self.from_the_prior(), self.gap_unit(objective)
+        prior, size = self.from_the_prior(mu), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         allowed = CLOSE * size + lost + prior + self.eps * float((self.l * self.l).sum())
         if is_feasible:

@@ -86,7 +86,7 @@ class WrittenRows:
             self.V[self.vanished] = 0.0
         # rows with a bound of 0 whose terms cancel but for rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
-        self.touched, self.matrices = rows, {}
+        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
 
@@ -133,14 +133,26 @@ class WrittenRows:
 
     def weight_of_turning(self, y: np.ndarray) -> float:
         """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``, by which squared errors of the columns of P weigh in their sum."""
+        w, reach = self._reaches(y)
+        return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
+
+    def worth_of_turning(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
+        """What errors (r,) of the columns of P may change of ``<sum_i y_i A_i, M>``, but for their squares."""
+        w, reach = self._reaches(y)
+        terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))
+        points = np.linalg.norm(self.Z @ M, axis=0) @ turned * np.sqrt(len(self.Z))
+        return 2.0 * (terms + self._whole_weight(y) * float(self.reach.max(initial=0.0)) * float(points))
+
+    def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of the terms, absolute, and how far errors of P move the vector of each."""
         first, second, sign = self.terms
         w = np.abs(np.where(self.zero, 0.0, y)[self.owner] * self.coef.astype(float))
-        total = float(w @ (self.reach[first] + np.abs(sign) * self.reach[second]) ** 2)
-        for row in self.matrices:
-            C = self.constraints.matrix(row)
-            norm = 1.0 if C is None else float(np.linalg.norm(_dense(C)))
-            total += abs(float(y[row])) * norm * float(self.reach.max(initial=0.0)) ** 2
-        return total
+        return w, self.reach[first] + np.abs(sign) * self.reach[second]
+
+    def _whole_weight(self, y: np.ndarray) -> float:
+        """``sum |y_i| |C_i|`` of the rows that are matrices."""
+        matrices = ((row, self.constraints.matrix(row)) for row in self.matrices if y[row])
+        return sum(abs(float(y[row])) * (1.0 if C is None else float(np.linalg.norm(_dense(C)))) for row, C in matrices)
 
     def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
         """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
