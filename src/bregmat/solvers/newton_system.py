@@ -202,8 +202,9 @@ def _by_conjugate_gradients(
             tol *= float(np.sqrt(max(np.vdot(B, near), 0.0)))
             end = conjugate_gradients(product, B, goal=tol, most=most, precondition=precondition)
             return LinearSolution(symmetrize(end.x), end.steps, end.norm)
-        end = conjugate_gradients(product, B, goal=tol, most=min(FEW, most), precondition=light, is_euclidean=True)
-        if end.norm <= tol or most <= FEW:
+        first = most if S is None else min(FEW, most)  # without a metric there is no such block
+        end = conjugate_gradients(product, B, goal=tol, most=first, precondition=light, is_euclidean=True)
+        if end.norm <= tol or most <= first:
             return LinearSolution(symmetrize(end.x), end.steps, end.norm)
         precondition = heavy_block(*whole) or light  # costs about as much as that many steps
         more = conjugate_gradients(
