@@ -24,6 +24,7 @@ def test_no_false_word(family):
         "redundant:2108",  # weights of rows that were eliminated, and rows missed at the price of the others
         "redundant:11278",  # a bound that the last digits of a prior of condition 1e12 are worth 3e-6 in
         "wide_bounds:10785",  # a row whose value is rounding of its bound, and holds by far
+        "must_links:20012",  # the weight 4e10 of a row whose vector the matrix takes to 0
         "vanishing_point:171",  # a point that the prior's rounding made, as the unit of a loss
         "wide_bounds:246",  # an own slack at the value 0, which rounding takes below 0
         "quadratic:480",  # multipliers that must move by less than their last digit

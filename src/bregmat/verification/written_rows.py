@@ -124,11 +124,12 @@ class WrittenRows:
         """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
         y = np.where(self.zero, 0.0, y)
         w = np.abs(y[self.owner] * self.coef.astype(float))
-        turned, M = ROUNDING * self.size.astype(float), np.abs(M)
+        turned, size = ROUNDING * self.size.astype(float), np.abs(M)
+        # M itself, not its size: heavy weights are those of vectors that M takes to 0
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
-        vague = float((w * turned * (2.0 * pulled + turned * float(M.max(initial=0.0)))).sum())
+        vague = float((w * turned * (2.0 * pulled + turned * float(size.max(initial=0.0)))).sum())
         return vague + sum(
-            ROUNDING * abs(float(y[row])) * float((N * M).sum()) for row, (_, N) in self.matrices.items() if y[row]
+            ROUNDING * abs(float(y[row])) * float((N * size).sum()) for row, (_, N) in self.matrices.items() if y[row]
         )
 
     def weight_of_turning(self, y: np.ndarray) -> float:
