@@ -325,10 +325,8 @@ def test_nearly_singular_block(e):
     result = nearest_correlation(C, fixed=mask_of(3, [(0, 1)]))
     best = 2 * (0.9 - np.sqrt(2 * e) / 2) ** 2  # X_13 = d / 2 = -X_23 with d^2 / 2 = e
     assert result.dual_bound <= best + 1e-13
-    assert result.dual_bound == pytest.approx(best, abs=3e-5)
-    assert result.objective == pytest.approx(best, abs=3e-5)
-    assert result.status == "FEASIBLE"
-    assert result.exit_reason in ("STALLED", "MAX_ITER")
+    assert result.dual_bound == pytest.approx(best, abs=1e-5)
+    assert (result.status, result.exit_reason) == ("FEASIBLE", "STALLED")
     assert result.gap == pytest.approx((result.objective - result.dual_bound) / max(1, result.objective))
     assert result.gap > result.tol
     assert result.smallest_eigenvalue > -1e-14

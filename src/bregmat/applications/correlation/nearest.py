@@ -171,7 +171,7 @@ def solve_correlation(problem: CorrelationProblem, limits: Limits) -> Outcome:
     """Solve on the space that fixed entries leave: without null vectors that they force, which multipliers could only approach.
 
     Where the search is stuck on the complement of null vectors, the whole space is searched for contradictions that have no block;
-    where it is stuck on the whole space, there may be vectors that are nearly null.
+    where it falls short on the whole space, there may be vectors that are nearly null.
     """
     blocks = problem.blocks
     if problem.divergence.keeps_range or not problem.entries.has_pairs or blocks.proof is not None:
@@ -185,7 +185,7 @@ def solve_correlation(problem: CorrelationProblem, limits: Limits) -> Outcome:
         return outcome
     outcome = run(problem, limits)
     proof = outcome.certificate
-    if _is_stuck(outcome) or (proof.is_feasible and problem.shortfall(proof.X) > 0.0):
+    if _falls_short(outcome) or (proof.is_feasible and problem.shortfall(proof.X) > 0.0):
         near = fixed_blocks(problem.entries, problem.entries.prescribed(problem.C, problem.min_eig), near=NEAR)
         if near.null is not None:
             return _beside_near_null_vectors(problem, outcome, near, limits)
@@ -204,9 +204,15 @@ def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) 
     return solve_in_turn(problem, [(solver, most) for solver in plan], tol=limits.tol, log=log)
 
 
+def _falls_short(outcome: Outcome) -> bool:
+    """Whether the search ended by itself, without a proof."""
+    is_open = outcome.status in (Status.UNKNOWN, Status.FEASIBLE)
+    return is_open and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
+
+
 def _is_stuck(outcome: Outcome) -> bool:
     """Whether the search ended with nothing, by itself."""
-    return outcome.status is Status.UNKNOWN and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
+    return outcome.status is Status.UNKNOWN and _falls_short(outcome)
 
 
 def mended(problem: CorrelationProblem, outcome: Outcome, limits: Limits) -> Outcome:
@@ -232,14 +238,16 @@ def mended(problem: CorrelationProblem, outcome: Outcome, limits: Limits) -> Out
 def _beside_near_null_vectors(
     problem: CorrelationProblem, outcome: Outcome, near: FixedBlocks, limits: Limits
 ) -> Outcome:
-    """A matrix that has nearly singular blocks to the letter, beside a bound that holds without that restriction."""
+    """A matrix that has nearly singular blocks to the letter, or a better one, beside a bound that holds without that restriction."""
     if outcome.exit_reason is ExitReason.MAX_ITER and limits.max_iter is None:
         outcome = replace(outcome, exit_reason=ExitReason.STALLED)  # more steps would not help
+    own = outcome.certificate
+    is_own = own.is_feasible and problem.shortfall(own.X) == 0.0
     inside = problem.inside(near)
     other = mended(inside, run(inside, limits), limits).certificate
     if not other.is_feasible:
-        return replace(outcome, certificate=replace(outcome.certificate, upper=np.inf))
-    bound, dual = outcome.certificate.dual_bound, outcome.certificate.dual
+        return outcome if is_own else replace(outcome, certificate=replace(own, upper=np.inf))
+    bound, dual = own.dual_bound, own.dual
     # multipliers of the restricted problem, with a weight on the null vectors that holds X near their complement
     for weight in 10.0 ** np.arange(1, 9):
         new, y = dual_bound(problem, other.dual + weight * near.fold)
@@ -247,7 +255,8 @@ def _beside_near_null_vectors(
             bound, dual = new, y
     value = problem.distance(other.X)
     proof = replace(other, dual=dual, dual_bound=bound, objective=value, upper=value, null_space=None)
-    return _ending(outcome, proof)
+    better = own.with_dual(dual, bound) if is_own else proof
+    return _ending(outcome, better if better.gap < proof.gap else proof)
 
 
 def _ending(outcome: Outcome, proof: CorrelationCertificate) -> Outcome:
