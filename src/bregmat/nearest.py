@@ -33,7 +33,7 @@ from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, 
 if TYPE_CHECKING:
     from bregmat.sharded.parts import RowFiles
 
-LINKED = 5e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
+LINKED = 8e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
 ROUNDED = 1e-14  # relative violation of rows that nothing but rounding is left of
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
@@ -306,7 +306,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         return _with_hard_rows_alone(problem, outcome, log) if missed and is_mixed and may_go_on else outcome
 
     # the weights of rows that are eliminated cost the bound a little, which the run must make up for
-    outcome = run(problem, tol if reduced is None else max(tol - LINKED, 0.5 * tol))
+    outcome = run(problem, tol if reduced is None else max(tol - LINKED, 0.2 * tol))
     if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
         reduced, problem = None, whole
         outcome = run(problem, tol)
