@@ -2,6 +2,7 @@
 
 import csv
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,10 @@ NOT_VERIFIED = {
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-cores)")
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a shell starts background jobs so; tests of Ctrl-C need Python's handler
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

@@ -23,10 +23,9 @@ import bregmat
 from bregmat import KernelKMeans, KernelLearner, KernelLearnerCV, MarginSVC, MetricLearner, MetricLearnerCV
 from bregmat._interrupt import is_interrupted
 
-# a background process may ignore Ctrl-C; data on which every fit takes long enough to be hit in its middle
+# data on which every fit takes long enough to be hit in its middle
 PREAMBLE = """
 import os, signal, sys, threading, time, warnings
-signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("always")
 import numpy as np, bregmat
 from sklearn.datasets import load_digits, load_wine
