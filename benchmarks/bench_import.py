@@ -1,6 +1,6 @@
-"""What does `import bregmat` cost beyond numpy + scipy + numba, and what does the first call cost?
+"""What does `import bregmat` cost beyond numpy + scipy + numba?
 
-Fresh interpreters in turn, medians. First calls run with an empty kernel cache of their own, then in a second process.
+Fresh interpreters in turn, medians.
 
     python benchmarks/bench_import.py [--runs 9]
 """
@@ -8,13 +8,11 @@ Fresh interpreters in turn, medians. First calls run with an empty kernel cache 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -32,41 +30,6 @@ start = time.perf_counter()
 middle = time.perf_counter()
 import bregmat
 print(middle - start, time.perf_counter() - middle)
-"""
-FIRST_CALLS = """
-import json, sys, time
-start = time.perf_counter()
-import bregmat
-times = {"import": time.perf_counter() - start}
-import harness
-problem = harness.wine(True)
-constraints = problem.constraints()
-for name, options in (
-    ("logdet, slack", dict(slack_weight=1.0)),
-    ("vonneumann, slack", dict(slack_weight=1.0, divergence="vonneumann")),
-    ("logdet, slack, cyclic_projection", dict(slack_weight=1.0, solver="cyclic_projection", max_iter=20)),
-    ("vonneumann, slack, cyclic_projection", dict(slack_weight=1.0, divergence="vonneumann", solver="cyclic_projection", max_iter=20)),
-    ("logdet, slack, 10,000 pairs", dict(slack_weight=1.0)),
-):
-    if "10,000" in name:
-        problem = harness.digits(10_000)
-        constraints = problem.constraints()
-    for key in (name, name + ", again"):
-        start = time.perf_counter()
-        bregmat.nearest_metric(problem.X, constraints, **options)
-        times[key] = time.perf_counter() - start
-from sklearn.datasets import load_breast_cancer
-X, y = load_breast_cancer(return_X_y=True)
-X = (X - X.mean(0)) / X.std(0)
-for name, call in (
-    ("MarginSVC", lambda: bregmat.MarginSVC().fit(X, y)),
-    ("nnqp", lambda: bregmat.nnqp(X.T @ X, -X.sum(0))),
-):
-    for key in (name, name + ", again"):
-        start = time.perf_counter()
-        call()
-        times[key] = time.perf_counter() - start
-print(json.dumps(times))
 """
 
 
@@ -114,13 +77,6 @@ def heaviest(count: int = 8) -> None:
     harness.print_table("where the import goes (with the cost of tracing)", ["package", "own time", "modules"], rows)
 
 
-def first_calls() -> None:
-    with tempfile.TemporaryDirectory() as cache:
-        runs = [json.loads(python(FIRST_CALLS, NUMBA_CACHE_DIR=cache).stdout.splitlines()[-1]) for _ in range(2)]
-    rows = [[name, harness.seconds(runs[0][name]), harness.seconds(runs[1][name])] for name in runs[0]]
-    harness.print_table("first calls", ["", "empty kernel cache", "next process"], rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=9)
@@ -128,7 +84,6 @@ def main() -> None:
     print(harness.machine() + "; wall seconds")
     import_times(args.runs)
     heaviest()
-    first_calls()
 
 
 if __name__ == "__main__":

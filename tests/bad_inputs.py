@@ -1238,7 +1238,6 @@ COMMANDS = {
             "--encoding": {"nonsense": "{}.*nonsense"},
         },
     ),
-    "warmup": Command([], {"--only": NAMES}, free=("--list", "--quiet")),
     "inspect": Command(["model.bm"], {"model": MODELS}),
     "demo": Command(
         [], {"names": {"nonsense": "nonsense"}, "--out-dir": {"points.csv": "points.csv"}}, free=("--quiet",)

@@ -25,7 +25,6 @@ report
 plots
 io
 verification
-warmup
 online pairs
 estimators
 applications
@@ -163,10 +162,9 @@ def test_numba_stays_in_the_kernels():
 
 
 def test_kernels_import_only_kernels():
-    """And what holds Ctrl-C back while they are compiled, by the one ``njit`` that all of them use."""
+    """No other part of the package, and every kernel is made by ``compiling.njit``."""
     kernels = [name for name in MODULES if unit(name) == "_kernels"]
-    others = {other for name in kernels for other in INSIDE[name] if unit(other) != "_kernels"}
-    assert {other.split(".")[1] for other in others} == {"_interrupt"}
+    assert {other for name in kernels for other in INSIDE[name] if unit(other) != "_kernels"} == set()
     text = {name: MODULES[name].read_text(encoding="utf-8") for name in kernels}
     assert [
         name

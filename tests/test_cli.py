@@ -501,9 +501,7 @@ def test_help_describes_the_constraints_file(bregmat):
     assert "relation,i,j,k,l,bound,sense,weight" in text and "sq_dist(i, j) - sq_dist(k, l) <= bound" in text
 
 
-@pytest.mark.parametrize(
-    "command", ["learn", "label", "stream", "transform", "inspect", "demo", "reproduce", "warmup", None]
-)
+@pytest.mark.parametrize("command", ["learn", "label", "stream", "transform", "inspect", "demo", "reproduce", None])
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.
 

@@ -1,10 +1,12 @@
-"""NumPy twins of the compiled kernels, in both precisions, and what they make of NaN."""
+"""Kernels of pairs agree with NumPy in both precisions and propagate NaN. Matrix products inside kernels agree with NumPy."""
 
 import numpy as np
 import pytest
+from numba.extending import is_jitted
 
 from bregmat._kernels import pairs as kernels
-from bregmat._kernels.compiling import Kernel
+from bregmat._kernels.compiling import njit
+from bregmat._kernels.products import as_matrix, product_inplace
 from bregmat.binding import bind
 from bregmat.constraints import Constraints
 
@@ -81,7 +83,7 @@ class Case:
 
 
 def test_every_kernel_is_tested_here():
-    compiled = {name for name, value in vars(kernels).items() if isinstance(value, Kernel)}
+    compiled = {name for name, value in vars(kernels).items() if is_jitted(value)}
     assert compiled == {"sq_norms_inplace", "bilinear_inplace", "laplacian_product_inplace", "adjacency"}
 
 
@@ -174,3 +176,29 @@ def test_operator_hands_nan_on(rng):
     w = np.ones(2000)
     w[7] = np.nan
     assert np.isnan(op.adjoint(w)).any()
+
+
+# ---------------------------------------------------------------- arithmetic inside kernels
+def test_division_by_zero_is_that_of_numpy():
+    assert njit()(lambda a, b: a / b)(1.0, 0.0) == np.inf
+
+
+def _products(out, A, B, v, w, flat):
+    product_inplace(out, A, B)
+    product_inplace(w, A, v)
+    product_inplace(as_matrix(flat, out.shape[0], out.shape[1]), A, B)
+
+
+@pytest.mark.parametrize("left", "CF")
+@pytest.mark.parametrize("right", "CF")
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [0, 1, 4])
+def test_products(rng, left, right, kind, m):
+    A, B, v = rng.normal(size=(m, 3)), rng.normal(size=(3, 5)), rng.normal(size=3).astype(kind)
+    A, B = np.array(A, kind, order=left), np.array(B, kind, order=right)
+    out, w, flat = np.full((m, 5), 7, kind), np.full(m, 7, kind), np.full(5 * m + 2, 7, kind)
+    njit()(_products)(out, A, B, v, w, flat)
+    tol = 20 * np.finfo(kind).eps
+    np.testing.assert_allclose(out, A @ B, rtol=tol, atol=tol)
+    np.testing.assert_allclose(w, A @ v, rtol=tol, atol=tol)
+    assert np.array_equal(flat[: 5 * m].reshape(m, 5), out) and (flat[5 * m :] == 7).all()

@@ -1,7 +1,6 @@
-"""Threads and processes: the same bits on any number of threads, forks after use, limits that overlap, Ctrl-C while compiling."""
+"""Threads and processes: the same bits on any number of threads, forks after use, limits that overlap, kernels on disk."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.extending import overload
+from numba.extending import is_jitted
 
 from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, _kernels, threads
-from bregmat._kernels.compiling import Kernel, njit
 from bregmat.threads import in_parts, single_thread_blas
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
@@ -38,10 +36,10 @@ PROBLEMS = """
 """
 
 
-def child(code, n_threads):
+def python(code, n_threads):
     """What a fresh interpreter prints; a fork that hangs ends by the time limit."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROBLEMS) + textwrap.dedent(code)],
+        [sys.executable, "-c", textwrap.dedent(code)],
         env=os.environ | {"PYTHONPATH": str(SOURCES)} | dict.fromkeys(THREADS, str(n_threads)),
         capture_output=True,
         text=True,
@@ -49,6 +47,11 @@ def child(code, n_threads):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def child(code, n_threads):
+    """The same, with the problems defined."""
+    return python(textwrap.dedent(PROBLEMS) + textwrap.dedent(code), n_threads)
 
 
 @pytest.fixture
@@ -203,46 +206,68 @@ def test_no_kernel_uses_the_threads_of_numba():
     modules = [
         importlib.import_module(f"bregmat._kernels.{item.name}") for item in pkgutil.iter_modules(_kernels.__path__)
     ]
-    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Kernel)]
+    kernels = [value for module in modules for value in vars(module).values() if is_jitted(value)]
     assert kernels and not any(kernel.targetoptions.get("parallel") for kernel in kernels)
 
 
-# ---------------------------------------------------------------- where nothing can be written
-@pytest.mark.parametrize("is_open", [False, True])
-def test_where_neither_the_package_nor_a_home_can_be_written_to(tmp_path, monkeypatch, is_open):
-    """Compiled code goes to a private folder; not to one that others may write to."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    folder = tmp_path / f"bregmat-{os.getuid()}"
-    if is_open:
-        folder.mkdir()
-        folder.chmod(0o777)
-    out = child(
-        """
-        import logging, tempfile
-        import numba.core.caching as caching
-        logging.basicConfig(format="%(message)s"), logging.getLogger("bregmat").setLevel(logging.DEBUG)
-        ensure = caching._CacheLocator.ensure_cache_path
+# ---------------------------------------------------------------- kernels on disk
+COUNTED = """
+    import importlib, pkgutil
+    from concurrent.futures import ThreadPoolExecutor
+    from bregmat import Constraints, _kernels
+    from numba.core.dispatcher import Dispatcher
+    from numba.extending import is_jitted
 
-        def locked(self):
-            if not self.get_cache_path().startswith(tempfile.gettempdir()):
-                raise OSError("read-only")
-            ensure(self)
+    asked = []  # calls for which the dispatcher had no code
+    resolve = Dispatcher._compile_for_args
+    Dispatcher._compile_for_args = lambda self, *args, **named: asked.append(self) or resolve(self, *args, **named)
 
-        caching._CacheLocator.ensure_cache_path = locked
-        import sys, bregmat
-        sys.stderr = sys.stdout
-        logging.getLogger().handlers[0].setStream(sys.stdout)
-        print(bregmat.nnqp(np.eye(3), -np.ones(3)).x)
-        """,
-        n_threads=1,
+    modules = [importlib.import_module(f"bregmat._kernels.{item.name}") for item in pkgutil.iter_modules(_kernels.__path__)]
+    kernels = {id(value): value for module in modules for value in vars(module).values() if is_jitted(value)}.values()
+    i, j = rng.integers(0, 500, (2, 5000))
+    X, rows = rng.normal(size=(1000, 20)), Constraints.sq_distance(i, j + 500, 20.0, "<=")
+
+    def work(_):
+        bregmat.nearest_metric(X, rows, slack_weight=1.0)
+        bregmat.MarginSVC().fit(X[:60], X[:60, 0] > 0)
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            list(pool.map(work, range(4)))
+            stats = [kernel.stats for kernel in kernels]
+            hits, misses = (sum(sum(getattr(one, name).values()) for one in stats) for name in ("cache_hits", "cache_misses"))
+            print(hits, misses, sum(len(kernel.signatures) for kernel in kernels), len(asked))
+            asked.clear()
+"""
+
+
+def test_a_process_loads_each_kernel_from_disk_once(tmp_path, monkeypatch):
+    """Also where four threads ask for the same kernel at once. A second process compiles nothing, and later calls load nothing."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    first, second = (
+        [tuple(map(int, line.split())) for line in child(COUNTED, n_threads=2).splitlines()] for _ in range(2)
     )
-    place = "not kept: each process compiles anew" if is_open else f"kept in {folder}"
-    said = [line for line in out.splitlines() if not line.startswith("compiling, once")]  # where a second is too short
-    assert said == [
-        f"neither the package nor a home can be written to: compiled code is {place}",
-        "[1. 1. 1.]",
-    ]
-    assert bool(list(tmp_path.rglob("*.nbi"))) is not is_open
+    assert first[0][1] > 0  # kernels were compiled
+    (n_loaded, n_missing, n_known, n_asked), *later = second
+    assert n_missing == 0 and n_asked >= n_loaded == n_known > 0
+    assert later == [(n_loaded, 0, n_known, 0)] * 2
+
+
+def test_kernels_compile_where_no_cache_can_be_written(tmp_path, monkeypatch):
+    """A read-only installation, and no home: numba raises an error there, so the kernel is compiled without a cache."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    code = """
+    from numba.core import caching
+
+    def locked(self):
+        raise OSError("read-only")
+
+    caching._CacheLocator.ensure_cache_path = locked
+    import bregmat, numpy as np
+    print(bregmat.nnqp(np.eye(3), -np.ones(3)).x)
+    """
+    assert python(code, n_threads=1) == "[1. 1. 1.]\n"
+    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- processes
@@ -370,30 +395,3 @@ def test_load_and_ends_at_random_moments():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n") == 10  # a line a part
-
-
-# ---------------------------------------------------------------- Ctrl-C
-def test_interrupts_wait_until_a_kernel_is_compiled():
-    def add_one(x): ...
-
-    asked = []
-
-    @overload(add_one)
-    def _(x):
-        if not asked:
-            asked.append(os.kill(os.getpid(), signal.SIGINT))
-            asked.append(os.kill(os.getpid(), signal.SIGINT))  # an impatient hand
-        return lambda x: x + 1
-
-    @njit
-    def inner(x):
-        return add_one(x)
-
-    @njit
-    def outer(x):
-        return 2 * inner(x)
-
-    with pytest.raises(KeyboardInterrupt):
-        outer(1.0)
-    assert len(outer.signatures) == len(inner.part_signatures) == 1
-    assert outer(1.0) == 4.0

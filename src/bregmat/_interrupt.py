@@ -125,8 +125,8 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def held_interrupts(patience: int | None = 1) -> Iterator[None]:
-    """Ctrl-C waits until the block is done; one more than ``patience`` does not. Other threads never get it."""
+def held_interrupts() -> Iterator[None]:
+    """The first Ctrl-C waits until the block is done; a second one does not. Other threads never get it."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
@@ -134,7 +134,7 @@ def held_interrupts(patience: int | None = 1) -> Iterator[None]:
     held: list[Any] = []
 
     def hold(number: int, frame: Any) -> None:
-        if patience is not None and len(held) >= patience:
+        if held:
             previous(number, frame)
         held.append(frame)
 
@@ -143,5 +143,5 @@ def held_interrupts(patience: int | None = 1) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-        if held and (patience is None or len(held) <= patience):
+        if len(held) == 1:
             previous(signal.SIGINT, held[0])

@@ -44,7 +44,7 @@ def all_terms(rows: OuterRows) -> np.ndarray:
     return rows.Z[rows.a] + rows.sign[:, None] * rows.Z[rows.b]
 
 
-@njit(cache=True, compact=True, error_model="numpy")
+@njit(cache=True)
 def approximate_step(r, low, high):
     """The minimiser (scalars) of the bound of Theorem 4.1, whose eq. 13 is misprinted unless ``high = -low``; ``low <= r <= high``."""
     if r == 0.0:
@@ -57,7 +57,7 @@ def approximate_step(r, low, high):
     return (math.log1p(-r / low) - math.log1p(-r / high)) / (high - low)
 
 
-@njit(cache=True, compact=True, error_model="numpy")
+@njit(cache=True)
 def log_step_bound(r, low, high, alpha):
     """Logarithm of ``((high - r) e^(-alpha low) + (r - low) e^(-alpha high)) / (high - low)``, which bounds tr(W e^(-alpha C));
     at the approximate step it is log rho(r) of Theorem 4.1."""
@@ -68,7 +68,7 @@ def log_step_bound(r, low, high, alpha):
     return top + math.log(((high - r) * math.exp(a - top) + (r - low) * math.exp(b - top)) / (high - low))
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def values_inplace(p, Y, e, V, Vt, lam, rows):
     """``tr(W A_j)`` of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,).
 
@@ -88,7 +88,7 @@ def values_inplace(p, Y, e, V, Vt, lam, rows):
         p[i] = total
 
 
-@njit(cache=True, compact=True, error_model="numpy")
+@njit(cache=True)
 def _signed(sense, gap, low, high):
     """Violation and the interval of the eigenvalues of C for a row ``A - b I`` (scalars); an equality takes the side that it violates."""
     if sense < 0 or (sense == 0 and gap < 0.0):
@@ -96,7 +96,7 @@ def _signed(sense, gap, low, high):
     return 1.0, gap, low, high
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def choose(p, bounds, dual, usable, low, high, total, corrected):
     """The row to project onto, by the violation (as published) or, with corrections, by what a step would gain.
 
@@ -121,7 +121,7 @@ def choose(p, bounds, dual, usable, low, high, total, corrected):
     return chosen, worst
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def boost_inplace(lam, Vt, dual, level, series, work, X, rows, bounds, cone, exact, greedy, corrected, stop_at, tol):
     """Up to ``len(series)`` steps; returns how many, and the largest relative violation met last.
 

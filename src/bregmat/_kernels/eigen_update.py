@@ -15,7 +15,7 @@ from bregmat._kernels.vectors import copy_inplace, copy_rows_inplace
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # one sum of squares only
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def rotate_ties_inplace(lam, Vt, w):
     """Rotate rows of equal eigenvalue so that w (n,) vanishes on all but one of them; returns the number of rotations.
 
@@ -58,7 +58,7 @@ def rotate_ties_inplace(lam, Vt, w):
     return count
 
 
-@njit(cache=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, fastmath=FAST)
 def _normalise_inplace(row):
     """Scale a row (n,) to unit length."""
     total = 0.0
@@ -69,7 +69,7 @@ def _normalise_inplace(row):
         row[i] *= scale
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _vectors_inplace(work, K):
     """Rows of U, of shape (K, K): unit eigenvectors ``zhat_i / (d_i - theta_j)`` (Gu and Eisenstat 1994).
 
@@ -111,7 +111,7 @@ def _vectors_inplace(work, K):
         _normalise_inplace(U[j * K : j * K + K])
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _sort_inplace(lam, Vt, work):
     """Ascending lam (n,); rows of Vt (n, n) follow. Writes over ``work.origin``."""
     n = lam.size
@@ -137,7 +137,7 @@ def _sort_inplace(lam, Vt, work):
     copy_rows_inplace(Vt, rows)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def apply_secular_inplace(lam, Vt, work, K):
     """``lam`` (n,) and ``Vt`` (n, n) of ``H + rho z z'`` from the last solve: ``Vt <- U Vt`` on the K rows kept, then sorted."""
     if K == 0:
@@ -165,7 +165,7 @@ def apply_secular_inplace(lam, Vt, work, K):
     _sort_inplace(lam, Vt, work)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def rank_one_update_inplace(lam, Vt, w, rho, work):
     """``H <- H + rho z z'``, ``w = Vt z`` (overwritten); returns the number of poles that moved. About ``2 K^2 n`` operations.
 
@@ -177,7 +177,7 @@ def rank_one_update_inplace(lam, Vt, w, rho, work):
     return K
 
 
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+@njit(cache=True, fastmath={"contract"})
 def _differences_inplace(out, v, e, t, half, shift, lanes):
     """``out_a += t_a t_b F(v_a, v_b)``, ``b = a + shift``; F the divided difference of exp, ``half = t exp(v / 2)``.
 
@@ -194,7 +194,7 @@ def _differences_inplace(out, v, e, t, half, shift, lanes):
         out[a] += near if x2 < 0.01 else far
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def exp_along_inplace(work, lam, w, K):
     """``(w'Mw, tr M, d(w'Mw) / d rho)`` of ``M = exp(diag(lam) + rho w w')`` from the last solve (K = 0: rho = 0).
 

@@ -54,7 +54,7 @@ def eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rou
     return left, block, *last
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, seen, place, value, share):
     """The pivots; the pool of entries at its end, and sums over all pivots. ``length`` (n,) of the row at ``start`` (n,) of the pool.
 
@@ -137,7 +137,7 @@ def _factor_inplace(diagonal, border, terms, start, length, room, order, gone, s
     return place, value, fallen, trace
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _gather_inplace(to_place, to_value, place, value, start, length, room, gone):
     """The rows that are left, one after the other into another pool, without room to grow; its end.
 
@@ -154,7 +154,7 @@ def _gather_inplace(to_place, to_value, place, value, start, length, room, gone)
     return end
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _rest_inplace(block, diagonal, border, start, length, seen, left, place, value, fallen, trace, rounding):
     """The Schur complement on the rows ``left`` (k,), ``seen`` (n,) their places, packed into block; corner, pivot, and two sums."""
     size, norm = trace + fallen, 0.0

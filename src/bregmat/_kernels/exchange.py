@@ -61,7 +61,7 @@ def reduced_gradient(g, E, multiplier, i):
     return h
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def worst_outside(x, g, multiplier, free, problem):
     """The variable outside the free set whose condition is violated most for its weight, and its reduced gradient.
 
@@ -78,7 +78,7 @@ def worst_outside(x, g, multiplier, free, problem):
     return j, at
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def first_blocked(x, d, free, upper, most):
     """The longest step along d that stays in the box, at most ``most``, and the place that blocks it (-1: none).
 
@@ -98,7 +98,7 @@ def first_blocked(x, d, free, upper, most):
     return t, p
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def move_inplace(x, d, t, free, upper):
     """``x_F += t d`` inside the box; x, upper (n,), d (k,)."""
     for i in range(free.size[0]):
@@ -106,7 +106,7 @@ def move_inplace(x, d, t, free, upper):
         x[v] = min(max(x[v] + t * d[i], 0.0), upper[v])
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def centre_inplace(place, work, free, problem):
     """To the minimum on the free set, as far as the box allows; what blocks leaves. False where E_F lost its rank.
 
@@ -145,7 +145,7 @@ def centre_inplace(place, work, free, problem):
     return True
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def exchange_inplace(place, direction, counts, work, free, problem, tol, most):
     """Enter the most violated variable until none is violated by more than ``tol`` times ``sqrt(A_jj)``.
 
@@ -158,7 +158,6 @@ def exchange_inplace(place, direction, counts, work, free, problem, tol, most):
     m, n = problem.E.shape
     room = len(free.order)
     W, S, rest, z, residual, mu, step = work
-    # each part is called in one place, as each call of it is compiled for itself
     is_central = False
     for _ in range(most):
         is_looked_at = False

@@ -47,7 +47,7 @@ def gather_upper_inplace(M, A, E, rho, rows):
                     out[j] += c * E[r, rows[j]]
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def entry_column_inplace(column, problem, order, k, j):
     """``(A + rho E'E)_{F j}`` into column; shapes column, order (>= k,); returns the diagonal entry of j."""
     source = problem.A[j]
@@ -77,7 +77,7 @@ def backward_inplace(b, U, k):
         b[i] = (b[i] - dot(U[i, i + 1 : k], b[i + 1 : k])) / U[i, i]
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def solve_inplace(b, U, k):
     """``(U'U)^-1 b``; shapes b (>= k,), U (>= k, >= k)."""
     forward_inplace(b, U, k)
@@ -94,7 +94,7 @@ def squared_length(U, k, d):
     return total
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def join_inplace(free, problem, j, least):
     """Variable j joins the free set; False, with nothing changed, where its pivot is below ``least`` of its diagonal.
 
@@ -145,7 +145,7 @@ def leave_inplace(free, p):
     free.size[0] = k - 1
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def constrain_inplace(W, S, free, problem):
     """Rows ``W = (M^-1 E_F')'`` and the Cholesky factor of ``E_F M^-1 E_F'``; False where E_F lacks full row rank.
 
@@ -165,7 +165,7 @@ def constrain_inplace(W, S, free, problem):
     return small_cholesky_inplace(S)
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def small_cholesky_inplace(S):
     """Lower factor in the lower triangle of S (m, m); False where a pivot is tiny beside its diagonal entry."""
     for r in range(len(S)):
@@ -181,7 +181,7 @@ def small_cholesky_inplace(S):
     return True
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def is_needed(rest, W, S, free, p):
     """Whether E_F would lack full row rank without the variable at place p; W (m, >= k), S (m, m), rest (m, m) overwritten."""
     k, m = free.size[0], len(S)
@@ -203,7 +203,7 @@ def is_needed(rest, W, S, free, p):
     return not small_cholesky_inplace(rest)
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def small_solve_inplace(b, S):
     """``(S S')^-1 b`` from a lower factor; b (m,), S (m, m)."""
     for r in range(len(S)):
@@ -216,7 +216,7 @@ def small_solve_inplace(b, S):
         b[r] /= S[r, r]
 
 
-@njit(cache=True, compact=True)
+@njit(cache=True)
 def constrained_solve_inplace(d, multiplier, W, S, free, problem, residual):
     """``M d + E_F' multiplier = rhs`` and ``E_F d = residual``; d holds the right-hand side.
 

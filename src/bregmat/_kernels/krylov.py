@@ -21,7 +21,7 @@ COUPLING = 1e-9  # off-diagonal of T that a trace feels by its square only
 SAFE = 300.0  # exponents above it are left to the next refresh
 
 
-@njit(cache=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, fastmath=FAST)
 def inner(u, v):
     """``u* v``; u, v (n,)."""
     s = u[0].conjugate() * v[0]
@@ -30,7 +30,7 @@ def inner(u, v):
     return s
 
 
-@njit(cache=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, fastmath=FAST)
 def hermitian_product_inplace(out, H, q):
     """``H q`` from the lower triangle, four rows at a time: half the memory traffic of a general product; H (n, n), q, out (n,)."""
     n, zero = len(q), 0.0 * H[0, 0]
@@ -67,7 +67,7 @@ def hermitian_product_inplace(out, H, q):
         i += 1
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def tridiagonal_inplace(d, e, z, w, m, small):
     """Eigenvalues of the symmetric tridiagonal (d, e) into d; first and last components of its eigenvectors into z and w.
 
@@ -119,7 +119,7 @@ def tridiagonal_inplace(d, e, z, w, m, small):
     return True
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _quadrature(T, m, rho, small):
     """For the leading (m, m) part of ``T + rho e1 e1'``: first entry of its exponential, trace, what the last step gave.
 
@@ -151,7 +151,7 @@ def _quadrature(T, m, rho, small):
     return first * size, trace * size, last * last / first
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _lengthen_inplace(Q, T, H, m, target):
     """Lanczos from m to ``target`` steps on H (n, n); returns the steps done and whether the Krylov space ended.
 
@@ -176,7 +176,7 @@ def _lengthen_inplace(Q, T, H, m, target):
     return target, target >= H.shape[0]
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def first_entry(Q, T, H, guess, tol):
     """``q* exp(H) q`` to a relative ``tol``, from ``Q[0] = q`` and ``Q[1] = H q``.
 
@@ -195,7 +195,7 @@ def first_entry(Q, T, H, guess, tol):
         target = min(m + 1, n)
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def trace_change(Q, T, H, m, exact, rho, trace, tol):
     """``tr exp(H + rho q q*) - tr exp(H)``; steps (0 if there is no room) and the change.
 

@@ -24,7 +24,7 @@ SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC = range(4)
 DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED = range(4)
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def loss_value(code, parameter, p, y):
     """Value and derivative of a built-in loss at prediction p and label y (scalars)."""
     if code == SQUARED:
@@ -47,14 +47,14 @@ def loss_value(code, parameter, p, y):
     return max(value, 0.0), slope
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def losses_inplace(values, slopes, p, y, code, parameter):
     """Values and derivatives of a built-in loss for predictions p and labels y, all (n,)."""
     for t in range(len(p)):
         values[t], slopes[t] = loss_value(code, parameter, p[t], y[t])
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def account_inplace(state, value, slope):
     """Add one trial to the totals in state (10,); the loss with Kahan's carry, so that a billion small ones do not get lost."""
     part = value - state[CARRY]
@@ -65,20 +65,20 @@ def account_inplace(state, value, slope):
     state[SEEN] += 1.0
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def is_due(state, settings):
     """Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered; (10,), (7,)."""
     size = state[Z]
     return not (state[SINCE] < settings[REFRESH] and size > 1e-2 * state[PEAK] and size < 1e10)
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _scale(state, settings):
     """What turns ``z* exp(H) z`` into ``z* W z``; state (10,), settings (7,)."""
     return settings[TRACE] / state[Z] if settings[NORMALIZED] > 0.0 else math.exp(state[SHIFT])
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _settle_inplace(state, Q, T, H, run, rho, tol):
     """The normaliser in state (10,) after ``H += rho q q*``, from what the run of :func:`first_entry` gave; False without room.
 
@@ -95,7 +95,7 @@ def _settle_inplace(state, Q, T, H, run, rho, tol):
     return True
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _trial_inplace(state, Q, T, H, size, y, settings):
     """All of a trial but the change of H, for ``X = size q q*``, q = ``Q[0]`` (n,); why it came back, prediction, weight of X in H."""
     tol = settings[TOL]
@@ -116,7 +116,7 @@ def _trial_inplace(state, Q, T, H, size, y, settings):
     return DONE, p, rho
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
     """Trials on ``X_t = (e_a - e_b)(e_a - e_b)' / 2`` with a built-in loss; returns how many were done, and why it came back.
 
@@ -147,7 +147,7 @@ def learn_pairs_inplace(H, state, Q, T, predictions, a, b, y, settings):
     return len(y), DONE
 
 
-@njit(cache=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, fastmath=FAST)
 def _add_outer_inplace(H, v, c):
     """``H += c v v*``; H (n, n), v (n,)."""
     for i in range(len(v)):
@@ -156,7 +156,7 @@ def _add_outer_inplace(H, v, c):
             h[k] += f * v[k].conjugate()
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _begin(Q, H, v):
     """Start a run from v (n,): the first two rows of Q (room + 1, n); returns the squared length of v (0: nothing to do)."""
     size = inner(v, v).real
@@ -168,7 +168,7 @@ def _begin(Q, H, v):
     return size
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
     """Trials on ``X_t = v_t v_t*``, rows of V (t, n) of the type of H; otherwise as ``learn_pairs_inplace``.
 
@@ -185,7 +185,7 @@ def learn_vectors_inplace(H, state, Q, T, predictions, V, y, settings):
     return len(y), DONE
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
     """``v_t* W v_t`` for rows of V (t, n); shapes and what is returned as ``learn_pairs_inplace``. H and the state are only read.
 
@@ -203,7 +203,7 @@ def predict_vectors_inplace(H, state, Q, T, predictions, V, settings):
     return len(predictions), DONE
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     """``H += sum_k rho_k v_k v_k*``, V (k, n) and rho (k,), one after the other, with the normaliser; as ``learn_pairs_inplace``.
 
@@ -222,7 +222,7 @@ def add_vectors_inplace(H, state, Q, T, V, rho, settings):
     return len(rho), DONE
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
     """Trials on pairs by rank-one updates of the eigenpairs of log W: lam (n,), rows of Vt (n, n); as ``learn_pairs_inplace``.
 
@@ -255,7 +255,7 @@ def rotate_pairs_inplace(lam, Vt, state, work, predictions, a, b, y, settings):
     return len(y), DONE
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def tally_pairs_inplace(tally, a, b, y):
     """Per pair the number of labels (upper triangle) and their mean (lower); returns what the squares about it gained.
 

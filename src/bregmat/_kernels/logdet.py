@@ -69,7 +69,7 @@ def chol_update_mult_inplace(Bt, w, alpha, x, v, h, g, s):
         w[j], w[j + 1] = total0, total1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def rank_one_step(loss, b, gamma, scale, mu, p):
     """The delta with ``p / (1 + delta p) = xi(mu + delta)``, in closed form (Kulis 2009, eq. 19 and section 6.2.1)."""
     if loss == HARD:
@@ -84,7 +84,7 @@ def rank_one_step(loss, b, gamma, scale, mu, p):
     return 2.0 * (p - q) / (t + math.sqrt(t * t + 4.0 * d * p * (p - q)))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def rank_two_step(d0, d1, b):
     """The delta with ``d0 / (1 + delta d0) + d1 / (1 + delta d1) = b`` inside the cone: one root of a quadratic."""
     T, D = d0 + d1, d0 * d1
@@ -97,7 +97,7 @@ def rank_two_step(d0, d1, b):
     return q / qa
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def spectral_step(d, k, loss, b, gamma, scale, mu, tol):
     """The delta with ``sum d / (1 + delta d) = xi(mu + delta)`` by safeguarded Newton; (delta, evaluations)."""
     lo, hi = -np.inf, np.inf
@@ -141,7 +141,7 @@ def spectral_step(d, k, loss, b, gamma, scale, mu, tol):
     return delta, evaluations
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def spectrum_of_row(W, coef, first, k):
     """Eigenvalues of ``sum_t coef_t w_t w_t'`` other than 0, from the k rows of W (>= k, r), coef (m,)."""
     H = W[:k] @ W[:k].T
@@ -163,7 +163,7 @@ def spectrum_of_row(W, coef, first, k):
     return np.linalg.eigvalsh(S.T @ C)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def sweep_inplace(Bt, dual, limit, totals, counts, W, rows, bounds, start, stop, corrected, tol):
     """Project onto the rows start ... stop - 1 in turn.
 

@@ -22,7 +22,7 @@ PAID, PRICE, ETA, LAST_ETA, PEAK = range(5)
 TINY = 1e-200  # squared norms below it move nothing
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def implicit_step(p, y, eta):
     """``ybar - y`` and ``p / ybar`` (scalars) for the positive root of ``eta p ybar^2 + (1 - eta p y) ybar - p = 0``.
 
@@ -35,7 +35,7 @@ def implicit_step(p, y, eta):
     return error, shrink
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
     """Predict ``z' A z``, then ``A <- argmin D_ld(A', A) + eta / 2 excess(A')^2``, for every row z of Z; rows done.
 
@@ -95,7 +95,7 @@ def metric_trials_inplace(Bt, predictions, totals, Z, y, sense, fixed):
     return len(y)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def cap_spectrum_inplace(lam, sums, m):
     """Logarithms of the weights nearest in relative entropy with sum 1 and none above 1 / m; how many are at 1 / m.
 
@@ -122,7 +122,7 @@ def cap_spectrum_inplace(lam, sums, m):
     return c
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def pca_trials_inplace(lam, Vt, totals, X, m, fixed, reach, work):
     """Pay ``m x'Wx``, then ``W <- cap(exp(log W - eta x x'))``, for every row x of X.
 

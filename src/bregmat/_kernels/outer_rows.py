@@ -26,7 +26,7 @@ class OuterRows(NamedTuple):
 
 
 def are_single(rows: OuterRows) -> bool:
-    """Whether no row has more than one term, of positive weight: what such rows need is compiled in a third of the time."""
+    """Whether no row has more than one term, of positive weight: such rows need no eigenvalues of their own."""
     return bool((np.diff(rows.ptr) <= 1).all() and (rows.coef > 0.0).all())
 
 
@@ -49,7 +49,7 @@ def load_inplace(v, rows, t):
         v[k] = za[k] + s * zb[k]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def relaxed(loss, b, gamma, scale, mu):
     """Relaxed bound ``xi(mu)`` and its derivative (Kulis 2009, section 6.2.1: the bound that moves with its multiplier)."""
     if loss == HARD:
@@ -64,7 +64,7 @@ def relaxed(loss, b, gamma, scale, mu):
     return b + mu * d, d
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def null_step(loss, sense, b, gamma, scale, mu, unit):
     """The step (scalars) for a row with ``A_i = 0``, whose value is 0 whatever the matrix: only its multiplier can move.
 

@@ -65,7 +65,7 @@ def eigen_work(n: int) -> EigenWork:
     )
 
 
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+@njit(cache=True, fastmath={"contract"})
 def _sums_inplace(s1, s2, s3, size, d, z2, pole, mu, K, m):
     """Sums over i of ``t_i = z2_i / D_i``, ``t_i / D_i``, ``t_i / D_i^2`` with ``D_i = (d_i - pole) - mu``, the pole itself left out.
 
@@ -97,7 +97,7 @@ def _sums_inplace(s1, s2, s3, size, d, z2, pole, mu, K, m):
             size[a] += abs(t)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _two_poles(c, s, S, gap):
     """Root in (0, gap) of ``c - s / y + S / (gap - y)``, s > 0, S >= 0: no difference of like quantities under the root.
 
@@ -110,7 +110,7 @@ def _two_poles(c, s, S, gap):
     return num / (b + r if b >= 0.0 else -2.0 * c)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _third_order_step(f, s, S, y, rest):
     """Root h of ``f + s h / (y + h) + S h / (rest - h)`` in (-y, rest), s > 0, S >= 0: as accurate, relatively, as f is.
 
@@ -123,7 +123,7 @@ def _third_order_step(f, s, S, y, rest):
     return num / (b + r if b >= 0.0 else 2.0 * (S - s - f))
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _guess_inplace(y, sign, s1, s2, s3, gap, near, other, rinv, m):
     """First distance from the nearer pole, and the side (sign) it is on, from the sums in the middle of the interval.
 
@@ -151,7 +151,7 @@ def _guess_inplace(y, sign, s1, s2, s3, gap, near, other, rinv, m):
         y[a] = q if (q > 0.0 and q < 0.5 * g) else 0.25 * g
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _step_inplace(new, slope, s1, s2, s3, size, y, gap, sign, near, rinv, m):
     """New distances and slopes of f there; ``size`` becomes 1 where that is the root, else 0; ``s1`` becomes f.
 
@@ -177,7 +177,7 @@ def _step_inplace(new, slope, s1, s2, s3, size, y, gap, sign, near, rinv, m):
         s1[a] = f
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _pad_inplace(scratch, m):
     """Fill up to a multiple of 8 columns with copies of the last; returns that multiple. scratch (16, 2 n + PAD)."""
     end = 8 * ((m + 7) // 8)
@@ -187,7 +187,7 @@ def _pad_inplace(scratch, m):
     return end
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def _roots_inplace(work, rho, K):
     """Solve the secular equation for all K roots into ``work``, shape (K,); returns the number of evaluations of f.
 
@@ -260,7 +260,7 @@ def _roots_inplace(work, rho, K):
     return count
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def solve_secular_inplace(work, lam, w, rho):
     """Eigenvalues of ``diag(lam) + rho w w'`` into ``work``; returns K, the number of poles that move, 0 if none does.
 

@@ -82,7 +82,7 @@ def _move_pair_inplace(rising, e, Ki, Kj, step, may_rise, may_fall):
     return high, low
 
 
-@njit(cache=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, fastmath=FAST)
 def _pair_gain_inplace(gain, e, Ki, diagonal, may_fall, high, own, floor):
     """Second-order gain (n,) of pairing i with every t that may fall: ``(e_i - e_t)^2 / (K_ii + K_tt - 2 K_it)``."""
     kind = e.dtype.type
@@ -129,7 +129,7 @@ def smo_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter):
         _open_inplace(may_rise, may_fall, x, lower, upper, t, 1e30)
     floor = _least_curvature(diagonal)
     steps, i, j, step = 0, 0, 0, 0.0
-    while True:  # each part is called in one place, as each call of it is compiled for itself
+    while True:
         high, low = _move_pair_inplace(gain, e, K[i], K[j], kind(step), may_rise, may_fall)
         if steps >= max_iter or high - low <= tol or high < kind(-1e29) or low > kind(1e29):
             return steps, high, low
@@ -183,7 +183,7 @@ def greedy_descent_inplace(work, x, e, K, diagonal, lower, upper, tol, max_iter)
         _open_inplace(may_rise, may_fall, x, lower, upper, t, -1e30)
         inverse[t] = kind(1.0) / max(diagonal[t], floor)
     steps, i, step = 0, 0, 0.0
-    while True:  # as above
+    while True:
         best, worst = _move_one_inplace(gain, e, K[i], kind(step), may_rise, may_fall, inverse)
         if steps >= max_iter or worst <= tol:
             return steps, worst

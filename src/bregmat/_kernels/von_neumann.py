@@ -24,7 +24,7 @@ OUTER, DENSE, IDENTITY, NEITHER = 0, 1, 2, 3
 LONGEST = 30.0  # largest change of the exponent in one Newton step
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
     """f, its derivative in delta and its relative size (scalars), from the value p of the row, the trace S and ``-dp/ddelta``."""
     xi, slope = relaxed(loss, b, gamma, scale, mu)
@@ -39,7 +39,7 @@ def row_residual(p, S, dp, total, loss, b, gamma, scale, mu):
     return f, change - slope, abs(f) / (abs(p) + abs(xi) + 1e-300)
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def dense_along(lam, X, delta):
     """Spectrum of ``diag(lam) - delta X``, and of its exponential: value of X, trace, ``-d value / d delta``."""
     n = len(lam)
@@ -64,7 +64,7 @@ def dense_along(lam, X, delta):
     return theta, Q, p, S, dp
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def rotate_rows_inplace(Vt, Q):
     """``Vt <- Q' Vt``; Vt, Q (n, n)."""
     Qt, turned = np.empty(Vt.shape), np.empty(Vt.shape)
@@ -73,7 +73,7 @@ def rotate_rows_inplace(Vt, Q):
     copy_rows_inplace(Vt, turned)
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol):
     """Project onto one row: ``w w'``, X (both in the eigenbasis), or kappa I; (delta, evaluations).
 
@@ -136,7 +136,7 @@ def project_inplace(lam, Vt, work, w, X, form, kappa, total, row, corrected, tol
     return delta, evaluations
 
 
-@njit(cache=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
     """The row in the eigenbasis: (form, value at ``exp(lam)``); fills w for OUTER and X, None where all rows are single, for DENSE."""
     first, last = rows.ptr[i], rows.ptr[i + 1]
@@ -156,7 +156,7 @@ def row_in_basis_inplace(w, X, v, Vt, lam, rows, i):
     return DENSE, dense_row_inplace(X, v, Vt, lam, rows, first, last)
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def dense_row_inplace(X, v, Vt, lam, rows, first, last):
     """The terms first ... last - 1 in the eigenbasis into X (n, n), through v (n,); the value at ``exp(lam)``."""
     n = len(lam)
@@ -174,7 +174,7 @@ def dense_row_inplace(X, v, Vt, lam, rows, first, last):
     return p
 
 
-@njit(cache=True, compact=True, fastmath=False, error_model="numpy")
+@njit(cache=True, fastmath=False)
 def sweep_inplace(lam, Vt, dual, totals, counts, work, X, rows, bounds, start, stop, corrected, tol):
     """Project onto the rows start ... stop - 1 in turn; totals and counts as for LogDet (the running bound is not used).
 

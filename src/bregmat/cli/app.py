@@ -350,22 +350,6 @@ def inspect(model: ModelFile) -> None:
 
 
 @app.command(cls=Command)
-def warmup(
-    only: Annotated[list[str] | None, named("This entry only; may be repeated.")] = None,
-    list_names: Annotated[bool, flag("Print the names of the entries and stop.", "--list")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Compile what is compiled at its first use, for images and servers; what is kept on disk already is only checked."""
-    from bregmat.cli.warmup import list_entries, warm_all
-
-    if list_names:
-        list_entries()
-        return
-    with bad_input():
-        warm_all(only, quiet=quiet)
-
-
-@app.command(cls=Command)
 def demo(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")
