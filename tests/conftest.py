@@ -43,14 +43,16 @@ NOT_VERIFIED = {
     "test_kernel_learner.py::test_logdet_reads_only_touched_rows_of_a_mapped_factor": (
         "a factor with rows of nan where none may be read, which `verify` reads"
     ),
+    "test_outcomes.py::test_points_that_are_nearly_equal_contradict_nothing[EntropyWithBarrier(share=0.5)-1e-05]": (
+        "an eigenvalue of 1e-8 beside 1.7e9 is below the rounding of the matrix: the processor decides whether its barrier is finite"
+    ),
 }
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-cores)")
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # a shell starts background jobs so; tests of Ctrl-C need Python's handler
+    # a shell starts background jobs with SIGINT ignored; tests of Ctrl-C need Python's handler
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -18,7 +18,9 @@ def test_table_1_objective_falls_towards_the_certified_optimum(reproduced):
     assert len(losses) == len(KERNELS) and all(row.ours >= -1e-10 for row in losses)  # rounding
     for _, found in report.findings:
         after_256, after_512, optimum = (np.array(found["objective"][key]) for key in ("256", "512", "optimum"))
-        assert (after_512 <= after_256).all() and (optimum <= after_512 + 1e-8 * abs(optimum)).all()
+        # an update never raises the objective, a sum of some hundred terms, but for rounding
+        assert (after_512 <= after_256 + 1e-12 * abs(after_256)).all()
+        assert (optimum <= after_512 + 1e-8 * abs(optimum)).all()
         assert max(found["gap"]) <= 1e-8
         assert all(0 <= e <= found["n_test"] / 2 for e in [*found["updates"]["512"], *found["optimum"]])
 
