@@ -8,7 +8,6 @@ Fresh interpreters in turn, medians.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import statistics
 import subprocess
@@ -33,14 +32,13 @@ print(middle - start, time.perf_counter() - middle)
 """
 
 
-def python(code: str, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *flags, "-c", code],
         check=True,
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent,
-        env={**os.environ, **environment},
     )
 
 
