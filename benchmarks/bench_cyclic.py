@@ -23,8 +23,9 @@ import numpy as np
 from numba import njit
 
 from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metric
-from bregmat._kernels import eigen_update
-from bregmat._kernels.secular import eigen_work, solve_secular_inplace
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import eigen_update
+from bregmat._kernels.old.secular import solve_secular_inplace
 from bregmat.divergences import as_divergence
 from bregmat.priors import kernel_coordinates, metric_coordinates
 from bregmat.problems import NearestMatrix, build_problem
@@ -184,7 +185,7 @@ class Walk:
         self.J = (self.I + rng.integers(1, n, count)) % n
         self.G = H[self.I, self.I] + H[self.J, self.J] - 2 * H[self.I, self.J]
         self.noise = 0.1 * rng.normal(size=count)
-        self.work = eigen_work(n)
+        self.work = EigenWork.of_order(n)
 
     def go(self, start: int, stop: int, follow: bool = False) -> tuple[float, float]:
         """CPU seconds of an update, poles that moved."""
@@ -298,7 +299,7 @@ def secular(rounds: int) -> None:
             walk.go(500 * k, 500 * k + 500)
             i, j = walk.I[k], walk.J[k]
             w, rho = walk.Vt[:, i] - walk.Vt[:, j], float(0.05 + abs(walk.noise[k]))
-            lam, work, repeats = walk.lam.copy(), eigen_work(n), 20
+            lam, work, repeats = walk.lam.copy(), EigenWork.of_order(n), 20
             K = our_roots(1, work, lam, w, rho)
             d, z = work.d[:K].copy(), work.z[:K].copy()
             size = float(np.linalg.norm(z))

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import brentq
 
-from bregmat._kernels.outer_rows import OuterRows, RowBounds
+from bregmat._kernels.arrays import OuterRows, RowBounds
 from bregmat.losses import ItakuraSaito, RelativeEntropy
 from bregmat.scalar_losses import Hard, SquaredHinge
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels.boost import approximate_step, log_step_bound
+from bregmat._kernels.old.boost import approximate_step, log_step_bound
 from bregmat.applications import boost_hypotheses, nearest_distribution
 from bregmat.solvers.definite_boost import DefiniteBoost
 

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat import balanced_cut
-from bregmat._kernels.cut import curved_inplace, project_inplace, refine_inplace, swap_gains
-from bregmat._kernels.elimination import eliminate_inplace
+from bregmat._kernels.old.cut import curved_inplace, project_inplace, refine_inplace, swap_gains
+from bregmat._kernels.old.elimination import eliminate_inplace
 from bregmat.applications.cut import balanced as cut
 from bregmat.applications.cut import lowrank as cut_lowrank
 from bregmat.applications.cut import proof as cut_proof

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from bregmat._kernels import eigen_update as kernels
-from bregmat._kernels.secular import eigen_work
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import eigen_update as kernels
 
 EPS = np.finfo(float).eps
 SIZES = (1, 2, 3, 8, 52)
@@ -67,7 +67,7 @@ def assert_eigenpairs(lam, Vt, H, updates=1):
 @pytest.mark.parametrize("kind", KINDS)
 def test_update_equals_eigendecomposition(kind, weights, rng):
     for n in SIZES:
-        work = eigen_work(n)
+        work = EigenWork.of_order(n)
         for rho in (0.7, -0.7, 1e-3, -1e-3, 1e-9, -1e-12, 1e-30, 1e3, -1e3, 1e12, 0.0):
             lam, Vt, w = spectrum(kind, n, rng), basis(n, rng), vector(weights, n, rng)
             z = Vt.T @ w
@@ -87,7 +87,7 @@ def test_scale_does_not_matter(rng):
         lam, Vt, w = scale * spectrum("random", 52, rng), basis(52, rng), vector("dense", 52, rng)
         z = Vt.T @ w
         H = assemble(lam, Vt) + 0.5 * scale * np.outer(z, z)
-        kernels.rank_one_update_inplace(lam, Vt, w, 0.5 * scale, eigen_work(52))
+        kernels.rank_one_update_inplace(lam, Vt, w, 0.5 * scale, EigenWork.of_order(52))
         assert_eigenpairs(lam, Vt, H)
 
 
@@ -112,7 +112,7 @@ def test_rotation_leaves_one_pole_a_cluster(kind, rng):
 @pytest.mark.parametrize("rho", [1e-6, 0.3, -0.3, 50.0, -50.0])
 @pytest.mark.parametrize("kind", ["random", "graded", "clustered"])
 def test_roots_interlace_and_solve_the_secular_equation(kind, rho, rng):
-    work = eigen_work(52)
+    work = EigenWork.of_order(52)
     for weights in ("dense", "uneven"):
         lam, Vt, w = spectrum(kind, 52, rng), basis(52, rng), vector(weights, 52, rng)
         kernels.rotate_ties_inplace(lam, Vt, w)
@@ -141,7 +141,7 @@ def test_roots_interlace_and_solve_the_secular_equation(kind, rho, rng):
 def test_omega_is_the_squared_cosine_with_the_new_vectors(rng):
     for rho in (0.8, -0.8):
         lam, w = spectrum("random", 52, rng), vector("dense", 52, rng)
-        work = eigen_work(52)
+        work = EigenWork.of_order(52)
         K = kernels.solve_secular_inplace(work, lam, w, rho)
         assert K == 52
         values, vectors = np.linalg.eigh(np.diag(lam) + rho * np.outer(w, w))
@@ -150,7 +150,7 @@ def test_omega_is_the_squared_cosine_with_the_new_vectors(rng):
 
 
 def test_few_evaluations_a_root(rng):
-    work = eigen_work(52)
+    work = EigenWork.of_order(52)
     for kind in ("random", "graded"):
         for rho in (1e-2, 1.0, -1.0, 30.0):
             kernels.solve_secular_inplace(work, spectrum(kind, 52, rng), vector("dense", 52, rng), rho)
@@ -160,7 +160,7 @@ def test_few_evaluations_a_root(rng):
 
 
 def test_nothing_moves(rng):
-    lam, w, work = spectrum("random", 8, rng), vector("dense", 8, rng), eigen_work(8)
+    lam, w, work = spectrum("random", 8, rng), vector("dense", 8, rng), EigenWork.of_order(8)
     assert kernels.solve_secular_inplace(work, lam, w, 0.0) == 0
     assert kernels.solve_secular_inplace(work, lam, w, 1e-300) == 0
     assert kernels.solve_secular_inplace(work, lam, np.zeros(8), 1.0) == 0
@@ -169,7 +169,7 @@ def test_nothing_moves(rng):
 
 def test_a_solve_changes_nothing_and_may_be_repeated(rng):
     lam, Vt, w = spectrum("random", 52, rng), basis(52, rng), vector("dense", 52, rng)
-    z, H, work = Vt.T @ w, assemble(lam, Vt), eigen_work(52)
+    z, H, work = Vt.T @ w, assemble(lam, Vt), EigenWork.of_order(52)
     copies = lam.copy(), Vt.copy(), w.copy()
     for rho in (3.0, -1e-14, -2.0, 0.5):
         K = kernels.solve_secular_inplace(work, lam, w, rho)
@@ -182,7 +182,7 @@ def test_a_solve_changes_nothing_and_may_be_repeated(rng):
 
 def test_nan_ends():
     lam, w = np.array([0.0, 1.0, 2.0]), np.array([0.5, np.nan, 0.5])
-    work = eigen_work(3)
+    work = EigenWork.of_order(3)
     K = kernels.solve_secular_inplace(work, lam, w, 1.0)
     assert not np.all(np.isfinite(kernels.exp_along_inplace(work, lam, w, K)))
 
@@ -196,7 +196,7 @@ def test_exponential_along_the_line(kind, weights, rotate, rng):
     else:
         rho_values = (0.0, 1e-3, 0.7, -2.0, 1e-18)
     for n in SIZES:
-        work = eigen_work(n)
+        work = EigenWork.of_order(n)
         for rho in rho_values:
             lam, w = spectrum(kind, n, rng), vector(weights, n, rng)
             if rotate:
@@ -210,7 +210,7 @@ def test_exponential_along_the_line(kind, weights, rotate, rng):
 
 
 def test_slope_by_finite_differences(rng):
-    lam, w, work = spectrum("random", 52, rng) - 5.0, vector("dense", 52, rng), eigen_work(52)
+    lam, w, work = spectrum("random", 52, rng) - 5.0, vector("dense", 52, rng), EigenWork.of_order(52)
 
     def along(rho):
         return kernels.exp_along_inplace(work, lam, w, kernels.solve_secular_inplace(work, lam, w, rho))
@@ -228,7 +228,7 @@ def test_slope_by_finite_differences(rng):
 def test_thousands_of_updates(start, rng):
     n, updates = 20, 3000
     lam, Vt = spectrum(start, n, rng), np.eye(n)
-    H, work = assemble(lam, Vt), eigen_work(n)
+    H, work = assemble(lam, Vt), EigenWork.of_order(n)
     for _ in range(updates):
         a, b = rng.choice(n, 2, replace=False)
         z = np.zeros(n)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bregmat._kernels import krylov, lanczos
+from bregmat._kernels.old import krylov, lanczos
 from bregmat.online import (
     AbsoluteLoss,
     EntropicLoss,

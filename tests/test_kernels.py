@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba.extending import is_jitted
 
-from bregmat._kernels import pairs as kernels
-from bregmat._kernels.compiling import njit
-from bregmat._kernels.products import as_matrix, product_inplace
+from bregmat._kernels.old import pairs as kernels
+from bregmat._kernels.old.compiling import njit
+from bregmat._kernels.old.products import as_matrix, product_inplace
 from bregmat.binding import bind
 from bregmat.constraints import Constraints
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat._kernels import kernel_rows, smo, vectors, violators
+from bregmat._kernels.old import kernel_rows, smo, vectors, violators
 from bregmat.margin import kernel_source
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 

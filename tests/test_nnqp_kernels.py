@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba.extending import is_jitted
 
-from bregmat._kernels import descent, exchange, free_factor, vectors
-from bregmat._kernels.free_factor import FreeSet, Quadratic
+from bregmat._kernels.old import descent, exchange, free_factor, vectors
+from bregmat._kernels.old.free_factor import FreeSet, Quadratic
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {

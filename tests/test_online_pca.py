@@ -8,8 +8,8 @@ from scipy.optimize import LinearConstraint, minimize
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
-from bregmat._kernels import online as kernels
-from bregmat._kernels.secular import eigen_work
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import online as kernels
 from bregmat.online.capped_simplex import cap, mixture_of_corners
 from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks
@@ -167,7 +167,7 @@ def test_eigenvectors_stay_orthonormal(rng):
     d = 20
     lam, Vt, totals, m = np.full(d, -np.log(d)), np.eye(d), np.zeros(5), 15
     X = rows(20_000, d, rng)
-    kernels.pca_trials_inplace(lam, Vt, totals, X, m, 0.3, 1.0, eigen_work(d))
+    kernels.pca_trials_inplace(lam, Vt, totals, X, m, 0.3, 1.0, EigenWork.of_order(d))
     assert np.abs(Vt @ Vt.T - np.eye(d)).max() < 1e-12
     assert np.exp(lam).sum() == pytest.approx(1.0)
 

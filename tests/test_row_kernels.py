@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numba.extending import is_jitted
 
-import bregmat._kernels.outer_rows as rows
-from bregmat._kernels import boost, logdet, von_neumann
-from bregmat._kernels.outer_rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
-from bregmat._kernels.vectors import dot
+import bregmat._kernels.old.outer_rows as rows
+from bregmat._kernels.old import boost, logdet, von_neumann
+from bregmat._kernels.old.outer_rows import HARD, ITAKURA_SAITO, QUADRATIC, RELATIVE_ENTROPY
+from bregmat._kernels.old.vectors import dot
 from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, sweep_case, vectors
 
 SIZES = (1, 2, 3, 7, 8, 9, 16, 21)  # around the multiples of 8 to which columns are padded

@@ -8,9 +8,9 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels import boost, von_neumann
-from bregmat._kernels.outer_rows import HARD
-from bregmat._kernels.secular import eigen_work
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import boost, von_neumann
+from bregmat._kernels.old.outer_rows import HARD
 from flat_rows import CODES, EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
 
 
@@ -95,7 +95,9 @@ def test_project(form, name, factor, total, rng):
     b = factor * np.sum(A * matrix(0.0))
     row = (CODES[name], 1, b, gamma, 1.0, mu, 1.0)
     kind = getattr(von_neumann, form)
-    delta, used = von_neumann.project_inplace(lam, Vt, eigen_work(n), w, X, kind, kappa, total, row, True, 1e-12)
+    delta, used = von_neumann.project_inplace(
+        lam, Vt, EigenWork.of_order(n), w, X, kind, kappa, total, row, True, 1e-12
+    )
     assert np.allclose(whole(lam, Vt), H - delta * A, rtol=0, atol=1e-12 * max(1, abs(delta)) * np.abs(A).max() * n)
     assert np.allclose(Vt @ Vt.T, np.eye(n), atol=1e-13)
     value, xi = np.sum(A * matrix(delta)), relaxed(name, b, gamma, 1.0, mu + delta)
@@ -113,7 +115,7 @@ def test_project_stops_where_the_multiplier_is_0(rng):
     H, A = whole(lam, Vt), Vt.T @ np.outer(w, w) @ Vt
     row = (HARD, 1, 1e6, 1.0, 1.0, 0.25, 1.0)
     delta, _ = von_neumann.project_inplace(
-        lam, Vt, eigen_work(5), w.copy(), np.zeros((5, 5)), 0, 0.0, 0.0, row, True, 1e-12
+        lam, Vt, EigenWork.of_order(5), w.copy(), np.zeros((5, 5)), 0, 0.0, 0.0, row, True, 1e-12
     )
     assert delta == -0.25
     assert np.allclose(whole(lam, Vt), H + 0.25 * A, atol=1e-12)
@@ -123,7 +125,7 @@ def test_project_leaves_a_zero_row_alone():
     lam, Vt = np.array([-1.0, 2.0]), np.eye(2)
     row = (HARD, 1, 1.0, 1.0, 1.0, 0.0, 1.0)
     found = von_neumann.project_inplace(
-        lam, Vt, eigen_work(2), np.zeros(2), np.zeros((2, 2)), 0, 0.0, 0.0, row, True, 1e-12
+        lam, Vt, EigenWork.of_order(2), np.zeros(2), np.zeros((2, 2)), 0, 0.0, 0.0, row, True, 1e-12
     )
     assert found == (0.0, 0)
     assert (lam == [-1.0, 2.0]).all()
@@ -173,7 +175,7 @@ def test_vonneumann_sweep(corrected, rng):
         before = counts.copy()
         totals[:] = 0.0
         von_neumann.sweep_inplace(
-            lam, Vt, dual, totals, counts, eigen_work(5), np.empty((5, 5)), R, bounds, 0, 8, corrected, 1e-13
+            lam, Vt, dual, totals, counts, EigenWork.of_order(5), np.empty((5, 5)), R, bounds, 0, 8, corrected, 1e-13
         )
         moved, worst = 0.0, 0.0
         for i in range(8):
@@ -194,7 +196,7 @@ def test_vonneumann_sweep(corrected, rng):
 
 # ---------------------------------------------------------------- DefiniteBoost
 def boosted(R, total, low=None, high=None):
-    V, A = boost.all_terms(R), assembled(R)
+    V, A = R.terms(), assembled(R)
     values = np.linalg.eigvalsh(A)
     low, high = values[:, 0] if low is None else low, values[:, -1] if high is None else high
     low, high, memory = np.ascontiguousarray(low), np.ascontiguousarray(high), (np.empty(V.shape), np.empty(len(low)))
@@ -203,10 +205,10 @@ def boosted(R, total, low=None, high=None):
 
 def test_all_terms_and_values(rng):
     R = outer_rows(rng, 5, [1, 3, 0, 2], shift=[0, 0, 1.5, 0])
-    assert np.array_equal(boost.all_terms(R), vectors(R))
+    assert np.array_equal(R.terms(), vectors(R))
     lam, Vt, p = rng.normal(size=5), basis(rng, 5), np.zeros(4)
     W = (Vt.T * np.exp(lam)) @ Vt
-    V = boost.all_terms(R)
+    V = R.terms()
     boost.values_inplace(p, np.empty(V.shape), np.empty(len(lam)), V, Vt, lam, R)
     assert np.allclose(p, np.tensordot(assembled(R), W / np.trace(W), 2), **EXACT)
 
@@ -297,7 +299,7 @@ def test_boost(exact, corrected, greedy, rng):
             dual,
             level,
             series,
-            eigen_work(n),
+            EigenWork.of_order(n),
             np.empty((n, n)),
             R,
             bounds,

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp, xlogy
 
-from bregmat._kernels.simplex import balance, log_side
+from bregmat._kernels.old.simplex import balance, log_side
 from bregmat.applications import nearest_distribution
 from bregmat.applications.simplex.linear_rows import newton_direction
 from bregmat.applications.simplex.problem import NearestDistribution

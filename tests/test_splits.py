@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat._kernels import tiles
+from bregmat._kernels.old import tiles
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split, tile_size
 from bregmat.result import ExitReason
 from split_runs import updated

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.outer_rows import OuterRows
+from bregmat._kernels.arrays import OuterRows
 from bregmat.arrays import ArraySpace
 from bregmat.compound_operators import with_leaves
 from bregmat.linalg import blocks

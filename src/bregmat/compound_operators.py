@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat._kernels.outer_rows import OuterRows
+from bregmat._kernels.arrays import OuterRows
 from bregmat.columns import distinct
 from bregmat.operators import MatrixRows, Operator, PairGraph, RankOneRows
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.outer_rows import ITAKURA_SAITO, RELATIVE_ENTROPY
+from bregmat._kernels import outer_rows
 from bregmat.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.registry import Registry
 from bregmat.row_losses import RowLosses, WeightedBounds
@@ -120,7 +120,7 @@ class ItakuraSaito(OwnSlack):
     """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22); the weight is the only scale it has."""
 
     name: ClassVar[str] = "itakura_saito"
-    projection_code: ClassVar[int | None] = ITAKURA_SAITO
+    projection_code: ClassVar[int | None] = outer_rows.ITAKURA_SAITO
     degree: ClassVar[int | None] = 0
     is_bilinear: ClassVar[bool] = True
 
@@ -163,7 +163,7 @@ class RelativeEntropy(OwnSlack):
     """von Neumann's own slack, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
 
     name: ClassVar[str] = "relative_entropy"
-    projection_code: ClassVar[int | None] = RELATIVE_ENTROPY
+    projection_code: ClassVar[int | None] = outer_rows.RELATIVE_ENTROPY
     degree: ClassVar[int | None] = 1
 
     def __init__(self) -> None:

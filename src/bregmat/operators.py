@@ -19,8 +19,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from bregmat._kernels import pairs as kernels
-from bregmat._kernels.outer_rows import OuterRows
+from bregmat._kernels.arrays import OuterRows
+from bregmat._kernels.old import pairs as kernels
 from bregmat.linalg import blocks
 from bregmat.threads import in_parts
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.outer_rows import HARD, QUADRATIC
+from bregmat._kernels import outer_rows
 from bregmat.row_losses import RowLosses, WeightedBounds
 from bregmat.spectral import STEP, barrier_root
 
@@ -246,7 +246,7 @@ class SquaredHinge(ScalarLoss):
     """
 
     name: ClassVar[str] = "squared_hinge"
-    projection_code: ClassVar[int | None] = QUADRATIC
+    projection_code: ClassVar[int | None] = outer_rows.QUADRATIC
 
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``(q - c)^2 / 2``."""
@@ -317,7 +317,7 @@ class Hard(ScalarLoss):
     name: ClassVar[str] = "hard"
     is_hard: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = False
-    projection_code: ClassVar[int | None] = HARD
+    projection_code: ClassVar[int | None] = outer_rows.HARD
 
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Infinite off the bound."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat._kernels.descent import gather_triangle_inplace
+from bregmat._kernels.old.descent import gather_triangle_inplace
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
 from bregmat.kernels.functions import KernelFunction, check_values
 from bregmat.linalg import blocks

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import kernel_rows
-from bregmat._kernels.vectors import gather_inplace
+from bregmat._kernels import vectors
+from bregmat._kernels.old import kernel_rows
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import EPS, blocks, sq_norms
@@ -224,7 +224,7 @@ class Precomputed(KernelSource):
             )
 
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        gather_inplace(out[: len(rows)], self.K, rows, np.arange(self.n) if columns is None else columns)
+        vectors.gather_inplace(out[: len(rows)], self.K, rows, np.arange(self.n) if columns is None else columns)
 
     def diagonal(self) -> np.ndarray:
         return self.own
@@ -238,7 +238,7 @@ class Precomputed(KernelSource):
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
-        gather_inplace(out, self.K, rows, columns)
+        vectors.gather_inplace(out, self.K, rows, columns)
         bad = np.flatnonzero(~np.isfinite(out @ np.ones(len(columns), dtype)))
         if len(bad):
             raise ValueError(f"the precomputed kernel must be finite; row {rows[bad[0]]} is not.")

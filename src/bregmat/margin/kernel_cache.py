@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from bregmat._kernels.vectors import add_rows_inplace, mirror_inplace
+from bregmat._kernels import vectors
 from bregmat.kernels import KernelSource
 
 # Memory is kept between runs: the first touch of fresh pages costs more than what is written there.
@@ -57,7 +57,7 @@ class RowCache:
     def add(self, f: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> None:
         """``f += sum_k weight_k K[rows_k]``; f float64."""
         if self.kernel.given is not None:
-            add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
+            vectors.add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
             return
         weight = weight.astype(np.float32)
         new = rows[self.place[rows] < 0]
@@ -65,7 +65,7 @@ class RowCache:
         self._take(new[:room])
         place = self.place[rows]
         held = place >= 0
-        add_rows_inplace(f, self.store, place[held], weight[held])
+        vectors.add_rows_inplace(f, self.store, place[held], weight[held])
         if len(new) <= room:
             return
         rows, weight = rows[~held], weight[~held]
@@ -73,7 +73,7 @@ class RowCache:
         for start in range(0, len(rows), step):
             some = np.empty((len(rows[start : start + step]), self.n), np.float32)
             self.kernel.fill(some, rows[start : start + step])
-            add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
+            vectors.add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
 
     def _take(self, new: np.ndarray) -> None:
         """Compute and keep these rows."""
@@ -123,7 +123,7 @@ class WorkingKernel:
         self.members = np.concatenate([self.members, new])
         self.kernel.fill(self.K[m:], new, self.members)
         if m > 0:
-            mirror_inplace(self.K, m, m + k, np.empty((64, 64), np.float32))
+            vectors.mirror_inplace(self.K, m, m + k)
         spot = np.arange(m, m + k)
         self.K[spot, spot] += self.ridge[new].astype(np.float32)
         self.diagonal = np.concatenate([self.diagonal, self.K[spot, spot]])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat._interrupt import tells_interrupts
-from bregmat._kernels.violators import objectives
+from bregmat._kernels.old.violators import objectives
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate

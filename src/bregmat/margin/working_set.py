@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.smo import descent_work, greedy_descent_inplace, smo_inplace
-from bregmat._kernels.vectors import add_rows_inplace
-from bregmat._kernels.violators import FAR, slopes_inplace, violators_inplace
+from bregmat._kernels import vectors
+from bregmat._kernels.old.smo import descent_work, greedy_descent_inplace, smo_inplace
+from bregmat._kernels.old.violators import FAR, slopes_inplace, violators_inplace
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
@@ -157,7 +157,7 @@ class SupportSearch(State):
             # the block is the kernel: its rows serve, but carry the ridge
             place, held, part = np.empty(n, dtype=np.int64), np.flatnonzero(self.x), np.zeros(n)
             place[W] = np.arange(n)
-            add_rows_inplace(part, block.K, place[held], self.x[held].astype(np.float32))
+            vectors.add_rows_inplace(part, block.K, place[held], self.x[held].astype(np.float32))
             self.f[:] = 0.0
             self.f[W] = part
             self.f -= problem.ridge.astype(np.float32) * self.x

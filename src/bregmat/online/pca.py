@@ -11,8 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
-from bregmat._kernels import online as kernels
-from bregmat._kernels.secular import eigen_work
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import online as kernels
 from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.estimators.base import validated
 from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
@@ -396,7 +396,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
         learned: tuple[Any, int] = (self._lam, self._Vt, self._totals), 0
-        given, work = len(X), eigen_work(len(self._lam))
+        given, work = len(X), EigenWork.of_order(len(self._lam))
         block = max(1, BLOCK // X.shape[1] ** 3)
         try:
             while (start := learned[1]) < given:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import eigen_update, lanczos, secular
+from bregmat._kernels.arrays import EigenWork
+from bregmat._kernels.old import eigen_update, lanczos
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import GradientSettings
@@ -275,7 +276,7 @@ class EigenState(_State):
             raise TypeError("mode='rank_one' takes real matrices; use mode='lanczos' or 'eigh' for a complex prior.")
         self.lam, U = eigh(log_W)
         self.Vt = np.ascontiguousarray(U.T)
-        self._work = secular.eigen_work(len(self.lam))
+        self._work = EigenWork.of_order(len(self.lam))
 
     @property
     def _written(self) -> tuple[Any, ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._kernels.exchange import (
+from bregmat._kernels import vectors
+from bregmat._kernels.old.exchange import (
     DEFICIENT,
     FULL,
     INDEFINITE,
@@ -18,8 +19,7 @@ from bregmat._kernels.exchange import (
     exchange_inplace,
     exchange_work,
 )
-from bregmat._kernels.free_factor import Quadratic, onto_row, squared_length
-from bregmat._kernels.vectors import add_rows_inplace
+from bregmat._kernels.old.free_factor import Quadratic, onto_row, squared_length
 from bregmat.linalg import column_basis
 from bregmat.quadratic.free_set import FEW, FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram
@@ -116,7 +116,7 @@ class _Search:
             full[rows] = weights
             self.g += self.A @ full
         else:
-            add_rows_inplace(self.g, self.A, rows, weights)
+            vectors.add_rows_inplace(self.g, self.A, rows, weights)
 
     @property
     def tol(self) -> float:

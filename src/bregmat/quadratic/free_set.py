@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat._kernels.free_factor import (
+from bregmat._kernels.old.free_factor import (
     FreeSet,
     Quadratic,
     constrain_inplace,

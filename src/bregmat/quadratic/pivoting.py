@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from bregmat._kernels.descent import gather_triangle_inplace, row_products_inplace, sweep_inplace
-from bregmat._kernels.vectors import gather_inplace
+from bregmat._kernels import vectors
+from bregmat._kernels.old.descent import gather_triangle_inplace, row_products_inplace, sweep_inplace
 from bregmat.numerics import Exchanges
 from bregmat.quadratic.active_set import Watch
 from bregmat.quadratic.program import Minimum, QuadraticProgram
@@ -323,7 +323,7 @@ class _BlockFactor:
         S = -(Y.T @ Y).astype(np.float64)
         k = len(joined)
         corner = np.empty((k, k))
-        gather_inplace(corner, self.A, joined, joined)
+        vectors.gather_inplace(corner, self.A, joined, joined)
         S[:k, :k] += corner
         if not np.isfinite(S).all():
             return False
@@ -336,7 +336,7 @@ class _BlockFactor:
         outside = self._place[names] < 0
         rows = names[outside]
         part = np.empty((len(rows), len(self._L)), self.dtype)
-        gather_inplace(part, self.A, rows, self._base)
+        vectors.gather_inplace(part, self.A, rows, self._base)
         B[:, outside] = part.T
         B[self._place[names[~outside]], np.flatnonzero(~outside)] = 1.0
         return self._trsm(1.0, self._L, B, lower=1, overwrite_b=1)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bregmat._interrupt import take_interrupt
-from bregmat._kernels.free_factor import Quadratic
+from bregmat._kernels.old.free_factor import Quadratic
 from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
 from bregmat.linalg import EPS

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bregmat._kernels.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
+from bregmat._kernels.old.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
 from bregmat.checks import as_column, as_matrix, check_finite
 from bregmat.linalg import EPS
 from bregmat.threads import cached_property

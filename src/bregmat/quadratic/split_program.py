@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat._kernels.free_factor import onto_row
+from bregmat._kernels.old.free_factor import onto_row
 from bregmat.linalg import EPS, cholesky, cholesky_solve
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.quadratic.certificate import Evidence, QPCertificate

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat._kernels.tiles import signed_pass_inplace, tile_pass_inplace
+from bregmat._kernels.old.tiles import signed_pass_inplace, tile_pass_inplace
 from bregmat.threads import in_parts
 
 _SHARED = 2_000_000  # numbers of a pass from which its sums are taken in parts

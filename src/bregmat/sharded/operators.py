@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.outer_rows import OuterRows
+from bregmat._kernels.arrays import OuterRows
 from bregmat.operators import Operator, drawn_numbers
 from bregmat.sharded.expressions import PART, Column, Expression, Rows, called, got
 from bregmat.sharded.parts import restricted

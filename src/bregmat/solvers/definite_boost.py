@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bregmat._kernels.boost import Boosted, all_terms, boost_inplace
-from bregmat._kernels.outer_rows import OuterRows
+from bregmat._kernels.arrays import OuterRows
+from bregmat._kernels.old.boost import Boosted, boost_inplace
 from bregmat.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
@@ -144,7 +144,7 @@ class DefiniteBoost(SolverWithNeeds):
         usable = rows.shift == 0.0
         matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
-        V = all_terms(rows)
+        V = rows.terms()
         cone = Boosted(V, usable, low, high, total, np.empty(V.shape), np.empty(problem.c))
         # at the prior the dual objective tr exp(log W1) is 1
         lam = matrix.lam
@@ -160,7 +160,7 @@ class DefiniteBoost(SolverWithNeeds):
         low, high = np.zeros(problem.c), np.zeros(problem.c)
         counts = np.diff(rows.ptr)
         single = np.flatnonzero(counts == 1)
-        V = all_terms(rows)
+        V = rows.terms()
         size = rows.coef * np.einsum("ij,ij->i", V, V)
         ends = size[rows.ptr[single]]
         low[single], high[single] = np.minimum(ends, 0.0), np.maximum(ends, 0.0)

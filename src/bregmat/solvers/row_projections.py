@@ -14,9 +14,8 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import logdet as logdet_kernels
-from bregmat._kernels import von_neumann as von_neumann_kernels
-from bregmat._kernels.outer_rows import OuterRows, RowBounds, are_single
-from bregmat._kernels.secular import eigen_work
+from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
+from bregmat._kernels.old import von_neumann as von_neumann_kernels
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.iterates import Factored, Iterate, Spectral
@@ -106,7 +105,7 @@ class Projected:
     def is_single(self, rows: OuterRows) -> bool:
         """Whether they are single ones, looked at once."""
         if self._judged[0] is not rows:
-            self._judged = rows, are_single(rows)
+            self._judged = rows, rows.are_single()
         return self._judged[1]
 
     def sweep(self, dual: np.ndarray, state: ProjectionState, settings: Any) -> dict[str, float]:
@@ -193,7 +192,7 @@ class VonNeumannProjected(Projected):
 
     def __init__(self, divergence: SpectralDivergence, t0: np.ndarray, lam: np.ndarray, Vt: np.ndarray) -> None:
         self.divergence, self.t0, self.lam, self.Vt = divergence, t0, lam, Vt
-        self.work = eigen_work(len(lam))
+        self.work = EigenWork.of_order(len(lam))
 
     @staticmethod
     def rows(problem: NearestMatrix) -> OuterRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat._kernels.cut import curved_inplace, project_inplace
+from bregmat._kernels.old.cut import curved_inplace, project_inplace
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
 from bregmat.applications.cut.rounding import smallest

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from bregmat._kernels.elimination import eliminate_inplace
+from bregmat._kernels.old.elimination import eliminate_inplace
 from bregmat.applications.cut.graph import Graph
 from bregmat.linalg import cholesky, is_definite_inplace
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from bregmat._kernels.cut import refine_inplace
+from bregmat._kernels.old.cut import refine_inplace
 from bregmat.applications.cut.graph import Graph
 
 PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.boost import approximate_step, log_step_bound
-from bregmat._kernels.simplex import balance
+from bregmat._kernels.old.boost import approximate_step, log_step_bound
+from bregmat._kernels.old.simplex import balance
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.checks import rows_text

@@ -1,0 +1,81 @@
+// How arguments come from Python. An array must have the dtype, the dimension and the layout that the kernel takes, and be
+// writable where the kernel writes; otherwise the call raises TypeError. Nothing is converted: a kernel would write to the copy.
+// Whether the shapes of several arguments fit each other is the caller's business.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
+#include "base/views.hpp"
+
+namespace nb = nanobind;
+
+namespace bregmat {
+
+// For kernels whose loops threads share.
+using WithoutInterpreter = nb::call_guard<nb::gil_scoped_release>;
+
+// Reads the fields of a NamedTuple in order; false where one of them does not fit.
+template <class... Field>
+bool read_fields(nb::handle source, std::tuple<Field &...> fields) {
+    if (!PyTuple_Check(source.ptr()) || size_t(PyTuple_GET_SIZE(source.ptr())) != sizeof...(Field)) return false;
+    Py_ssize_t i = 0;
+    const auto read = [&](auto &field) {
+        nb::detail::make_caster<std::remove_reference_t<decltype(field)>> caster;
+        if (!caster.from_python(PyTuple_GET_ITEM(source.ptr(), i++), 0, nullptr)) return false;
+        field = caster.value;
+        return true;
+    };
+    return std::apply([&](auto &...field) { return (read(field) && ...); }, fields);
+}
+
+}  // namespace bregmat
+
+namespace nanobind::detail {
+
+template <class T>
+struct type_caster<bregmat::Vector<T>> {
+    using Array = ndarray<T, ndim<1>, c_contig, device::cpu>;
+    NB_TYPE_CASTER(bregmat::Vector<T>, make_caster<Array>::Name)
+    make_caster<Array> array;
+
+    bool from_python(handle source, uint8_t, cleanup_list *cleanup) noexcept {
+        if (!array.from_python(source, 0, cleanup)) return false;
+        value = {array.value.data(), bregmat::Index(array.value.shape(0))};
+        return true;
+    }
+};
+
+template <class T>
+struct type_caster<bregmat::Matrix<T>> {
+    using Array = ndarray<T, ndim<2>, device::cpu>;
+    NB_TYPE_CASTER(bregmat::Matrix<T>, make_caster<Array>::Name)
+    make_caster<Array> array;
+
+    bool from_python(handle source, uint8_t, cleanup_list *cleanup) noexcept {
+        if (source.is_none()) {  // a matrix that is left out; Python passes None only where .none() allows it
+            value = {};
+            return true;
+        }
+        if (!array.from_python(source, 0, cleanup)) return false;
+        const auto &a = array.value;
+        const bregmat::Index rows = a.shape(0), columns = a.shape(1), stride = rows > 1 ? a.stride(0) : columns;
+        value = {a.data(), rows, columns, stride};
+        return (columns <= 1 || a.stride(1) == 1) && stride >= columns;
+    }
+};
+
+}  // namespace nanobind::detail
+
+// A NamedTuple of Python as a struct whose member function fields() ties all its fields in their order.
+#define NAMED_TUPLE(Type)                                                   \
+    template <>                                                             \
+    struct nanobind::detail::type_caster<bregmat::Type> {                   \
+        NB_TYPE_CASTER(bregmat::Type, const_name(#Type))                    \
+        bool from_python(handle source, uint8_t, cleanup_list *) noexcept { \
+            return bregmat::read_fields(source, value.fields());            \
+        }                                                                   \
+    };

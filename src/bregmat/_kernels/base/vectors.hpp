@@ -1,0 +1,30 @@
+// The small routines on vectors and rows that other kernels are made of.
+#pragma once
+#include <algorithm>
+
+#include "base/views.hpp"
+
+namespace bregmat::vectors {
+
+// vectors_relaxed.cpp: sums in any order
+double dot(Vector<const double> a, Vector<const double> b);
+// out += weights' A[rows], out (n,), A (m, n), rows and weights (k,). Four rows at a time are added in the type of A and their sum in
+// double: a quarter of the traffic of one by one.
+template <class T>
+void add_rows_inplace(Vector<double> out, Matrix<const T> A, Vector<const int64_t> rows, Vector<const T> weights);
+
+// vectors.cpp
+double sum_of_exp(Vector<const double> lam);
+// out = A[rows][:, columns], out (k, l), A (m, n), rows (k,), columns (l,)
+template <class T, class S>
+void gather_inplace(Matrix<T> out, Matrix<const S> A, Vector<const int64_t> rows, Vector<const int64_t> columns);
+// K[:old_size, old_size:new_size] = K[old_size:new_size, :old_size]', K (n, n)
+void mirror_inplace(Matrix<float> K, Index old_size, Index new_size);
+
+// out = row, which may be longer
+template <class T>
+void copy_inplace(Vector<T> out, Vector<const T> row) {
+    std::copy_n(row.data, out.size, out.data);
+}
+
+}  // namespace bregmat::vectors

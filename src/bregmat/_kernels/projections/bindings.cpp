@@ -1,0 +1,33 @@
+#include "projections/bindings.hpp"
+#include "projections/logdet.hpp"
+
+namespace bregmat {
+
+static void bind_outer_rows(nb::module_ m) {
+    m.attr("HARD") = int(outer_rows::HARD);
+    m.attr("ITAKURA_SAITO") = int(outer_rows::ITAKURA_SAITO);
+    m.attr("RELATIVE_ENTROPY") = int(outer_rows::RELATIVE_ENTROPY);
+    m.attr("QUADRATIC") = int(outer_rows::QUADRATIC);
+    m.def("load_inplace", outer_rows::load_inplace);
+    m.def("relaxed", outer_rows::relaxed);
+    m.def("null_step", outer_rows::null_step);
+    m.def("corrected_step", outer_rows::corrected_step);
+}
+
+static void bind_logdet(nb::module_ m) {
+    m.def("transposed_product_inplace", logdet::transposed_product_inplace);
+    m.def("chol_update_mult_inplace", logdet::chol_update_mult_inplace);
+    m.def("rank_one_step", logdet::rank_one_step);
+    m.def("rank_two_step", logdet::rank_two_step);
+    m.def("spectral_step", logdet::spectral_step);
+    m.def("spectrum_of_row_inplace", logdet::spectrum_of_row_inplace);
+    m.def("sweep_inplace", logdet::sweep_inplace, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+          nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
+}
+
+void bind_projections(nb::module_ module) {
+    bind_outer_rows(module.def_submodule("outer_rows"));
+    bind_logdet(module.def_submodule("logdet"));
+}
+
+}  // namespace bregmat
