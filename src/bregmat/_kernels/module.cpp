@@ -16,7 +16,7 @@ static void take(F &function, nb::handle module, const char *name) {
 }
 
 static int highest_level() {
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef ALL_LEVELS
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4")) return 4;
     if (__builtin_cpu_supports("x86-64-v3")) return 3;
