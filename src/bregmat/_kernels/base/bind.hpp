@@ -25,7 +25,8 @@ bool read_fields(nb::handle source, std::tuple<Field &...> fields) {
     Py_ssize_t i = 0;
     const auto read = [&](auto &field) {
         nb::detail::make_caster<std::remove_reference_t<decltype(field)>> caster;
-        if (!caster.from_python(PyTuple_GET_ITEM(source.ptr(), i++), 0, nullptr)) return false;
+        if (!caster.from_python(PyTuple_GET_ITEM(source.ptr(), i++), uint8_t(nb::detail::cast_flags::convert), nullptr))
+            return false;
         field = caster.value;
         return true;
     };
