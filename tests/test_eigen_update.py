@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from bregmat._kernels import eigen_update as kernels
+from bregmat._kernels import secular
 from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import eigen_update as kernels
 
 EPS = np.finfo(float).eps
 SIZES = (1, 2, 3, 8, 52)
@@ -116,7 +117,7 @@ def test_roots_interlace_and_solve_the_secular_equation(kind, rho, rng):
     for weights in ("dense", "uneven"):
         lam, Vt, w = spectrum(kind, 52, rng), basis(52, rng), vector(weights, 52, rng)
         kernels.rotate_ties_inplace(lam, Vt, w)
-        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        K = secular.solve_inplace(work, lam, w, rho)
         d, z2, origin, offset = work.d[:K], work.z2[:K], work.origin[:K], work.offset[:K]
         np.testing.assert_array_equal(d, lam[work.keep[:K]])
         differences = (d[:, None] - d[origin]) - offset
@@ -142,7 +143,7 @@ def test_omega_is_the_squared_cosine_with_the_new_vectors(rng):
     for rho in (0.8, -0.8):
         lam, w = spectrum("random", 52, rng), vector("dense", 52, rng)
         work = EigenWork.of_order(52)
-        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        K = secular.solve_inplace(work, lam, w, rho)
         assert K == 52
         values, vectors = np.linalg.eigh(np.diag(lam) + rho * np.outer(w, w))
         np.testing.assert_allclose(work.theta, values, rtol=0, atol=100 * EPS * np.abs(lam).max())
@@ -153,7 +154,7 @@ def test_few_evaluations_a_root(rng):
     work = EigenWork.of_order(52)
     for kind in ("random", "graded"):
         for rho in (1e-2, 1.0, -1.0, 30.0):
-            kernels.solve_secular_inplace(work, spectrum(kind, 52, rng), vector("dense", 52, rng), rho)
+            secular.solve_inplace(work, spectrum(kind, 52, rng), vector("dense", 52, rng), rho)
     solves, evaluations = work.counters
     assert solves == 8
     assert evaluations <= 4.0 * 52 * solves
@@ -161,10 +162,10 @@ def test_few_evaluations_a_root(rng):
 
 def test_nothing_moves(rng):
     lam, w, work = spectrum("random", 8, rng), vector("dense", 8, rng), EigenWork.of_order(8)
-    assert kernels.solve_secular_inplace(work, lam, w, 0.0) == 0
-    assert kernels.solve_secular_inplace(work, lam, w, 1e-300) == 0
-    assert kernels.solve_secular_inplace(work, lam, np.zeros(8), 1.0) == 0
-    assert kernels.solve_secular_inplace(work, lam, 1e-200 * w, 1.0) == 0
+    assert secular.solve_inplace(work, lam, w, 0.0) == 0
+    assert secular.solve_inplace(work, lam, w, 1e-300) == 0
+    assert secular.solve_inplace(work, lam, np.zeros(8), 1.0) == 0
+    assert secular.solve_inplace(work, lam, 1e-200 * w, 1.0) == 0
 
 
 def test_a_solve_changes_nothing_and_may_be_repeated(rng):
@@ -172,7 +173,7 @@ def test_a_solve_changes_nothing_and_may_be_repeated(rng):
     z, H, work = Vt.T @ w, assemble(lam, Vt), EigenWork.of_order(52)
     copies = lam.copy(), Vt.copy(), w.copy()
     for rho in (3.0, -1e-14, -2.0, 0.5):
-        K = kernels.solve_secular_inplace(work, lam, w, rho)
+        K = secular.solve_inplace(work, lam, w, rho)
         kernels.exp_along_inplace(work, lam, w, K)
         for a, b in zip((lam, Vt, w), copies):
             np.testing.assert_array_equal(a, b)
@@ -183,7 +184,7 @@ def test_a_solve_changes_nothing_and_may_be_repeated(rng):
 def test_nan_ends():
     lam, w = np.array([0.0, 1.0, 2.0]), np.array([0.5, np.nan, 0.5])
     work = EigenWork.of_order(3)
-    K = kernels.solve_secular_inplace(work, lam, w, 1.0)
+    K = secular.solve_inplace(work, lam, w, 1.0)
     assert not np.all(np.isfinite(kernels.exp_along_inplace(work, lam, w, K)))
 
 
@@ -201,7 +202,7 @@ def test_exponential_along_the_line(kind, weights, rotate, rng):
             lam, w = spectrum(kind, n, rng), vector(weights, n, rng)
             if rotate:
                 kernels.rotate_ties_inplace(lam, basis(n, rng), w)
-            K = kernels.solve_secular_inplace(work, lam, w, rho)
+            K = secular.solve_inplace(work, lam, w, rho)
             p, trace, slope = kernels.exp_along_inplace(work, lam, w, K)
             E = np.outer(w, w)
             M, derivative = scipy.linalg.expm_frechet(np.diag(lam) + rho * E, E)
@@ -213,7 +214,7 @@ def test_slope_by_finite_differences(rng):
     lam, w, work = spectrum("random", 52, rng) - 5.0, vector("dense", 52, rng), EigenWork.of_order(52)
 
     def along(rho):
-        return kernels.exp_along_inplace(work, lam, w, kernels.solve_secular_inplace(work, lam, w, rho))
+        return kernels.exp_along_inplace(work, lam, w, secular.solve_inplace(work, lam, w, rho))
 
     h = 1e-4
     for rho in (0.5, -0.5):

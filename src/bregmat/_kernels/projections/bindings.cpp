@@ -1,4 +1,5 @@
 #include "projections/bindings.hpp"
+#include "projections/eigen_update.hpp"
 #include "projections/logdet.hpp"
 
 namespace bregmat {
@@ -25,7 +26,17 @@ static void bind_logdet(nb::module_ m) {
           nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
 }
 
+static void bind_eigen_update(nb::module_ m) {
+    m.def("rotate_ties_inplace", eigen_update::rotate_ties_inplace);
+    m.def("apply_secular_inplace", eigen_update::apply_secular_inplace);
+    m.def("rank_one_update_inplace", eigen_update::rank_one_update_inplace);
+    m.def("exp_along_inplace", eigen_update::exp_along_inplace);
+    m.def("rotate_rows_inplace", eigen_update::rotate_rows_inplace);
+}
+
 void bind_projections(nb::module_ module) {
+    module.def_submodule("secular").def("solve_inplace", secular::solve_inplace);
+    bind_eigen_update(module.def_submodule("eigen_update"));
     bind_outer_rows(module.def_submodule("outer_rows"));
     bind_logdet(module.def_submodule("logdet"));
 }
