@@ -63,9 +63,10 @@ struct type_caster<bregmat::Matrix<T>> {
         }
         if (!array.from_python(source, 0, cleanup)) return false;
         const auto &a = array.value;
-        const bregmat::Index rows = a.shape(0), columns = a.shape(1), stride = rows > 1 ? a.stride(0) : columns;
+        const bregmat::Index rows = a.shape(0), columns = a.shape(1);
+        const bregmat::Index stride = rows > 1 && columns > 0 ? a.stride(0) : columns;
         value = {a.data(), rows, columns, stride};
-        return (columns <= 1 || a.stride(1) == 1) && stride >= columns;
+        return rows == 0 || ((columns <= 1 || a.stride(1) == 1) && stride >= columns);
     }
 };
 
