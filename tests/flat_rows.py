@@ -52,6 +52,11 @@ def row_bounds(bound, sense, loss="hard", gamma=1.0, scale=1.0):
     return RowBounds(np.array(bound, float), np.array(sense, np.int8), *full, codes, np.maximum(np.abs(bound), 1e-3))
 
 
+def row(name, b, *, sense=0, gamma=1.0, scale=1.0, mu=0.0, unit=1.0):
+    """One row as its projection takes it; ``name`` is that of the loss."""
+    return CODES[name], sense, b, gamma, scale, mu, unit
+
+
 def relaxed(name, b, gamma, scale, mu):
     return float(COMPILED[name].relaxed(np.array([mu]), np.array([b]), gamma, scale)[0][0])
 

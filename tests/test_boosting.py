@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels.old.boost import approximate_step, log_step_bound
+from bregmat._kernels import boost
 from bregmat.applications import boost_hypotheses, nearest_distribution
 from bregmat.solvers.definite_boost import DefiniteBoost
 
@@ -34,22 +34,26 @@ def test_tsuda_13(rng):
     worse = 0
     for _ in range(200):
         low, high, r = random_interval(rng)
-        alpha = approximate_step(r, low, high)
+        alpha = boost.approximate_step(r, low, high)
         best = minimize_scalar(
-            lambda t, args=(r, low, high): log_step_bound(*args, t),
+            lambda t, args=(r, low, high): boost.log_step_bound(*args, t),
             bracket=(alpha - 0.5, alpha + 0.7),
             options={"xtol": 1e-10},
         )
         assert alpha == pytest.approx(best.x, abs=1e-6)  # a minimum is found to the root of rounding
         h = 1e-5
-        slope = (log_step_bound(r, low, high, alpha + h) - log_step_bound(r, low, high, alpha - h)) / (2 * h)
+        slope = (boost.log_step_bound(r, low, high, alpha + h) - boost.log_step_bound(r, low, high, alpha - h)) / (
+            2 * h
+        )
         assert abs(slope) < 1e-8  # h^2 and rounding / h
         with np.errstate(invalid="ignore"):
             printed = printed_13(r, low, high)
-            worse += not log_step_bound(r, low, high, printed) <= best.fun + 1e-6  # undefined, or above the minimum
+            worse += (
+                not boost.log_step_bound(r, low, high, printed) <= best.fun + 1e-6
+            )  # undefined, or above the minimum
     assert worse > 150
     for r in (-0.6, 0.1, 0.9):
-        assert approximate_step(r, -2.0, 2.0) == pytest.approx(printed_13(r, -2.0, 2.0), rel=1e-12)
+        assert boost.approximate_step(r, -2.0, 2.0) == pytest.approx(printed_13(r, -2.0, 2.0), rel=1e-12)
 
 
 def test_tsuda_14_rho(rng):
@@ -57,7 +61,9 @@ def test_tsuda_14_rho(rng):
     for _ in range(50):
         low, high, r = random_interval(rng)
         rho = (1 - r / high) ** (high / (high - low)) * (1 - r / low) ** (-low / (high - low))
-        assert np.exp(log_step_bound(r, low, high, approximate_step(r, low, high))) == pytest.approx(rho, rel=1e-12)
+        assert np.exp(boost.log_step_bound(r, low, high, boost.approximate_step(r, low, high))) == pytest.approx(
+            rho, rel=1e-12
+        )
         assert rho <= 1
 
 
@@ -70,8 +76,8 @@ def test_printed_step_breaks_the_bound(rng):
         low, high, r = a.min(), a.max(), a @ w
         if not (low < 0 < high and r > 0):
             continue
-        log_rho = log_step_bound(r, low, high, approximate_step(r, low, high))
-        assert np.log(w @ np.exp(-approximate_step(r, low, high) * a)) <= log_rho + 1e-14
+        log_rho = boost.log_step_bound(r, low, high, boost.approximate_step(r, low, high))
+        assert np.log(w @ np.exp(-boost.approximate_step(r, low, high) * a)) <= log_rho + 1e-14
         with np.errstate(invalid="ignore"):
             broken += not np.log(w @ np.exp(-printed_13(r, low, high) * a)) <= log_rho + 1e-14
     assert broken > 20

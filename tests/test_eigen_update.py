@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from bregmat._kernels import eigen_update as kernels
-from bregmat._kernels import secular
+from bregmat._kernels import eigen_update, secular
 from bregmat._kernels.arrays import EigenWork
 
 EPS = np.finfo(float).eps
@@ -74,7 +73,7 @@ def test_update_equals_eigendecomposition(kind, weights, rng):
             z = Vt.T @ w
             H = assemble(lam, Vt)
             values, _ = twin(H, rho, z)
-            K = kernels.rank_one_update_inplace(lam, Vt, w, rho, work)
+            K = eigen_update.rank_one_update_inplace(lam, Vt, w, rho, work)
             assert 0 <= K <= n
             H += rho * np.outer(z, z)
             assert_eigenpairs(lam, Vt, H, 2)
@@ -88,7 +87,7 @@ def test_scale_does_not_matter(rng):
         lam, Vt, w = scale * spectrum("random", 52, rng), basis(52, rng), vector("dense", 52, rng)
         z = Vt.T @ w
         H = assemble(lam, Vt) + 0.5 * scale * np.outer(z, z)
-        kernels.rank_one_update_inplace(lam, Vt, w, 0.5 * scale, EigenWork.of_order(52))
+        eigen_update.rank_one_update_inplace(lam, Vt, w, 0.5 * scale, EigenWork.of_order(52))
         assert_eigenpairs(lam, Vt, H)
 
 
@@ -97,7 +96,7 @@ def test_rotation_leaves_one_pole_a_cluster(kind, rng):
     for n in SIZES:
         lam, Vt, w = spectrum(kind, n, rng), basis(n, rng), vector("dense", n, rng)
         z, H, before = Vt.T @ w, assemble(lam, Vt), lam.copy()
-        count = kernels.rotate_ties_inplace(lam, Vt, w)
+        count = eigen_update.rotate_ties_inplace(lam, Vt, w)
         kept = lam[w != 0.0]
         assert np.all(np.diff(kept) > 0.0)
         assert count == n - len(kept)
@@ -116,7 +115,7 @@ def test_roots_interlace_and_solve_the_secular_equation(kind, rho, rng):
     work = EigenWork.of_order(52)
     for weights in ("dense", "uneven"):
         lam, Vt, w = spectrum(kind, 52, rng), basis(52, rng), vector(weights, 52, rng)
-        kernels.rotate_ties_inplace(lam, Vt, w)
+        eigen_update.rotate_ties_inplace(lam, Vt, w)
         K = secular.solve_inplace(work, lam, w, rho)
         d, z2, origin, offset = work.d[:K], work.z2[:K], work.origin[:K], work.offset[:K]
         np.testing.assert_array_equal(d, lam[work.keep[:K]])
@@ -174,10 +173,10 @@ def test_a_solve_changes_nothing_and_may_be_repeated(rng):
     copies = lam.copy(), Vt.copy(), w.copy()
     for rho in (3.0, -1e-14, -2.0, 0.5):
         K = secular.solve_inplace(work, lam, w, rho)
-        kernels.exp_along_inplace(work, lam, w, K)
+        eigen_update.exp_along_inplace(work, lam, w, K)
         for a, b in zip((lam, Vt, w), copies):
             np.testing.assert_array_equal(a, b)
-    kernels.apply_secular_inplace(lam, Vt, work, K)
+    eigen_update.apply_secular_inplace(lam, Vt, work, K)
     assert_eigenpairs(lam, Vt, H + 0.5 * np.outer(z, z))
 
 
@@ -185,7 +184,7 @@ def test_nan_ends():
     lam, w = np.array([0.0, 1.0, 2.0]), np.array([0.5, np.nan, 0.5])
     work = EigenWork.of_order(3)
     K = secular.solve_inplace(work, lam, w, 1.0)
-    assert not np.all(np.isfinite(kernels.exp_along_inplace(work, lam, w, K)))
+    assert not np.all(np.isfinite(eigen_update.exp_along_inplace(work, lam, w, K)))
 
 
 @pytest.mark.parametrize("weights", ["dense", "sparse"])
@@ -201,9 +200,9 @@ def test_exponential_along_the_line(kind, weights, rotate, rng):
         for rho in rho_values:
             lam, w = spectrum(kind, n, rng), vector(weights, n, rng)
             if rotate:
-                kernels.rotate_ties_inplace(lam, basis(n, rng), w)
+                eigen_update.rotate_ties_inplace(lam, basis(n, rng), w)
             K = secular.solve_inplace(work, lam, w, rho)
-            p, trace, slope = kernels.exp_along_inplace(work, lam, w, K)
+            p, trace, slope = eigen_update.exp_along_inplace(work, lam, w, K)
             E = np.outer(w, w)
             M, derivative = scipy.linalg.expm_frechet(np.diag(lam) + rho * E, E)
             # expm itself is good to about 1e-14 times the norm of its argument
@@ -214,7 +213,7 @@ def test_slope_by_finite_differences(rng):
     lam, w, work = spectrum("random", 52, rng) - 5.0, vector("dense", 52, rng), EigenWork.of_order(52)
 
     def along(rho):
-        return kernels.exp_along_inplace(work, lam, w, secular.solve_inplace(work, lam, w, rho))
+        return eigen_update.exp_along_inplace(work, lam, w, secular.solve_inplace(work, lam, w, rho))
 
     h = 1e-4
     for rho in (0.5, -0.5):
@@ -236,7 +235,7 @@ def test_thousands_of_updates(start, rng):
         z[a], z[b] = np.sqrt(0.5), -np.sqrt(0.5)
         rho = rng.normal()
         H += rho * np.outer(z, z)
-        kernels.rank_one_update_inplace(lam, Vt, np.ascontiguousarray(Vt @ z), rho, work)
+        eigen_update.rank_one_update_inplace(lam, Vt, np.ascontiguousarray(Vt @ z), rho, work)
     # errors of single steps of a few eps add up like a random walk: sqrt(3000) n eps = 2.4e-13
     assert np.all(np.diff(lam) >= 0.0)
     assert np.linalg.norm(Vt @ Vt.T - np.eye(n)) < 5e-13

@@ -8,10 +8,9 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import boost, von_neumann
-from bregmat._kernels.old.outer_rows import HARD
-from flat_rows import CODES, EXACT, SLACK, assembled, outer_rows, relaxed, root, row_bounds, sweep_case, vectors
+from bregmat._kernels import boost, eigen_update, von_neumann
+from bregmat._kernels.arrays import Boosted, EigenWork
+from flat_rows import EXACT, SLACK, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
 
 
 # ---------------------------------------------------------------- von Neumann
@@ -28,7 +27,8 @@ def test_row_residual(name, b, total, rng):
         return np.sum(A * E), np.trace(E)
 
     def call(delta, dp=0.0):
-        return von_neumann.row_residual(*at(delta), dp, total, CODES[name], b, gamma, scale, mu + delta)
+        moved = row(name, b, gamma=gamma, scale=scale, mu=mu + delta)
+        return von_neumann.row_residual(*at(delta), dp, total, moved)
 
     h = 1e-5
     slope = (at(h)[0] - at(-h)[0]) / (2 * h)
@@ -44,16 +44,17 @@ def test_dense_along(rng):
     """Spectrum of diag(lam) - delta X, and value, trace and derivative of its exponential."""
     lam, X = np.sort(rng.normal(size=5)), rng.normal(size=(5, 5))
     X = X + X.T
-    theta, Q, p, trace, dp = von_neumann.dense_along(lam, X, 0.3)
-    H = np.diag(lam) - 0.3 * X
-    assert np.allclose((Q * theta) @ Q.T, H, **EXACT)
+    work = EigenWork.of_order(5)
+    p, trace, dp = von_neumann.dense_along_inplace(work, lam, X, 0.3)
+    H, Qt = np.diag(lam) - 0.3 * X, work.U[:25].reshape(5, 5)
+    assert np.allclose((Qt.T * work.theta) @ Qt, H, **EXACT)
     assert p == pytest.approx(np.sum(X * expm(H)), rel=1e-12)
     assert trace == pytest.approx(np.trace(expm(H)), rel=1e-12)
     h = 1e-5
     rate = (np.sum(X * expm(H + h * X)) - np.sum(X * expm(H - h * X))) / (2 * h)  # against delta
     assert dp == pytest.approx(rate, rel=1e-6)
-    tied = von_neumann.dense_along(np.zeros(3), np.eye(3), 0.5)  # all eigenvalues equal
-    assert tied[2:] == pytest.approx([3 * np.exp(-0.5)] * 3, rel=1e-14)
+    tied = von_neumann.dense_along_inplace(EigenWork.of_order(3), np.zeros(3), np.eye(3), 0.5)  # all eigenvalues equal
+    assert tied == pytest.approx([3 * np.exp(-0.5)] * 3, rel=1e-14)
 
 
 def basis(rng, n):
@@ -93,10 +94,9 @@ def test_project(form, name, factor, total, rng):
         return total * E / np.trace(E) if total else E
 
     b = factor * np.sum(A * matrix(0.0))
-    row = (CODES[name], 1, b, gamma, 1.0, mu, 1.0)
-    kind = getattr(von_neumann, form)
+    given, kind = row(name, b, sense=1, gamma=gamma, mu=mu), getattr(von_neumann, form)
     delta, used = von_neumann.project_inplace(
-        lam, Vt, EigenWork.of_order(n), w, X, kind, kappa, total, row, True, 1e-12
+        lam, Vt, EigenWork.of_order(n), w, X, kind, kappa, total, given, True, 1e-12
     )
     assert np.allclose(whole(lam, Vt), H - delta * A, rtol=0, atol=1e-12 * max(1, abs(delta)) * np.abs(A).max() * n)
     assert np.allclose(Vt @ Vt.T, np.eye(n), atol=1e-13)
@@ -113,9 +113,9 @@ def test_project_stops_where_the_multiplier_is_0(rng):
     """Kulis 2009, eq. 8: the row holds with room; exactly the multiplier is taken off."""
     lam, Vt, w = np.sort(rng.normal(size=5)), basis(rng, 5), rng.normal(size=5)
     H, A = whole(lam, Vt), Vt.T @ np.outer(w, w) @ Vt
-    row = (HARD, 1, 1e6, 1.0, 1.0, 0.25, 1.0)
+    given = row("hard", 1e6, sense=1, mu=0.25)
     delta, _ = von_neumann.project_inplace(
-        lam, Vt, EigenWork.of_order(5), w.copy(), np.zeros((5, 5)), 0, 0.0, 0.0, row, True, 1e-12
+        lam, Vt, EigenWork.of_order(5), w.copy(), np.zeros((5, 5)), von_neumann.OUTER, 0.0, 0.0, given, True, 1e-12
     )
     assert delta == -0.25
     assert np.allclose(whole(lam, Vt), H + 0.25 * A, atol=1e-12)
@@ -123,21 +123,12 @@ def test_project_stops_where_the_multiplier_is_0(rng):
 
 def test_project_leaves_a_zero_row_alone():
     lam, Vt = np.array([-1.0, 2.0]), np.eye(2)
-    row = (HARD, 1, 1.0, 1.0, 1.0, 0.0, 1.0)
+    work, given = EigenWork.of_order(2), row("hard", 1.0, sense=1)
     found = von_neumann.project_inplace(
-        lam, Vt, EigenWork.of_order(2), np.zeros(2), np.zeros((2, 2)), 0, 0.0, 0.0, row, True, 1e-12
+        lam, Vt, work, np.zeros(2), np.zeros((2, 2)), von_neumann.OUTER, 0.0, 0.0, given, True, 1e-12
     )
     assert found == (0.0, 0)
     assert (lam == [-1.0, 2.0]).all()
-
-
-def test_dense_row(rng):
-    R = outer_rows(rng, 5, [1, 3])
-    lam, Vt, X = rng.normal(size=5), basis(rng, 5), np.empty((5, 5))
-    p = von_neumann.dense_row_inplace(X, np.empty(5), Vt, lam, R, R.ptr[1], R.ptr[2])
-    A = assembled(R)[1] - R.shift[1] * np.eye(5)
-    np.testing.assert_allclose(X, Vt @ A @ Vt.T, rtol=0, atol=1e-12)
-    assert p == pytest.approx(np.trace((Vt.T * np.exp(lam)) @ Vt @ A), rel=1e-10)
 
 
 def test_row_in_basis(rng):
@@ -200,7 +191,7 @@ def boosted(R, total, low=None, high=None):
     values = np.linalg.eigvalsh(A)
     low, high = values[:, 0] if low is None else low, values[:, -1] if high is None else high
     low, high, memory = np.ascontiguousarray(low), np.ascontiguousarray(high), (np.empty(V.shape), np.empty(len(low)))
-    return boost.Boosted(V, R.shift == 0, low, high, total, *memory), A
+    return Boosted(V, R.shift == 0, low, high, total, *memory), A
 
 
 def test_all_terms_and_values(rng):
@@ -242,13 +233,6 @@ def test_approximate_step_at_the_ends():
     assert np.isfinite(boost.log_step_bound(0.3, -1.0, 1.0, 1e5))
 
 
-def test_signed():
-    assert boost._signed(1, -0.3, -1.0, 2.0) == (1.0, -0.3, -1.0, 2.0)
-    assert boost._signed(-1, -0.3, -1.0, 2.0) == (-1.0, 0.3, -2.0, 1.0)
-    assert boost._signed(0, 0.3, -1.0, 2.0) == (1.0, 0.3, -1.0, 2.0)
-    assert boost._signed(0, -0.3, -1.0, 2.0) == (-1.0, 0.3, -2.0, 1.0)
-
-
 @pytest.mark.parametrize("corrected", [True, False])
 def test_choose(corrected, rng):
     """The largest violation as published; with corrections the largest gain of the quadratic model."""
@@ -267,12 +251,13 @@ def test_choose(corrected, rng):
         step = s * r / q
         step = np.where(sense > 0, np.maximum(step, -dual), np.where(sense < 0, np.minimum(step, -dual), step))
         score = s * r * step - q * step**2 / 2 if corrected else r
-        chosen, worst = boost.choose(p, bounds, dual, usable, low, high, total, corrected)
+        cone = Boosted(np.zeros((0, 5)), usable, low, high, total, np.zeros((0, 5)), p)
+        chosen, worst = boost.choose(bounds, cone, dual, corrected)
         assert chosen == np.argmax(np.where(usable, score, -np.inf))
         assert worst == pytest.approx((r * total / bounds.unit)[usable].max(), rel=1e-13)
     met = row_bounds([10.0, 10.0], [1, 1])
-    found = boost.choose(np.ones(2), met, np.zeros(2), np.ones(2, bool), np.zeros(2), np.ones(2), 1.0, corrected)
-    assert found == (-1, 0.0)
+    cone = Boosted(np.zeros((0, 5)), np.ones(2, bool), np.zeros(2), np.ones(2), 1.0, np.zeros((0, 5)), np.ones(2))
+    assert boost.choose(met, cone, np.zeros(2), corrected) == (-1, 0.0)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -293,7 +278,7 @@ def test_boost(exact, corrected, greedy, rng):
     log_bound, taken = np.log(n), 0
     C = A - met[:, None, None] / total * np.eye(n)
     for _ in range(2):
-        done, worst = boost.boost_inplace(
+        done, worst = boost.steps_inplace(
             lam,
             Vt,
             dual,
@@ -316,9 +301,7 @@ def test_boost(exact, corrected, greedy, rng):
             gap = np.tensordot(C, W, 2)
             if greedy:
                 i = int(series[steps, 0])
-                expected, _ = boost.choose(
-                    gap + met / total, bounds, mu, cone.usable, cone.low, cone.high, total, corrected
-                )
+                expected, _ = boost.choose(bounds, cone._replace(p=gap + met / total), mu, corrected)
                 assert i == expected
             else:
                 i = next(queue)
@@ -357,6 +340,6 @@ def test_boost(exact, corrected, greedy, rng):
 
 def test_rotate_rows(rng):
     Vt, Q = rng.normal(size=(2, 5, 5))
-    expected = Q.T @ Vt
-    von_neumann.rotate_rows_inplace(Vt, np.asfortranarray(Q))
+    expected = Q @ Vt
+    eigen_update.rotate_rows_inplace(Vt, Q, EigenWork.of_order(5))
     assert np.allclose(Vt, expected, rtol=1e-14, atol=1e-14)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bregmat._kernels.arrays import OuterRows
-from bregmat._kernels.old.boost import Boosted, boost_inplace
+from bregmat._kernels import boost
+from bregmat._kernels.arrays import Boosted, OuterRows
 from bregmat.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
@@ -192,8 +192,8 @@ class DefiniteBoost(SolverWithNeeds):
         size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
         series = np.zeros((size, len(SERIES)))
         moving = (matrix.lam, matrix.Vt, mu, level, series, matrix.work, matrix.square(state.rows))
-        how = (self.projection == "exact", greedy, self.corrected, self.violation_tol, self.root_tol)
-        done, worst = boost_inplace(*moving, state.rows, state.bounds, cone, *how)
+        how = (self.projection == "exact", greedy, bool(self.corrected), self.violation_tol, self.root_tol)
+        done, worst = boost.steps_inplace(*moving, state.rows, state.bounds, cone, *how)
         state.series.append(series[:done])
         bound = _set_trace_row(problem, matrix, level, mu, cone)
         new = replace(state, matrix=matrix, dual=mu, level=level, worst=worst, **state.progress(bound, self.corrected))

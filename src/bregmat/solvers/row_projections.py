@@ -14,8 +14,8 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels import logdet as logdet_kernels
+from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
-from bregmat._kernels.old import von_neumann as von_neumann_kernels
 from bregmat.certificates import clip_dual, dual_bound
 from bregmat.compound_operators import SignedSums, Stacked
 from bregmat.iterates import Factored, Iterate, Spectral
@@ -118,7 +118,7 @@ class Projected:
                 state.bounds,
                 start,
                 min(len(dual), start + chunk),
-                settings.corrected,
+                bool(settings.corrected),
                 settings.root_tol,
             )
             self._project(dual, totals, counts, *rest)

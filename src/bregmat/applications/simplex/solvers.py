@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.old.boost import approximate_step, log_step_bound
+from bregmat._kernels import boost
 from bregmat._kernels.old.simplex import balance
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
@@ -241,7 +241,7 @@ class VectorBoost(_VectorSolver):
         if total is not None:
             low, high = (ends[j] for ends in state.kept)
             r, far = min(max(excess / total, low), high), FAR / max(high - low, 1e-300)
-            alpha = model = max(min(max(approximate_step(r, low, high), -far), far), lowest)
+            alpha = model = max(min(max(boost.approximate_step(r, low, high), -far), far), lowest)
         if settings.projection == "exact":
             alpha = max(sign * _row_step(problem, state.logx, j, settings.root_tol), lowest)
         mu, v = state.mu.copy(), state.v.copy()
@@ -254,7 +254,7 @@ class VectorBoost(_VectorSolver):
         if total is not None:
             # an exact step lowers the dual objective at least as far as the approximate one
             before, mass = new.steps["log_bound"][-1:] or [0.0], float(problem.x0.sum())
-            new.steps["log_bound"].append(before[0] + log_step_bound(r, low, high, model))
+            new.steps["log_bound"].append(before[0] + boost.log_step_bound(r, low, high, model))
             new.steps["log_dual_objective"].append((mass - total - new.objective) / total - np.log(mass / total))
         return new
 
