@@ -46,24 +46,24 @@ class EigenWork(NamedTuple):
     """Work arrays of the eigen-update of a matrix (n, n). K of its n eigenvalues are not deflated."""
 
     keep: np.ndarray  # (n,) int64: positions in lam of the poles kept, ascending
+    origin: np.ndarray  # (n,) int64: the pole next to each root, a position in d; until the rows are sorted
+    counters: np.ndarray  # (2,) int64: solves and evaluations of the secular equation so far
     d: np.ndarray  # (n + PAD,) lam at keep
     z: np.ndarray  # (n + PAD,) w at keep
     z2: np.ndarray  # (n + PAD,) its square
-    origin: np.ndarray  # (n,) int64: the pole next to each root, a position in d; until the rows are sorted
     offset: np.ndarray  # (n + PAD,) root minus that pole
     theta: np.ndarray  # (n,) roots, ascending
     omega: np.ndarray  # (n,) (w'u_j)^2 of the new unit eigenvectors u_j in the old basis
     U: np.ndarray  # (n * n + PAD,) new eigenvectors in the old basis, K rows of length K
     rows: np.ndarray  # (2, n * n) rows gathered, and their product
     scratch: np.ndarray  # (16, 2 * n + PAD)
-    counters: np.ndarray  # (2,) int64: solves and evaluations of the secular equation so far
     rows_of_projections: np.ndarray  # (3, n) a row, the same in the eigenbasis, and weights; not used by the solves
 
     @classmethod
     def of_order(cls, n: int) -> "EigenWork":
         """Work arrays for matrices (n, n)."""
         padded = n + PAD
-        shapes = (n, padded, padded, padded, n, padded, n, n, n * n + PAD, (2, n * n), (16, n + padded), 2, (3, n))
+        shapes = (n, n, 2, padded, padded, padded, padded, n, n, n * n + PAD, (2, n * n), (16, n + padded), (3, n))
         integers = {"keep", "origin", "counters"}
         return cls(*(np.zeros(s, np.int64 if f in integers else float) for f, s in zip(cls._fields, shapes)))
 

@@ -213,9 +213,9 @@ class VonNeumannProjected(Projected):
         square = self.square(rows)
         von_neumann_kernels.sweep_inplace(self.lam, self.Vt, dual, totals, counts, self.work, square, rows, *rest)
 
-    def square(self, rows: OuterRows) -> np.ndarray | None:
-        """Work for the kernels, of the shape of M, where some row needs it."""
-        return None if self.is_single(rows) else np.empty(self.Vt.shape)
+    def square(self, rows: OuterRows) -> np.ndarray:
+        """Work for the kernels, of the shape of M; without entries where no row needs it."""
+        return np.empty((0, 0) if self.is_single(rows) else self.Vt.shape)
 
     def matrix(self) -> np.ndarray:
         """M."""

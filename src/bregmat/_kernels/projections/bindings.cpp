@@ -27,42 +27,25 @@ static void bind_logdet(nb::module_ m) {
           nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
 }
 
-static void bind_eigen_update(nb::module_ m) {
-    m.def("rotate_ties_inplace", eigen_update::rotate_ties_inplace);
-    m.def("apply_secular_inplace", eigen_update::apply_secular_inplace);
-    m.def("rank_one_update_inplace", eigen_update::rank_one_update_inplace);
-    m.def("exp_along_inplace", eigen_update::exp_along_inplace);
-    m.def("rotate_rows_inplace", eigen_update::rotate_rows_inplace);
-}
-
-static void bind_von_neumann(nb::module_ m) {
-    m.attr("OUTER") = int(von_neumann::OUTER);
-    m.attr("DENSE") = int(von_neumann::DENSE);
-    m.attr("IDENTITY") = int(von_neumann::IDENTITY);
-    m.def("row_residual", von_neumann::row_residual);
+void bind_projections(nb::module_ module) {
+    bind_outer_rows(module.def_submodule("outer_rows"));
+    bind_logdet(module.def_submodule("logdet"));
+    module.def_submodule("secular").def("solve_inplace", secular::solve_inplace);
+    module.def_submodule("eigen_update")
+        .def("rotate_ties_inplace", eigen_update::rotate_ties_inplace)
+        .def("apply_secular_inplace", eigen_update::apply_secular_inplace)
+        .def("rank_one_update_inplace", eigen_update::rank_one_update_inplace)
+        .def("exp_along_inplace", eigen_update::exp_along_inplace);
+    auto m = module.def_submodule("von_neumann");
+    m.attr("FORMS") = nb::make_tuple(int(von_neumann::OUTER), int(von_neumann::DENSE), int(von_neumann::IDENTITY));
     m.def("dense_along_inplace", von_neumann::dense_along_inplace);
     m.def("project_inplace", von_neumann::project_inplace);
     m.def("row_in_basis_inplace", von_neumann::row_in_basis_inplace);
-    m.def("sweep_inplace", von_neumann::sweep_inplace, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-          nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
-}
-
-static void bind_boost(nb::module_ m) {
-    m.def("approximate_step", boost::approximate_step);
-    m.def("log_step_bound", boost::log_step_bound);
-    m.def("values_inplace", boost::values_inplace);
-    m.def("choose", boost::choose);
-    m.def("steps_inplace", boost::steps_inplace, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-          nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
-}
-
-void bind_projections(nb::module_ module) {
-    module.def_submodule("secular").def("solve_inplace", secular::solve_inplace);
-    bind_eigen_update(module.def_submodule("eigen_update"));
-    bind_von_neumann(module.def_submodule("von_neumann"));
-    bind_boost(module.def_submodule("boost"));
-    bind_outer_rows(module.def_submodule("outer_rows"));
-    bind_logdet(module.def_submodule("logdet"));
+    m.def("sweep_inplace", von_neumann::sweep_inplace);
+    module.def_submodule("boost")
+        .def("approximate_step", boost::approximate_step)
+        .def("log_step_bound", boost::log_step_bound)
+        .def("steps_inplace", boost::steps_inplace);
 }
 
 }  // namespace bregmat

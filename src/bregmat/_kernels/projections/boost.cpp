@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/blas.hpp"
 #include "base/vectors.hpp"
@@ -20,7 +19,7 @@ static constexpr double ROUNDING = 1e-15;
 double approximate_step(double r, double low, double high) {
     if (r == 0.0) return 0.0;
     if (!(low < 0.0)) return 10.0 / std::max(high - low, 1e-300);  // only singular matrices satisfy the row
-    if (!(high > 0.0) || r <= low) return -std::numeric_limits<double>::infinity();
+    if (!(high > 0.0) || r <= low) return -INFINITY;
     r = std::min(r, high * (1.0 - 1e-15));  // as long as a step needs to be to leave nothing on the other eigenvalues
     return (std::log1p(-r / low) - std::log1p(-r / high)) / (high - low);
 }
@@ -31,18 +30,21 @@ double log_step_bound(double r, double low, double high, double alpha) {
     return top + std::log(((high - r) * std::exp(a - top) + (r - low) * std::exp(b - top)) / (high - low));
 }
 
-void values_inplace(Vector<double> p, Matrix<double> Y, Vector<double> e, Matrix<const double> V,
-                    Matrix<const double> Vt, Vector<const double> lam, const OuterRows &rows) {
+// tr(W A_j) of all rows into cone.p, multiples of the identity by their constant; e (r,) is overwritten.
+static void values_inplace(const Boosted &cone, Vector<double> e, Matrix<const double> Vt, Vector<const double> lam,
+                           const OuterRows &rows) {
+    const auto Y = cone.Y;
     const double size = sum_of_exp(lam);
     for (Index k = 0; k < lam.size; k++) e[k] = std::exp(lam[k]) / size;
-    product_inplace<double>(Y, V, Vt, Transposed::NO, Transposed::YES);
-    for (Index i = 0; i < p.size; i++) {
-        p[i] = rows.shift[i];
+    product_inplace<double>(Y, cone.V, Vt, Transposed::NO, Transposed::YES);
+    for (Index i = 0; i < cone.p.size; i++) {
+        double total = rows.shift[i];
         for (Index t = rows.ptr[i]; t < rows.ptr[i + 1]; t++) {
             double q = 0.0;
             for (Index k = 0; k < lam.size; k++) q += e[k] * Y(t, k) * Y(t, k);
-            p[i] += rows.coef[t] * q;
+            total += rows.coef[t] * q;
         }
+        cone.p[i] = total;
     }
 }
 
@@ -56,8 +58,10 @@ static Side side_of(const RowBounds &bounds, const Boosted &cone, Index i, doubl
     return {1.0, gap, low - b, high - b};
 }
 
-std::pair<Index, double> choose(const RowBounds &bounds, const Boosted &cone, Vector<const double> dual,
-                                bool corrected) {
+// The row to project onto, -1 if none is violated, and the largest relative violation. The choice is by the violation (as published)
+// or, with corrections, by the gain of the quadratic model r delta - q delta^2 / 2, q the largest curvature ((high - low) / 2)^2.
+static std::pair<Index, double> choose(const RowBounds &bounds, const Boosted &cone, Vector<const double> dual,
+                                       bool corrected) {
     double best = 0.0, worst = 0.0;
     Index chosen = -1;
     for (Index i = 0; i < dual.size; i++) {
@@ -78,33 +82,28 @@ std::pair<Index, double> choose(const RowBounds &bounds, const Boosted &cone, Ve
 std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> level,
                                        Matrix<double> series, const EigenWork &work, Matrix<double> X,
                                        const OuterRows &rows, const RowBounds &bounds, const Boosted &cone, bool exact,
-                                       bool greedy, bool corrected, double stop_at, double tol) {
-    const Index n = lam.size, c = dual.size;
+                                       bool greedy, bool corrected, double stop, double tol) {
+    const Index n = lam.size;
     const auto v = work.rows_of_projections[0], w = work.rows_of_projections[1], e = work.rows_of_projections[2];
-    const double total = cone.total;
-    Index steps = 0, tried = 0;
-    double worst = 0.0;
     // log dual = log tr exp H + rest, rest = sum mu b / total + constant
-    double rest = level[1] - std::log(sum_of_exp(lam)) - level[0];
-    while (steps < series.rows) {
-        Index i;
+    double worst = 0.0, rest = level[1] - std::log(sum_of_exp(lam)) - level[0];
+    Index steps = 0;
+    for (Index tried = 0; steps < series.rows && (greedy || tried < dual.size); tried++) {
+        Index i = tried;
         if (greedy) {
-            values_inplace(cone.p, cone.Y, e, cone.V, Vt, lam, rows);
+            values_inplace(cone, e, Vt, lam, rows);
             std::tie(i, worst) = choose(bounds, cone, dual, corrected);
-            if (i < 0 || (!corrected && worst <= stop_at)) break;
-        } else {
-            if (tried >= c) break;
-            i = tried++;
-            if (!cone.usable[i]) continue;
+            if (i < 0 || (!corrected && worst <= stop)) break;
         }
+        if (!cone.usable[i]) continue;
         auto [form, value] = von_neumann::row_in_basis_inplace(w, X, v, Vt, lam, rows, i);
         value = greedy ? cone.p[i] : value / sum_of_exp(lam);
         Row row = row_at(bounds, i, dual[i]);
         row.loss = HARD;
-        const double b = row.b / total;
+        const double b = row.b / cone.total;
         const auto [s, r, low, high] = side_of(bounds, cone, i, value);
         if (!greedy) {
-            worst = std::max(worst, r * total / row.unit);
+            worst = std::max(worst, r * cone.total / row.unit);
             const bool holds = r <= ROUNDING * (std::abs(value) + std::abs(b));
             if (holds && row.sense != 0 && (row.mu == 0.0 || !corrected)) continue;
         }
@@ -114,17 +113,15 @@ std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Ve
         int64_t evaluations = 0;
         if (exact) {
             std::tie(delta, evaluations) =
-                von_neumann::project_inplace(lam, Vt, work, w, X, form, 0.0, total, row, corrected, tol);
+                von_neumann::project_inplace(lam, Vt, work, w, X, form, 0.0, cone.total, row, corrected, tol);
         } else if (form == von_neumann::OUTER) {
             eigen_update::rank_one_update_inplace(lam, Vt, w, -delta, work);
         } else if (form == von_neumann::DENSE) {
             von_neumann::dense_along_inplace(work, lam, X, delta);
-            von_neumann::apply_dense_inplace(lam, Vt, work);
+            eigen_update::rotate_rows_inplace(lam, Vt, work, n);
         }
-        if (delta == 0.0) {
-            if (greedy) break;  // nothing left to gain beyond the accuracy of a projection
-            continue;
-        }
+        if (delta == 0.0 && greedy) break;  // nothing left to gain beyond the accuracy of a projection
+        if (delta == 0.0) continue;
         dual[i] = delta == -row.mu ? 0.0 : row.mu + delta;
         rest += delta * b;
         const double shift = lam[n - 1];

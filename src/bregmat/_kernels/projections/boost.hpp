@@ -8,8 +8,7 @@
 
 namespace bregmat {
 
-// What does not change; arrays.py describes the fields.
-struct Boosted {
+struct Boosted {  // described in arrays.py
     Matrix<const double> V;
     Vector<const bool> usable;
     Vector<const double> low, high;
@@ -27,25 +26,13 @@ double approximate_step(double r, double low, double high);
 // approximate step it is log rho(r) of Theorem 4.1.
 double log_step_bound(double r, double low, double high, double alpha);
 
-// tr(W A_j) of all rows into p (c,), multiples of the identity by their constant; V (m, r), Vt (r, r), lam (r,). Y (m, r) and e (r,)
-// are overwritten.
-void values_inplace(Vector<double> p, Matrix<double> Y, Vector<double> e, Matrix<const double> V,
-                    Matrix<const double> Vt, Vector<const double> lam, const OuterRows &rows);
-
-// The row to project onto, -1 if none is violated, and the largest relative violation. The choice is by the violation (as published)
-// or, with corrections, by the gain of the quadratic model r delta - q delta^2 / 2, q the largest curvature ((high - low) / 2)^2. The
-// delta of the model is shortened where the multiplier reaches 0.
-std::pair<Index, double> choose(const RowBounds &bounds, const Boosted &cone, Vector<const double> dual,
-                                bool corrected);
-
 // Up to len(series) steps; returns how many, and the largest relative violation that the last one met. X (n, n) is a work array,
 // left out if every row is a single one. level: taken off lam, log dual objective, log bound. series: per step row, step length, log
-// dual objective, log bound, evaluations. A cyclic order passes every row once. A run without corrections ends at the violation
-// stop_at.
+// dual objective, log bound, evaluations. A cyclic order passes every row once; a run without corrections ends at the violation stop.
 std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> level,
                                        Matrix<double> series, const EigenWork &work, Matrix<double> X,
                                        const OuterRows &rows, const RowBounds &bounds, const Boosted &cone, bool exact,
-                                       bool greedy, bool corrected, double stop_at, double tol);
+                                       bool greedy, bool corrected, double stop, double tol);
 
 }  // namespace boost
 }  // namespace bregmat

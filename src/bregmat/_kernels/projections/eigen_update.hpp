@@ -13,9 +13,10 @@ namespace bregmat::eigen_update {
 // has a tiny w count as well. That entry and the change of the diagonal, no larger, are dropped: lam stays.
 int64_t rotate_ties_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> w);
 
+// The K eigenvectors in the rows work.keep <- work.U (K, K) times these, with eigenvalues work.theta; then sorted.
+void rotate_rows_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work, Index K);
 // lam and Vt of H + rho z z' from the last solve of the secular equation, which moved K poles.
 void apply_secular_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work, Index K);
-
 // H <- H + rho z z', w is overwritten; returns the number of poles that moved. About 2 K^2 n operations.
 Index rank_one_update_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho,
                               const EigenWork &work);
@@ -25,15 +26,5 @@ Index rank_one_update_inplace(Vector<double> lam, Matrix<double> Vt, Vector<doub
 // lam_i and w_i^2. Values above 700 overflow: shift lam.
 std::tuple<double, double, double> exp_along_inplace(const EigenWork &work, Vector<const double> lam,
                                                      Vector<const double> w, Index K);
-
-// Vt <- Q Vt, Q (n, n), through work.rows.
-void rotate_rows_inplace(Matrix<double> Vt, Matrix<const double> Q, const EigenWork &work);
-
-// eigen_update_relaxed.cpp: scale a row to unit length.
-void normalise_inplace(Vector<double> row);
-// eigen_update_contract.cpp: out_a += t_a t_b F(v_a, v_b), b = a + shift; F the divided difference of exp, half = t exp(v / 2).
-// out (lanes,); v, e, t, half (lanes + shift,), or longer.
-void differences_inplace(Vector<double> out, Vector<const double> v, Vector<const double> e, Vector<const double> t,
-                         Vector<const double> half, Index shift, Index lanes);
 
 }  // namespace bregmat::eigen_update

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/blas.hpp"
 #include "base/buffer.hpp"
@@ -14,10 +13,10 @@ namespace bregmat::von_neumann {
 using namespace outer_rows;
 using vectors::sum_of_exp;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
 static constexpr double LONGEST = 30.0;  // largest change of the exponent in one Newton step
 
-std::tuple<double, double, double> row_residual(double p, double S, double dp, double total, const Row &row) {
+// f, its derivative in delta and its relative size, from the value p of the row, the trace S and -dp / ddelta.
+static std::tuple<double, double, double> row_residual(double p, double S, double dp, double total, const Row &row) {
     const auto [xi, slope] = relaxed(row, row.mu);
     double change = -dp;
     if (total > 0.0) {
@@ -35,9 +34,10 @@ std::tuple<double, double, double> row_residual(double p, double S, double dp, d
 std::tuple<double, double, double> dense_along_inplace(const EigenWork &work, Vector<const double> lam,
                                                        Matrix<const double> X, double delta) {
     const Index n = lam.size;
-    const auto theta = work.theta, e = work.scratch[0];
+    const auto theta = work.theta;
     const Matrix<double> Qt(work.U.data, n, n), T(work.rows[0].data, n, n), Y(work.rows[1].data, n, n);
     for (Index k = 0; k < n; k++) {
+        work.keep[k] = k;
         for (Index l = 0; l < n; l++) Qt(k, l) = -delta * X(k, l);
         Qt(k, k) += lam[k];
     }
@@ -46,75 +46,64 @@ std::tuple<double, double, double> dense_along_inplace(const EigenWork &work, Ve
     product_inplace<double>(Y, T, Qt, Transposed::NO, Transposed::YES);
     double p = 0.0, S = 0.0, dp = 0.0;
     for (Index k = 0; k < n; k++) {
-        e[k] = std::exp(theta[k]);
-        p += e[k] * Y(k, k);
-        S += e[k];
-        dp += e[k] * Y(k, k) * Y(k, k);
+        const double e = std::exp(theta[k]), value = Y(k, k);
+        p += e * value;
+        S += e;
+        dp += e * value * value;
         for (Index l = 0; l < k; l++) {
             const double gap = theta[k] - theta[l];  // >= 0
-            const double F = gap > 1e-12 ? e[k] * (-std::expm1(-gap) / gap) : e[k];
+            const double F = gap > 1e-12 ? e * (-std::expm1(-gap) / gap) : e;
             dp += 2.0 * F * Y(k, l) * Y(k, l);
         }
     }
     return {p, S, dp};
 }
 
-void apply_dense_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work) {
-    vectors::copy_inplace<double>(lam, work.theta);
-    eigen_update::rotate_rows_inplace(Vt, {work.U.data, lam.size, lam.size}, work);
-}
-
 std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work,
                                            Vector<double> w, Matrix<const double> X, int form, double kappa,
-                                           double total, const Row &row, bool corrected, double tol) {
-    const double mu = row.mu;
-    const int sense = row.sense;
-    double size = std::abs(kappa);
+                                           double total, Row row, bool corrected, double tol) {
+    const double mu = row.mu, sense = row.sense;
+    double size = std::abs(kappa), lo = -INFINITY, hi = INFINITY, delta = 0.0, p, S, dp;
     if (form == OUTER) {
         eigen_update::rotate_ties_inplace(lam, Vt, w);
         size = vectors::dot(w, w);
     } else if (form == DENSE) {
         size = 0.0;
-        for (Index k = 0; k < X.rows; k++)
-            for (Index l = 0; l < X.columns; l++) size += X(k, l) * X(k, l);
+        for (Index k = 0; k < X.rows; k++) size += vectors::dot(X[k], X[k]);
         size = std::sqrt(size);
     }
     if (size == 0.0) {
-        const double delta = null_step(row);
-        return {corrected ? corrected_step(delta, mu, sense) : delta, 0};
+        delta = null_step(row);
+        return {corrected ? corrected_step(delta, mu, row.sense) : delta, 0};
     }
-    const double trace = sum_of_exp(lam);
-    double lo = -inf, hi = inf, delta = 0.0;
     Index K = 0;
     int64_t evaluations = 0;
     for (;;) {
-        double p, S, dp;
         if (form == OUTER) {
             K = secular::solve_inplace(work, lam, w, -delta);
             std::tie(p, S, dp) = eigen_update::exp_along_inplace(work, lam, w, K);
         } else if (form == DENSE) {
             std::tie(p, S, dp) = dense_along_inplace(work, lam, X, delta);
         } else {
-            S = trace * std::exp(-delta * kappa);
+            S = sum_of_exp(lam) * std::exp(-delta * kappa);
             p = kappa * S, dp = kappa * kappa * S;
         }
-        Row moved = row;
-        moved.mu = mu + delta;
-        const auto [f, slope, error] = row_residual(p, S, dp, total, moved);
+        row.mu = mu + delta;
+        const auto [f, slope, error] = row_residual(p, S, dp, total, row);
         evaluations++;
         if (error <= tol || evaluations >= 60 || !(slope < 0.0)) break;
         // the row holds with multiplier 0 (Kulis 2009, eq. 8)
-        if (corrected && sense != 0 && delta == -mu && mu != 0.0 && sense * f <= 0.0) break;
+        if (corrected && sense != 0.0 && delta == -mu && mu != 0.0 && sense * f <= 0.0) break;
         (f > 0.0 ? lo : hi) = delta;
         double next = delta + std::max(-LONGEST / size, std::min(LONGEST / size, -f / slope));
         if (!(lo < next && next < hi)) next = 0.5 * (lo + hi);
-        if (corrected) next = corrected_step(next, mu, sense);
+        if (corrected) next = corrected_step(next, mu, row.sense);
         if (next == delta || std::abs(next) * size > 20.0 * LONGEST) break;
         delta = next;
     }
     if (delta == 0.0) return {0.0, evaluations};
     if (form == OUTER) eigen_update::apply_secular_inplace(lam, Vt, work, K);
-    else if (form == DENSE) apply_dense_inplace(lam, Vt, work);
+    else if (form == DENSE) eigen_update::rotate_rows_inplace(lam, Vt, work, lam.size);
     else
         for (Index k = 0; k < lam.size; k++) lam[k] -= delta * kappa;
     return {delta, evaluations};
@@ -159,13 +148,12 @@ void sweep_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, V
         totals[3] = std::max(totals[3], violation / row.unit);
         double delta = 0.0;
         if ((row.mu != 0.0 && corrected) || row.sense == 0 || !(violation <= 0.0)) {
-            int64_t evaluations;
-            std::tie(delta, evaluations) =
-                project_inplace(lam, Vt, work, w, X, form, rows.shift[i], 0.0, row, corrected, tol);
-            counts[3] += evaluations;
+            const double kappa = rows.shift[i];
+            int64_t used;
+            std::tie(delta, used) = project_inplace(lam, Vt, work, w, X, form, kappa, 0.0, row, corrected, tol);
+            counts[3] += used;
         }
         counts[delta == 0.0 ? 1 : 2]++;
-        if (delta == 0.0) continue;
         totals[4] += delta * delta;
         dual[i] = delta == -row.mu ? 0.0 : row.mu + delta;
     }
