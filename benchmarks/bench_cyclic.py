@@ -2,8 +2,7 @@
 
 Sweeps of LogDet over 10,000 pairs (what is skipped, what is looked at, what is projected), one projection of each
 divergence, one rank-one eigen-update, the secular equation beside LAPACK's dlaed4 on the same poles (the routine comes
-with SciPy and is called from compiled code, so that no call from Python is timed), and the drift after many updates.
-One thread, CPU time.
+with SciPy), and the drift after many updates. One thread, CPU time.
 
     python benchmarks/bench_cyclic.py                  # about 1 minute
     python benchmarks/bench_cyclic.py --updates 20000  # a shorter drift
@@ -20,12 +19,11 @@ from typing import Any
 
 import harness
 import numpy as np
-from numba import njit
 
 from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metric
+from bregmat._kernels import eigen_update
+from bregmat._kernels import secular as secular_kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import eigen_update
-from bregmat._kernels.old.secular import solve_secular_inplace
 from bregmat.divergences import as_divergence
 from bregmat.priors import kernel_coordinates, metric_coordinates
 from bregmat.problems import NearestMatrix, build_problem
@@ -77,7 +75,7 @@ def swept(problem: NearestMatrix, stops: Sequence[int]) -> list[tuple[float, dic
     """CPU seconds and counts up to each number of sweeps."""
     solver = CyclicProjection()
     state = solver.init(problem, 1e-6, None)
-    solver.step(problem, solver.init(problem, 1e-6, None))  # compiles
+    solver.step(problem, solver.init(problem, 1e-6, None))  # warms up
     spent, done, out = 0.0, 0, []
     for stop in stops:
         start = time.process_time()
@@ -149,28 +147,6 @@ def neumann_projections(rounds: int) -> None:
     harness.print_table("Von Neumann, 300 hard rows, to a relative 1e-10: sweeps over projections", header, lines)
 
 
-@njit
-def updates_inplace(lam, Vt, H, G, I, J, noise, work, follow):
-    """Updates along e_i - e_j that pull H towards G, with noise, so that the spectrum stays where it is."""
-    n = len(lam)
-    w = np.empty(n)
-    moved = 0
-    for k in range(len(I)):
-        i, j = I[k], J[k]
-        value = 0.0
-        for a in range(n):
-            w[a] = Vt[a, i] - Vt[a, j]
-            value += lam[a] * w[a] * w[a]
-        rho = 0.2 * (G[k] - value) + noise[k]
-        moved += eigen_update.rank_one_update_inplace(lam, Vt, w, rho, work)
-        if follow:
-            H[i, i] += rho
-            H[j, j] += rho
-            H[i, j] -= rho
-            H[j, i] -= rho
-    return moved
-
-
 class Walk:
     """Random updates of a matrix with the spectrum of a logarithm of a kernel (spread about 10)."""
 
@@ -181,7 +157,9 @@ class Walk:
         self.n, self.H = n, (H + H.T) / 2
         self.lam, U = np.linalg.eigh(self.H)
         self.Vt = np.ascontiguousarray(U.T)
-        self.I = rng.integers(0, n, count)
+        self.I = rng.integers(
+            0, n, count
+        )  # updates along e_i - e_j that pull H towards G, with noise: the spectrum stays
         self.J = (self.I + rng.integers(1, n, count)) % n
         self.G = H[self.I, self.I] + H[self.J, self.J] - 2 * H[self.I, self.J]
         self.noise = 0.1 * rng.normal(size=count)
@@ -189,10 +167,18 @@ class Walk:
 
     def go(self, start: int, stop: int, follow: bool = False) -> tuple[float, float]:
         """CPU seconds of an update, poles that moved."""
-        part = slice(start, stop)
-        arrays = (self.G[part], self.I[part], self.J[part], self.noise[part])
-        run = harness.timed(lambda: updates_inplace(self.lam, self.Vt, self.H, *arrays, self.work, follow))
-        return run.cpu[0] / (stop - start), run.value / (stop - start)
+        H, lam, Vt, spent, moved = self.H, self.lam, self.Vt, 0.0, 0
+        for k in range(start, stop):
+            i, j = self.I[k], self.J[k]
+            w = Vt[:, i] - Vt[:, j]
+            rho = 0.2 * (self.G[k] - lam @ w**2) + self.noise[k]
+            before = time.process_time()
+            moved += eigen_update.rank_one_update_inplace(lam, Vt, w, rho, self.work)
+            spent += time.process_time() - before
+            if follow:
+                H[[i, j], [i, j]] += rho
+                H[[i, j], [j, i]] -= rho
+        return spent / (stop - start), moved / (stop - start)
 
     def errors(self) -> tuple[float, float]:
         """||V'V - I|| and the residual relative to ||H||, Frobenius."""
@@ -225,49 +211,51 @@ def eigen_updates(rounds: int, count: int) -> None:
         moved = statistics.median(k for _, k in each)
         lines.append([n, *cells, f"{moved:.1f}", f"{single:.1e}", f"{count:,}", f"{loss:.1e}", f"{residual:.1e}"])
     header = ["r", "target", "update", "", "poles moved", "residual of one", "updates", "norm(V'V - I)", "residual"]
-    harness.print_table("Rank-one eigen-update, w = V'z included, never rebuilt", header, lines)
+    harness.print_table("Rank-one eigen-update, never rebuilt", header, lines)
 
 
 def lapack_secular() -> Callable[..., Any]:
-    """LAPACK's dlaed4 (one root of ``1/rho + sum z_i^2 / (d_i - x)``), to be called from compiled code."""
+    """LAPACK's dlaed4: one root of ``1/rho + sum z_i^2 / (d_i - x)``."""
     from scipy.linalg import cython_lapack
 
     capsule = cython_lapack.__pyx_capi__["dlaed4"]
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = pointer(capsule, name(capsule))
-    dlaed4 = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(address)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))
 
-    @njit
-    def all_roots(repeats, d, z, rho, delta, root):
-        n, i, info = np.array([len(d)], np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
-        weight, out = np.array([rho]), np.zeros(1)
+
+def dlaed4_seconds(repeats: int, d: np.ndarray, z: np.ndarray, rho: float, delta: np.ndarray) -> float:
+    """CPU seconds for all roots, whose distances from the poles go into delta, without the time of as many calls with one pole."""
+    dlaed4, K = lapack_secular(), len(d)
+    i, n, info, weight, root = (
+        np.arange(1, K + 1, dtype=np.int32),
+        *np.zeros((2, 1), np.int32),
+        np.array([rho]),
+        np.zeros(1),
+    )
+    spent = []
+    for n[0] in (1, K):  # dlaed4 returns at once where there is one pole
+        calls = [
+            [x.ctypes.data for x in (n, i[k * (n[0] > 1) :], d, z, delta[k], weight, root, info)] for k in range(K)
+        ]
+        start = time.process_time()
         for _ in range(repeats):
-            for k in range(len(d)):
-                i[0] = k + 1
-                dlaed4(
-                    n.ctypes,
-                    i.ctypes,
-                    d.ctypes,
-                    z.ctypes,
-                    delta[k].ctypes,
-                    weight.ctypes,
-                    out.ctypes,
-                    info.ctypes,
-                )
-                root[k] = out[0]
-
-    return all_roots
+            for call in calls:
+                dlaed4(*call)
+        spent.append((time.process_time() - start) / repeats)
+    return spent[1] - spent[0]
 
 
-@njit
-def our_roots(repeats, work, lam, w, rho):
-    """The same equation by `solve_secular_inplace`, which returns the weights of the derivative, too."""
-    K = 0
-    for _ in range(repeats):
-        K = solve_secular_inplace(work, lam, w, rho)
-    return K
+def our_seconds(repeats: int, work: EigenWork, lam: np.ndarray, w: np.ndarray, rho: float) -> float:
+    """The same for `secular.solve_inplace`, which returns the weights of the derivative, too; it returns at once where rho is 0."""
+    spent = []
+    for weight in (0.0, rho):
+        start = time.process_time()
+        for _ in range(repeats):
+            secular_kernels.solve_inplace(work, lam, w, weight)
+        spent.append((time.process_time() - start) / repeats)
+    return spent[1] - spent[0]
 
 
 def exact_distances(d: np.ndarray, z: np.ndarray, rho: float) -> np.ndarray:
@@ -290,7 +278,6 @@ def exact_distances(d: np.ndarray, z: np.ndarray, rho: float) -> np.ndarray:
 
 
 def secular(rounds: int) -> None:
-    all_roots = lapack_secular()
     lines = []
     for n in (52, 100):
         walk = Walk(n, 40_000)
@@ -300,16 +287,14 @@ def secular(rounds: int) -> None:
             i, j = walk.I[k], walk.J[k]
             w, rho = walk.Vt[:, i] - walk.Vt[:, j], float(0.05 + abs(walk.noise[k]))
             lam, work, repeats = walk.lam.copy(), EigenWork.of_order(n), 20
-            K = our_roots(1, work, lam, w, rho)
+            K = secular_kernels.solve_inplace(work, lam, w, rho)
             d, z = work.d[:K].copy(), work.z[:K].copy()
             size = float(np.linalg.norm(z))
             unit, weight = z / size, rho * size * size
-            delta, root = np.empty((K, K)), np.empty(K)
-            all_roots(1, d, unit, weight, delta, root)
+            delta = np.empty((K, K))
             for _ in range(rounds):
-                ours.append(harness.timed(lambda: our_roots(repeats, work, lam, w, rho)).cpu[0] / repeats)  # noqa: B023
-                run = harness.timed(lambda: all_roots(repeats, d, unit, weight, delta, root))  # noqa: B023
-                theirs.append(run.cpu[0] / repeats)
+                ours.append(our_seconds(repeats, work, lam, w, rho))
+                theirs.append(dlaed4_seconds(repeats, d, unit, weight, delta))
             poles.append(K)
             exact = exact_distances(d, z, rho)
             nearest = np.abs(exact)
