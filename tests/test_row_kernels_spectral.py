@@ -72,9 +72,9 @@ def test_project(form, name, factor, total, rng):
 
     b = factor * np.sum(A * matrix(0.0))
     given = row(name, b, sense=1, gamma=gamma, mu=mu)
-    delta, used = von_neumann.project_inplace(
-        lam, Vt, EigenWork.of_order(n), w, X, form, kappa, total, given, True, 1e-12
-    )
+    work = EigenWork.of_order(n)
+    work.rows_of_projections[1] = w
+    delta, used = von_neumann.project_inplace(lam, Vt, work, X, form, kappa, total, given, True, 1e-12)
     assert np.allclose(whole(lam, Vt), H - delta * A, rtol=0, atol=1e-12 * max(1, abs(delta)) * np.abs(A).max() * n)
     assert np.allclose(Vt @ Vt.T, np.eye(n), atol=1e-13)
     value, xi = np.sum(A * matrix(delta)), relaxed(name, b, gamma, 1.0, mu + delta)
@@ -90,10 +90,9 @@ def test_project_stops_where_the_multiplier_is_0(rng):
     """Kulis 2009, eq. 8: the row holds with room; exactly the multiplier is taken off."""
     lam, Vt, w = np.sort(rng.normal(size=5)), basis(rng, 5), rng.normal(size=5)
     H, A = whole(lam, Vt), Vt.T @ np.outer(w, w) @ Vt
-    given = row("hard", 1e6, sense=1, mu=0.25)
-    delta, _ = von_neumann.project_inplace(
-        lam, Vt, EigenWork.of_order(5), w.copy(), np.zeros((5, 5)), OUTER, 0.0, 0.0, given, True, 1e-12
-    )
+    work, given = EigenWork.of_order(5), row("hard", 1e6, sense=1, mu=0.25)
+    work.rows_of_projections[1] = w
+    delta, _ = von_neumann.project_inplace(lam, Vt, work, np.zeros((5, 5)), OUTER, 0.0, 0.0, given, True, 1e-12)
     assert delta == -0.25
     assert np.allclose(whole(lam, Vt), H + 0.25 * A, atol=1e-12)
 
@@ -101,9 +100,7 @@ def test_project_stops_where_the_multiplier_is_0(rng):
 def test_project_leaves_a_zero_row_alone():
     lam, Vt = np.array([-1.0, 2.0]), np.eye(2)
     work, given = EigenWork.of_order(2), row("hard", 1.0, sense=1)
-    found = von_neumann.project_inplace(
-        lam, Vt, work, np.zeros(2), np.zeros((2, 2)), OUTER, 0.0, 0.0, given, True, 1e-12
-    )
+    found = von_neumann.project_inplace(lam, Vt, work, np.zeros((2, 2)), OUTER, 0.0, 0.0, given, True, 1e-12)
     assert found == (0.0, 0)
     assert (lam == [-1.0, 2.0]).all()
 
@@ -112,16 +109,17 @@ def test_row_in_basis(rng):
     """The row in the eigenbasis and its value at exp(lam)."""
     R = outer_rows(rng, 5, [1, 3, 0], shift=[0, 0, 0.7])
     R.coef[0] = 2.5
-    lam, Vt, v, w, X = rng.normal(size=5), basis(rng, 5), np.zeros(5), np.zeros(5), np.zeros((5, 5))
+    lam, Vt, X, work = rng.normal(size=5), basis(rng, 5), np.zeros((5, 5)), EigenWork.of_order(5)
+    w = work.rows_of_projections[1]
     M, A = (Vt.T * np.exp(lam)) @ Vt, assembled(R)
     for i, form in enumerate((OUTER, DENSE, IDENTITY)):
-        found, p = von_neumann.row_in_basis_inplace(w, X, v, Vt, lam, R, i)
+        found, p = von_neumann.row_in_basis_inplace(work, X, Vt, lam, R, i)
         assert found == form
         assert p == pytest.approx(np.sum(A[i] * M), rel=1e-12)
         if i < 2:
             assert np.allclose(np.outer(w, w) if i == 0 else X, Vt @ A[i] @ Vt.T, **EXACT)
     R.coef[0] = -2.5  # no longer a square
-    form, p = von_neumann.row_in_basis_inplace(w, X, v, Vt, lam, R, 0)
+    form, p = von_neumann.row_in_basis_inplace(work, X, Vt, lam, R, 0)
     assert form == DENSE
     assert p == pytest.approx(np.sum(assembled(R)[0] * M), rel=1e-12)
 

@@ -5,7 +5,6 @@
 
 #include "base/blas.hpp"
 #include "base/vectors.hpp"
-#include "projections/eigen_update.hpp"
 #include "projections/von_neumann.hpp"
 
 namespace bregmat::boost {
@@ -84,7 +83,7 @@ std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Ve
                                        const OuterRows &rows, const RowBounds &bounds, const Boosted &cone, bool exact,
                                        bool greedy, bool corrected, double stop, double tol) {
     const Index n = lam.size;
-    const auto v = work.rows_of_projections[0], w = work.rows_of_projections[1], e = work.rows_of_projections[2];
+    const auto w = work.rows_of_projections[1], e = work.rows_of_projections[2];
     // log dual = log tr exp H + rest, rest = sum mu b / total + constant
     double worst = 0.0, rest = level[1] - std::log(sum_of_exp(lam)) - level[0];
     Index steps = 0;
@@ -96,7 +95,7 @@ std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Ve
             if (i < 0 || (!corrected && worst <= stop)) break;
         }
         if (!cone.usable[i]) continue;
-        auto [form, value] = von_neumann::row_in_basis_inplace(w, X, v, Vt, lam, rows, i);
+        auto [form, value] = von_neumann::row_in_basis_inplace(work, X, Vt, lam, rows, i);
         value = greedy ? cone.p[i] : value / sum_of_exp(lam);
         Row row = row_at(bounds, i, dual[i]);
         row.loss = HARD;
@@ -113,7 +112,7 @@ std::pair<Index, double> steps_inplace(Vector<double> lam, Matrix<double> Vt, Ve
         int64_t evaluations = 0;
         if (exact) {
             std::tie(delta, evaluations) =
-                von_neumann::project_inplace(lam, Vt, work, w, X, form, 0.0, cone.total, row, corrected, tol);
+                von_neumann::project_inplace(lam, Vt, work, X, form, 0.0, cone.total, row, corrected, tol);
         } else if (form == von_neumann::OUTER) {
             eigen_update::rank_one_update_inplace(lam, Vt, w, -delta, work);
         } else if (form == von_neumann::DENSE) {

@@ -39,10 +39,6 @@ int64_t rotate_ties_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double
     return count;
 }
 
-static double nonzero(double gap) {
-    return gap == 0.0 ? 1.0 : gap;
-}
-
 // Rows of U, of shape (K, K): unit eigenvectors zhat_i / (d_i - theta_j) (Gu and Eisenstat 1994).
 // zhat_i^2 = prod_j (d_i - theta_j) / prod_{j != i} (d_i - d_j) up to a common factor, four roots to a division.
 static void vectors_inplace(const EigenWork &work, Index K) {
@@ -50,6 +46,7 @@ static void vectors_inplace(const EigenWork &work, Index K) {
     for (Index j = 0; j < K; j++) o[j] = d[work.origin[j]];
     for (Index j = K; j < K + 4; j++) o[j] = d[j], x[j] = 0.0;  // a factor of 1
     const Index P = 8 * ((K + 7) / 8);
+    const auto nonzero = [](double gap) { return gap == 0.0 ? 1.0 : gap; };
     std::fill_n(zhat.data, P, 1.0);
     for (Index j = 0; j < K; j += 4) {
         const double o0 = o[j], o1 = o[j + 1], o2 = o[j + 2], o3 = o[j + 3];
@@ -128,8 +125,7 @@ static void differences_inplace(Vector<double> out, Matrix<const double> x, Inde
     }
 }
 
-std::tuple<double, double, double> exp_along_inplace(const EigenWork &work, Vector<const double> lam,
-                                                     Vector<const double> w, Index K) {
+Along exp_along_inplace(const EigenWork &work, Vector<const double> lam, Vector<const double> w, Index K) {
     const auto x = work.scratch;
     const auto value = x[0], power = x[1], weight = x[2], half = x[3];
     double p = 0.0, trace = 0.0, slope = 0.0;

@@ -21,10 +21,10 @@ void apply_secular_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWor
 Index rank_one_update_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho,
                               const EigenWork &work);
 
+using Along = std::tuple<double, double, double>;
 // w'Mw, tr M and d(w'Mw) / d rho of M = exp(diag(lam) + rho w w') from the last solve (K = 0: rho = 0). The derivative is
 // sum_jk omega_j omega_k F(theta_j, theta_k) (Daleckii and Krein), F the divided difference of exp. Poles that stayed enter with
 // lam_i and w_i^2. Values above 700 overflow: shift lam.
-std::tuple<double, double, double> exp_along_inplace(const EigenWork &work, Vector<const double> lam,
-                                                     Vector<const double> w, Index K);
+Along exp_along_inplace(const EigenWork &work, Vector<const double> lam, Vector<const double> w, Index K);
 
 }  // namespace bregmat::eigen_update

@@ -12,16 +12,12 @@ static constexpr int MAX_SWEEPS =
 // Rows of work.scratch while roots are sought; a column is one root that has not converged.
 enum { POLE, MU, Y, GAP, SIGN, NEAR, OTHER, LOW, HIGH, INDEX, S1, S2, S3, SIZE, NEXT, SLOPE };
 
-// By value: loops with std::clamp, which returns a reference, do not vectorise.
-static double clamped(double x, double low, double high) {
-    const double y = low > x ? low : x;
-    return high < y ? high : y;
-}
-
 // First distance Y from the nearer pole, and the side SIGN of it, from the sums in the middle of the interval.
 static void guess_inplace(Matrix<double> x, double rinv, Index m) {
     const auto y = x[Y], sign = x[SIGN], s1 = x[S1], s2 = x[S2], s3 = x[S3], gap = x[GAP], near = x[NEAR],
                other = x[OTHER];
+    // std::clamp returns a reference, with which loops do not vectorise
+    const auto clamped = [](double t, double low, double high) { return t < low ? low : high < t ? high : t; };
     INDEPENDENT
     for (Index a = 0; a < m; a++) {
         const double g = gap[a], left = near[a], right = other[a], side = sign[a], inv = 2.0 / g;
@@ -73,7 +69,7 @@ static Index padded_sums_inplace(const EigenWork &work, Index K, Index m) {
     const auto x = work.scratch;
     const Index end = 8 * ((m + 7) / 8);
     for (int q = POLE; q <= OTHER; q++) std::fill(&x(q, m), &x(q, end), x(q, m - 1));
-    sums_inplace({&x(S1, 0), 4, end, x.stride}, work.d, work.z2, x.slice(POLE, MU + 1), K);
+    sums_inplace({&x(S1, 0), 4, end, x.stride}, work.d.slice(0, K), work.z2, x.slice(POLE, MU + 1));
     return end;
 }
 

@@ -22,8 +22,7 @@ struct EigenWork {  // described in arrays.py
 
 namespace secular {
 
-constexpr double EPS = 2.220446049250313e-16,
-                 DEFLATION = 8.0 * EPS;  // the latter times max |lam|, as in LAPACK's dlaed2
+constexpr double EPS = 2.220446049250313e-16, DEFLATION = 8.0 * EPS;  // times max |lam|, as in LAPACK's dlaed2
 
 // Eigenvalues of diag(lam) + rho w w' into work; returns K, the number of poles that move. lam (n,), ascending, w (n,). Poles with
 // w != 0 must differ: see rotate_ties_inplace. A pole stays where |rho w_i| |w| <= DEFLATION max(|lam|, |rho| |w|^2).
@@ -32,8 +31,7 @@ Index solve_inplace(const EigenWork &work, Vector<const double> lam, Vector<cons
 // secular_contract.cpp: sums over i of t_i = z2_i / D_i, of t_i / D_i and of t_i / D_i^2 with D_i = (d_i - pole) - mu, without the
 // pole itself. The fourth row of sums (4, m) is about sum |t_i|: the signs of four neighbours differ only where the root is among
 // them. d, z2 (K,), padded to a multiple of 4; roots (2, m): pole and mu.
-void sums_inplace(Matrix<double> sums, Vector<const double> d, Vector<const double> z2, Matrix<const double> roots,
-                  Index K);
+void sums_inplace(Matrix<double> sums, Vector<const double> d, Vector<const double> z2, Matrix<const double> roots);
 
 }  // namespace secular
 }  // namespace bregmat

@@ -4,12 +4,11 @@
 
 namespace bregmat::secular {
 
-void sums_inplace(Matrix<double> sums, Vector<const double> d, Vector<const double> z2, Matrix<const double> roots,
-                  Index K) {
+void sums_inplace(Matrix<double> sums, Vector<const double> d, Vector<const double> z2, Matrix<const double> roots) {
     const auto s1 = sums[0], s2 = sums[1], s3 = sums[2], size = sums[3];
     const auto pole = roots[0], mu = roots[1];
     for (Index a = 0; a < sums.columns; a++) s1[a] = s2[a] = s3[a] = size[a] = 0.0;
-    for (Index i = 0; i < K; i += 4) {
+    for (Index i = 0; i < d.size; i += 4) {
         const double d0 = d[i], d1 = d[i + 1], d2 = d[i + 2], d3 = d[i + 3];
         const double w0 = z2[i], w1 = z2[i + 1], w2 = z2[i + 2], w3 = z2[i + 3];
         INDEPENDENT

@@ -6,17 +6,17 @@
 #include "base/blas.hpp"
 #include "base/buffer.hpp"
 #include "base/vectors.hpp"
-#include "projections/eigen_update.hpp"
 
 namespace bregmat::von_neumann {
 
 using namespace outer_rows;
+using eigen_update::Along;
 using vectors::sum_of_exp;
 
 static constexpr double LONGEST = 30.0;  // largest change of the exponent in one Newton step
 
 // f, its derivative in delta and its relative size, from the value p of the row, the trace S and -dp / ddelta.
-static std::tuple<double, double, double> row_residual(double p, double S, double dp, double total, const Row &row) {
+static Along row_residual(double p, double S, double dp, double total, const Row &row) {
     const auto [xi, slope] = relaxed(row, row.mu);
     double change = -dp;
     if (total > 0.0) {
@@ -31,8 +31,7 @@ static std::tuple<double, double, double> row_residual(double p, double S, doubl
     return {f, change - slope, std::abs(f) / (std::abs(p) + std::abs(xi) + 1e-300)};
 }
 
-std::tuple<double, double, double> dense_along_inplace(const EigenWork &work, Vector<const double> lam,
-                                                       Matrix<const double> X, double delta) {
+Along dense_along_inplace(const EigenWork &work, Vector<const double> lam, Matrix<const double> X, double delta) {
     const Index n = lam.size;
     const auto theta = work.theta;
     const Matrix<double> Qt(work.U.data, n, n), T(work.rows[0].data, n, n), Y(work.rows[1].data, n, n);
@@ -59,9 +58,38 @@ std::tuple<double, double, double> dense_along_inplace(const EigenWork &work, Ve
     return {p, S, dp};
 }
 
+std::pair<int, double> row_in_basis_inplace(const EigenWork &work, Matrix<double> X, Matrix<const double> Vt,
+                                            Vector<const double> lam, const OuterRows &rows, Index i) {
+    const auto v = work.rows_of_projections[0], w = work.rows_of_projections[1];
+    const Index first = rows.ptr[i], n = lam.size, k = rows.ptr[i + 1] - first;
+    if (k == 0) return {IDENTITY, rows.shift[i] * sum_of_exp(lam)};
+    double p = 0.0;
+    if (k == 1 && rows.coef[first] > 0.0) {
+        load_inplace(v, rows, first);
+        product_inplace(w, Vt, v);
+        const double root = std::sqrt(rows.coef[first]);
+        for (Index t = 0; t < n; t++) {
+            w[t] *= root;
+            p += std::exp(lam[t]) * w[t] * w[t];
+        }
+        return {OUTER, p};
+    }
+    const Buffer<double> memory(2 * k * n);
+    const auto W = memory.matrix(2 * k, n).slice(0, k), C = memory.matrix(2 * k, n).slice(k, 2 * k);
+    for (Index t = 0; t < k; t++) {
+        load_inplace(v, rows, first + t);
+        product_inplace(W[t], Vt, v);
+        for (Index l = 0; l < n; l++) C(t, l) = rows.coef[first + t] * W(t, l);
+    }
+    product_inplace<double>(X, C, W, Transposed::YES);
+    for (Index t = 0; t < n; t++) p += std::exp(lam[t]) * X(t, t);
+    return {DENSE, p};
+}
+
 std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work,
-                                           Vector<double> w, Matrix<const double> X, int form, double kappa,
-                                           double total, Row row, bool corrected, double tol) {
+                                           Matrix<const double> X, int form, double kappa, double total, Row row,
+                                           bool corrected, double tol) {
+    const auto w = work.rows_of_projections[1];
     const double mu = row.mu, sense = row.sense;
     double size = std::abs(kappa), lo = -INFINITY, hi = INFINITY, delta = 0.0, p, S, dp;
     if (form == OUTER) {
@@ -109,48 +137,18 @@ std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt
     return {delta, evaluations};
 }
 
-std::pair<int, double> row_in_basis_inplace(Vector<double> w, Matrix<double> X, Vector<double> v,
-                                            Matrix<const double> Vt, Vector<const double> lam, const OuterRows &rows,
-                                            Index i) {
-    const Index first = rows.ptr[i], n = lam.size, k = rows.ptr[i + 1] - first;
-    if (k == 0) return {IDENTITY, rows.shift[i] * sum_of_exp(lam)};
-    double p = 0.0;
-    if (k == 1 && rows.coef[first] > 0.0) {
-        load_inplace(v, rows, first);
-        product_inplace(w, Vt, v);
-        const double root = std::sqrt(rows.coef[first]);
-        for (Index t = 0; t < n; t++) {
-            w[t] *= root;
-            p += std::exp(lam[t]) * w[t] * w[t];
-        }
-        return {OUTER, p};
-    }
-    const Buffer<double> memory(2 * k * n);
-    const auto W = memory.matrix(2 * k, n).slice(0, k), C = memory.matrix(2 * k, n).slice(k, 2 * k);
-    for (Index t = 0; t < k; t++) {
-        load_inplace(v, rows, first + t);
-        product_inplace(W[t], Vt, v);
-        for (Index l = 0; l < n; l++) C(t, l) = rows.coef[first + t] * W(t, l);
-    }
-    product_inplace<double>(X, C, W, Transposed::YES);
-    for (Index t = 0; t < n; t++) p += std::exp(lam[t]) * X(t, t);
-    return {DENSE, p};
-}
-
 void sweep_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> totals,
                    Vector<int64_t> counts, const EigenWork &work, Matrix<double> X, const OuterRows &rows,
                    const RowBounds &bounds, Index start, Index stop, bool corrected, double tol) {
-    const auto v = work.rows_of_projections[0], w = work.rows_of_projections[1];
     for (Index i = start; i < stop; i++) {
         const Row row = row_at(bounds, i, dual[i]);
-        const auto [form, p] = row_in_basis_inplace(w, X, v, Vt, lam, rows, i);
+        const auto [form, p] = row_in_basis_inplace(work, X, Vt, lam, rows, i);
         const double violation = excess(row, p);
         totals[3] = std::max(totals[3], violation / row.unit);
         double delta = 0.0;
         if ((row.mu != 0.0 && corrected) || row.sense == 0 || !(violation <= 0.0)) {
-            const double kappa = rows.shift[i];
             int64_t used;
-            std::tie(delta, used) = project_inplace(lam, Vt, work, w, X, form, kappa, 0.0, row, corrected, tol);
+            std::tie(delta, used) = project_inplace(lam, Vt, work, X, form, rows.shift[i], 0.0, row, corrected, tol);
             counts[3] += used;
         }
         counts[delta == 0.0 ? 1 : 2]++;

@@ -6,8 +6,8 @@
 // No closed form exists: delta is the zero of log p(delta) - log xi(mu + delta), which is nearly linear, by Newton's method between
 // bounds. Each evaluation takes the spectrum along the step: from the secular equation, or from a dense eigenproblem.
 #pragma once
+#include "projections/eigen_update.hpp"
 #include "projections/outer_rows.hpp"
-#include "projections/secular.hpp"
 
 namespace bregmat::von_neumann {
 
@@ -15,19 +15,18 @@ enum Form : int { OUTER, DENSE, IDENTITY };  // of a row in the eigenbasis: w w'
 
 // The eigenvalues of diag(lam) - delta X into work.theta and its eigenvectors into the rows of work.U. Of its exponential, the
 // value of X, the trace, and -d value / d delta.
-std::tuple<double, double, double> dense_along_inplace(const EigenWork &work, Vector<const double> lam,
-                                                       Matrix<const double> X, double delta);
+eigen_update::Along dense_along_inplace(const EigenWork &work, Vector<const double> lam, Matrix<const double> X,
+                                        double delta);
 
-// Project onto one row: w w' (w is overwritten), X (n, n), or kappa I. Returns delta and the number of evaluations.
+// Form and value at exp(lam) of row i in the eigenbasis, which goes into w = work.rows_of_projections[1] or X (n, n). X may have no
+// entries if every row is a single one: see OuterRows.are_single.
+std::pair<int, double> row_in_basis_inplace(const EigenWork &work, Matrix<double> X, Matrix<const double> Vt,
+                                            Vector<const double> lam, const OuterRows &rows, Index i);
+
+// Project onto one row: w w' (w as above is overwritten), X, or kappa I. Returns delta and the number of evaluations.
 std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work,
-                                           Vector<double> w, Matrix<const double> X, int form, double kappa,
-                                           double total, outer_rows::Row row, bool corrected, double tol);
-
-// Form and value at exp(lam) of the row in the eigenbasis, which goes into w or X, through v. X (n, n) may be left out if every row
-// is a single one: see OuterRows.are_single. w, v (n,).
-std::pair<int, double> row_in_basis_inplace(Vector<double> w, Matrix<double> X, Vector<double> v,
-                                            Matrix<const double> Vt, Vector<const double> lam, const OuterRows &rows,
-                                            Index i);
+                                           Matrix<const double> X, int form, double kappa, double total,
+                                           outer_rows::Row row, bool corrected, double tol);
 
 // Project onto the rows start ... stop - 1 in turn; X as above, totals and counts as for LogDet (the running bound is not used).
 void sweep_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> totals,
