@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import verified_calls
+from bregmat import _kernels
 
 verified_calls.install()
 
-# Everything else is marked `numerical`: `make test-cores` runs it again with OpenBLAS written for other processors.
+# Everything else is marked `numerical`: `make test-levels` runs it again with kernels and OpenBLAS for older processors.
 NOT_NUMERICAL = {
     *("test_architecture", "test_registry", "test_checks", "test_bad_input", "test_cut_input", "test_nnqp_input"),
     *(
@@ -50,7 +51,7 @@ NOT_VERIFIED = {
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-cores)")
+    config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-levels)")
     # a shell starts background jobs with SIGINT ignored; tests of Ctrl-C need Python's handler
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,7 +68,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_report_header():
-    """For which processor the two copies of OpenBLAS compute: where it cannot run the type that was asked for, it falls back silently."""
+    """The instruction set of the kernels, and the processor type of the two copies of OpenBLAS, which silently ignore a type that the machine lacks."""
     import scipy.linalg  # noqa: F401 - loads its copy
     from threadpoolctl import threadpool_info
 
@@ -76,7 +77,7 @@ def pytest_report_header():
     )
     asked = os.environ.get("OPENBLAS_CORETYPE")
     wanted = f"; OPENBLAS_CORETYPE={asked}" if asked else ""
-    return f"BLAS: {', '.join(f'{api} for {architecture}' for api, architecture in found)}{wanted}"
+    return f"kernels: {_kernels.level}; BLAS: {', '.join(f'{api} for {architecture}' for api, architecture in found)}{wanted}"
 
 
 def pytest_addoption(parser):

@@ -1,8 +1,7 @@
 """Who works at once: BLAS on one thread, so that sums do not depend on their number; long compiled loops in parts, shared among threads;
 cached properties that no thread waits for.
 
-Numba's own threads are not used: a process forked after them dies at its first loop, their simplest layer aborts when two
-threads meet, and their loops take long to compile.
+The threads are Python's, and kernels start none of their own (OpenMP): a process forked after such threads can hang at its next loop.
 """
 
 from __future__ import annotations

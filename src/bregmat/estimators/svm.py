@@ -155,8 +155,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     examples on or near the margin, which for noise and a large C may be all n; "multiplicative" keeps 4 to 16 n^2 bytes.
     Up to 600 MB stay with the thread for its next fit.
 
-    The first fit in a fresh installation compiles its loops, which takes some ten seconds; they are kept on disk.
-
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer

@@ -111,7 +111,7 @@ class Learning:
         return Learned(result.B, result, rows)
 
     def warm_up(self) -> None:
-        """Learn from two rows and forget it, so that the first answer does not wait for what is compiled or loaded at its first use."""
+        """Learn from two rows and forget it, so that the first answer does not wait for modules that are loaded at their first use."""
         pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
         triple = Constraints.comparison([0], [1], [0], [2], self.near)
         self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
