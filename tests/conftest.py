@@ -68,7 +68,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_report_header():
-    """The instruction set of the kernels, and the processor type of the two copies of OpenBLAS, which silently ignore a type that the machine lacks."""
+    """The instruction set of the kernels, and the processor type of each copy of OpenBLAS, which ignores one that it cannot run."""
     import scipy.linalg  # noqa: F401 - loads its copy
     from threadpoolctl import threadpool_info
 

@@ -1,8 +1,8 @@
 """The library as another user finds it in a locked-down container: installed by root, read-only, no home. ``make locked-down``.
 
 A wheel is built and installed in an environment of its own that borrows what it depends on from the one that runs this
-script. Then a user who may write to neither of them, and who has no home, imports it, solves what needs compiled
-kernels, and calls the command; whatever is printed that does not belong there is an error. Without root's rights, which
+script. Then a user who may write to neither of them, and who has no home, imports it, solves a problem that needs
+compiled kernels, and calls the command; whatever is printed that does not belong there is an error. Without root's rights, which
 changing the user takes, the script starts itself again by ``sudo``.
 """
 

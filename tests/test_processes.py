@@ -1,4 +1,4 @@
-"""Threads and processes: the same bits on any number of threads, forks after use, limits that overlap, kernels on disk."""
+"""Threads and processes: the same bits on any number of threads, forks after use, limits that overlap."""
 
 import os
 import subprocess
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.extending import is_jitted
 
-from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, _kernels, threads
+from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, threads
 from bregmat.threads import in_parts, single_thread_blas
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
@@ -197,77 +196,6 @@ def test_an_error_in_a_part_ends_the_loop(monkeypatch, error):
     assert count < 100
     in_parts(run, 10, 1e9)  # the helpers are there for the next one
     assert len(begun) == count + 10
-
-
-def test_no_kernel_uses_the_threads_of_numba():
-    import importlib
-    import pkgutil
-
-    modules = [
-        importlib.import_module(f"bregmat._kernels.{item.name}") for item in pkgutil.iter_modules(_kernels.__path__)
-    ]
-    kernels = [value for module in modules for value in vars(module).values() if is_jitted(value)]
-    assert kernels and not any(kernel.targetoptions.get("parallel") for kernel in kernels)
-
-
-# ---------------------------------------------------------------- kernels on disk
-COUNTED = """
-    import importlib, pkgutil
-    from concurrent.futures import ThreadPoolExecutor
-    from bregmat import Constraints, _kernels
-    from numba.core.dispatcher import Dispatcher
-    from numba.extending import is_jitted
-
-    asked = []  # calls for which the dispatcher had no code
-    resolve = Dispatcher._compile_for_args
-    Dispatcher._compile_for_args = lambda self, *args, **named: asked.append(self) or resolve(self, *args, **named)
-
-    modules = [importlib.import_module(f"bregmat._kernels.{item.name}") for item in pkgutil.iter_modules(_kernels.__path__)]
-    kernels = {id(value): value for module in modules for value in vars(module).values() if is_jitted(value)}.values()
-    i, j = rng.integers(0, 500, (2, 5000))
-    X, rows = rng.normal(size=(1000, 20)), Constraints.sq_distance(i, j + 500, 20.0, "<=")
-
-    def work(_):
-        bregmat.nearest_metric(X, rows, slack_weight=1.0)
-        bregmat.MarginSVC().fit(X[:60], X[:60, 0] > 0)
-
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            list(pool.map(work, range(4)))
-            stats = [kernel.stats for kernel in kernels]
-            hits, misses = (sum(sum(getattr(one, name).values()) for one in stats) for name in ("cache_hits", "cache_misses"))
-            print(hits, misses, sum(len(kernel.signatures) for kernel in kernels), len(asked))
-            asked.clear()
-"""
-
-
-def test_a_process_loads_each_kernel_from_disk_once(tmp_path, monkeypatch):
-    """Also where four threads ask for the same kernel at once. A second process compiles nothing, and later calls load nothing."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    first, second = (
-        [tuple(map(int, line.split())) for line in child(COUNTED, n_threads=2).splitlines()] for _ in range(2)
-    )
-    assert first[0][1] > 0  # kernels were compiled
-    (n_loaded, n_missing, n_known, n_asked), *later = second
-    assert n_missing == 0 and n_asked >= n_loaded == n_known > 0
-    assert later == [(n_loaded, 0, n_known, 0)] * 2
-
-
-def test_kernels_compile_where_no_cache_can_be_written(tmp_path, monkeypatch):
-    """A read-only installation, and no home: numba raises an error there, so the kernel is compiled without a cache."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    code = """
-    from numba.core import caching
-
-    def locked(self):
-        raise OSError("read-only")
-
-    caching._CacheLocator.ensure_cache_path = locked
-    import bregmat, numpy as np
-    print(bregmat.nnqp(np.eye(3), -np.ones(3)).x)
-    """
-    assert python(code, n_threads=1) == "[1. 1. 1.]\n"
-    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- processes

@@ -1,6 +1,5 @@
 """What became of a problem: solved, almost, failed or false; judged by ``bregmat.verify`` and by what is known of the problem."""
 
-import os
 import time
 import traceback
 import warnings
@@ -12,7 +11,7 @@ import numpy as np
 
 import bregmat
 
-SECONDS = 400.0 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 20.0  # for one problem
+SECONDS = 20.0  # for one problem
 ALMOST = 1e-3  # gap up to which a feasible point counts as almost solved
 WORDS = ("solved", "almost", "failed", "false")
 

@@ -8,8 +8,6 @@ import os
 from importlib import import_module
 from typing import Any
 
-from bregmat._kernels import _v1
-
 LEVELS = ("v1", "v3", "v4")
 
 
@@ -17,9 +15,10 @@ def _best(forced: str) -> str:
     """The name of the highest level that the processor has, or of the lower one that is ``forced``."""
     if forced not in ("", *LEVELS):
         raise ImportError(f"the environment variable BREGMAT_LEVEL must be one of {', '.join(LEVELS)}, got {forced!r}.")
-    return min(f"v{_v1.highest_level()}", forced or LEVELS[-1])
+    return min(f"v{_oldest.highest_level()}", forced or LEVELS[-1])
 
 
+_oldest = import_module("bregmat._kernels._v1")
 level = _best(os.environ.get("BREGMAT_LEVEL", ""))
 _compiled = import_module(f"bregmat._kernels._{level}")
 

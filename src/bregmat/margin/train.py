@@ -166,7 +166,7 @@ def train_margin(
     if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
     alpha = _start(problem, start)
-    # One BLAS thread: its own threads would compete with those of shared loops for the cores, and wait for each other on blocks of this size.
+    # One BLAS thread: its own threads would compete with those of shared loops, and wait for each other on blocks of this size.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         factor = problem.factor
         near = problem if factor == 1.0 else problem.multiplied(factor)
