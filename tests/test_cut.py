@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat import balanced_cut
-from bregmat._kernels.old.cut import curved_inplace, project_inplace, refine_inplace, swap_gains
-from bregmat._kernels.old.elimination import eliminate_inplace
+from bregmat._kernels import cut as cut_kernels
+from bregmat._kernels import elimination
 from bregmat.applications.cut import balanced as cut
 from bregmat.applications.cut import lowrank as cut_lowrank
 from bregmat.applications.cut import proof as cut_proof
@@ -284,7 +284,7 @@ def test_elimination_leaves_the_schur_complement(rng, n, share):
     A.setdiag(0)
     A.eliminate_zeros()
     d, s, terms = rng.normal(3, 2, n), rng.normal(size=n), np.zeros(n, np.int64)
-    found = eliminate_inplace(d.copy(), s.copy(), terms, A.indptr, A.indices, A.data, share, rounding)
+    found = elimination.eliminate_inplace(d.copy(), s.copy(), terms, A.indptr, A.indices, A.data, share, rounding)
     left, packed, corner, pivot, trace, total = found
     block, info = scipy.linalg.lapack.dtfttr(len(left), packed.ravel(), uplo="L")
     assert info == 0
@@ -304,11 +304,11 @@ def test_products_of_the_factor_form(rng):
     n, A = graph.size, graph.A
     D, R, y, b = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=n), rng.normal(size=4)
     U, along = np.empty((n, 4)), np.empty(n)
-    curved_inplace(U, along, D, R, graph.degree + y, A.indptr, A.indices, A.data)
+    cut_kernels.curved_inplace(U, along, D, R, graph.degree + y, A.indptr, A.indices, A.data)
     want = graph.laplacian_times(D) + y[:, None] * D
     assert_allclose(U, want, atol=1e-12)
     assert_allclose(along, (want * R).sum(axis=1), atol=1e-12)
-    project_inplace(U, along, R, b)
+    cut_kernels.project_inplace(U, along, R, b)
     a = (want * R).sum(axis=1) - R @ b
     assert_allclose(U, want - a[:, None] * R - b, atol=1e-12)
     assert_allclose(along, a, atol=1e-12)
@@ -413,13 +413,11 @@ def test_kernighan_lin(rng):
         graph = read_graph(random_graph(rng, 16, "real" if trial % 2 else "weighted"))
         W = graph.A.toarray()
         x = balanced(rng.normal(size=graph.size))
-        assert_allclose(
-            swap_gains(x, graph.A.indptr, graph.A.indices, graph.A.data),
-            np.where(x[:, None] != x, W, -W).sum(axis=1),
-            atol=1e-12,
-        )
+        gains = np.empty(graph.size)
+        cut_kernels.swap_gains_inplace(gains, x, graph.A.indptr, graph.A.indices, graph.A.data)
+        assert_allclose(gains, np.where(x[:, None] != x, W, -W).sum(axis=1), atol=1e-12)
         before, new = graph.cut(x), x.copy()
-        gained = refine_inplace(new, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50)
+        gained = cut_kernels.refine_inplace(new, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50)
         assert new.sum() == 0
         assert before - graph.cut(new) == pytest.approx(gained * graph.scale, abs=1e-10)
         assert gained >= 0

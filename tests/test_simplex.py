@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp, xlogy
 
-from bregmat._kernels.old.simplex import balance, log_side
+from bregmat._kernels import simplex
 from bregmat.applications import nearest_distribution
 from bregmat.applications.simplex.linear_rows import newton_direction
 from bregmat.applications.simplex.problem import NearestDistribution
@@ -111,9 +111,11 @@ def test_kernel_log_side(rng):
     for _ in range(50):
         u, a, w = rng.normal(scale=30, size=8), rng.normal(size=8), np.maximum(rng.normal(size=8), 0)
         constant, t = rng.choice([0.0, 0.7]), rng.normal(scale=5)
-        assert_allclose(log_side(u, a, w, constant, t), twin_log_side(u, a, w, constant, t), rtol=1e-12, atol=1e-13)
+        assert_allclose(
+            simplex.log_side(u, a, w, constant, t), twin_log_side(u, a, w, constant, t), rtol=1e-12, atol=1e-13
+        )
     empty = np.zeros(3)
-    assert log_side(empty, empty, empty, 0.0, 1.0) == (-inf, 0.0)
+    assert simplex.log_side(empty, empty, empty, 0.0, 1.0) == (-inf, 0.0)
 
 
 def test_kernel_balance(rng):
@@ -123,7 +125,7 @@ def test_kernel_balance(rng):
         u, a = rng.normal(scale=rng.choice([1, 100]), size=6), rng.normal(size=6)
         up, down = np.maximum(a, 0) + 1e-3 * (a > 0), np.maximum(-a, 0)
         up[a.argmax()], down[a.argmin()], constant = 1.0, 1.0, rng.choice([0.0, 0.5])
-        t, evaluations = balance(u, a, up, 0.0, down, constant, 1e-10)
+        t, evaluations = simplex.balance(u, a, up, 0.0, down, constant, 1e-10)
         spent.append(evaluations)
 
         def value(t, u=u, a=a, up=up, down=down, constant=constant):

@@ -19,8 +19,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
-from bregmat._kernels.old import pairs as kernels
 from bregmat.linalg import blocks
 from bregmat.threads import in_parts
 
@@ -244,6 +244,18 @@ def is_identity(F: np.ndarray) -> bool:
     return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
 
 
+def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+    """Compressed rows of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign`` in their order.
+
+    The edges of point u and the points at their other ends are at ``ptr[u] ... ptr[u + 1] - 1``. A term with sign 0 is the point
+    alone and is listed once.
+    """
+    m = len(a) + np.count_nonzero(sign)
+    ptr, edge, other = np.empty(n + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
+    kernels.adjacency_inplace(ptr, edge, other, a, b, sign)
+    return ptr, edge, other, sign[edge]
+
+
 class PairGraph(OuterProducts):
     """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
 
@@ -272,8 +284,7 @@ class PairGraph(OuterProducts):
     def graph(self) -> tuple:
         """Adjacency of the pairs, and their signs in its order; built when first needed and shared by congruent operators."""
         if self._graph is None:
-            ptr, edge, other = kernels.adjacency(self.a, self.b, self.sign, len(self.Z))
-            self._graph = ptr, edge, other, self.sign[edge]
+            self._graph = adjacency(self.a, self.b, self.sign, len(self.Z))
         return self._graph
 
     def values(self, X: np.ndarray) -> np.ndarray:

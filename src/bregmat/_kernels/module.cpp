@@ -5,6 +5,8 @@
 namespace bregmat {
 
 void bind_base(nb::module_ module);
+void bind_graphs(nb::module_ module);
+void bind_margin(nb::module_ module);
 void bind_projections(nb::module_ module);
 
 // A function that a Cython module of SciPy exports.
@@ -35,5 +37,7 @@ NB_MODULE(LEVEL, module) {
     take(blas.dsyevd, nb::module_::import_("scipy.linalg.cython_lapack"), "dsyevd");
     module.def("highest_level", highest_level);
     bind_base(module);
+    bind_graphs(module);
+    bind_margin(module);
     bind_projections(module);
 }

@@ -110,6 +110,12 @@ def read_graph(graph: Any) -> Graph:
     if n % 2:
         A.resize((n + 1, n + 1))
     A.sort_indices()
+    if A.nnz >= 2**31:
+        raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
+    A.indptr, A.indices = (
+        A.indptr.astype(np.int32, copy=False),
+        A.indices.astype(np.int32, copy=False),
+    )  # as the kernels take them
     return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, step, offset)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat._kernels.old.cut import curved_inplace, project_inplace
+from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
 from bregmat.applications.cut.rounding import smallest
@@ -76,8 +76,8 @@ class LowRank:
     def _tangent(self, D: np.ndarray, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """Projection ``U - a R - e b'`` of ``U = (L + diag y) D`` onto the tangent space, and a (n,)."""
         U, along, A = np.empty_like(D), np.empty(len(D)), self.graph.A
-        curved_inplace(U, along, D, self.R, self.graph.degree + y, A.indptr, A.indices, A.data)
-        project_inplace(U, along, self.R, (U.sum(axis=0) - along @ self.R) @ self.inner)
+        cut.curved_inplace(U, along, D, self.R, self.graph.degree + y, A.indptr, A.indices, A.data)
+        cut.project_inplace(U, along, self.R, (U.sum(axis=0) - along @ self.R) @ self.inner)
         return U, along
 
     @staticmethod
@@ -107,7 +107,7 @@ class LowRank:
             last, now = np.zeros_like(start), start
             for k in range(degree):  # T_k+1 = 2 x T_k - T_k-1 with x = (top + low - 2 L) / (top - low)
                 new = np.empty_like(start)
-                curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
+                cut.curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
                 new *= (-4.0 if k else -2.0) / (top - low)
                 new -= last
                 last, now = (now if k else start), new

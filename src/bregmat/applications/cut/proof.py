@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from bregmat._kernels.old.elimination import eliminate_inplace
+from bregmat._kernels import elimination
 from bregmat.applications.cut.graph import Graph
 from bregmat.linalg import cholesky, is_definite_inplace
 
@@ -95,7 +95,7 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
     border, terms = np.full(n, n**-0.5), np.zeros(n, dtype=np.int64)
     A = graph.A
     try:
-        left, block, corner, pivot, trace, total = eliminate_inplace(
+        left, block, corner, pivot, trace, total = elimination.eliminate_inplace(
             diagonal, border, terms, A.indptr, A.indices, -A.data, DENSE_WORK, 16.0 * n * UNIT
         )
         if len(left) and not is_definite_inplace(len(left), block):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from bregmat._kernels.old.cut import refine_inplace
+from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
 
 PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices
@@ -34,7 +34,7 @@ class BestCut:
             A = self.graph.A
             least = 1e-12 * max(1.0, float(self.graph.degree.sum()))
             patience = PATIENCE + min(len(x) // 20, MOST_PATIENCE)
-            refine_inplace(x, A.indptr, A.indices, A.data, least, patience, PASSES)
+            cut.refine_inplace(x, A.indptr, A.indices, A.data, least, patience, PASSES)
         value = self.graph.cut(x)
         if value < self.value:
             self.x, self.value = x, value

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels import boost
-from bregmat._kernels.old.simplex import balance
+from bregmat._kernels import boost, simplex
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.checks import rows_text
@@ -45,7 +44,7 @@ def step_to_row(
         return 0.0
     a, b = a / scale, b / scale
     if total is None:
-        return balance(u, a, np.maximum(a, 0.0), max(-b, 0.0), np.maximum(-a, 0.0), max(b, 0.0), tol)[0] / scale
+        return simplex.balance(u, a, np.maximum(a, 0.0), max(-b, 0.0), np.maximum(-a, 0.0), max(b, 0.0), tol)[0] / scale
     if rest > -np.inf:
         u, a = np.append(u, rest), np.append(a, 0.0)
     target, low, high = b / total, a.min(), a.max()
@@ -54,7 +53,7 @@ def step_to_row(
     if not low < target < high:
         return np.inf if target <= low else -np.inf
     # (high - low) (a - b) as a difference of two positive parts: their log ratio is linear in t for two-valued rows
-    return balance(u, a, (a - low) * (high - target), 0.0, (high - a) * (target - low), 0.0, tol)[0] / scale
+    return simplex.balance(u, a, (a - low) * (high - target), 0.0, (high - a) * (target - low), 0.0, tol)[0] / scale
 
 
 def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:

@@ -1,0 +1,115 @@
+#include "graphs/cut.hpp"
+
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "base/buffer.hpp"
+
+namespace bregmat::cut {
+
+using Entry = std::pair<double, int64_t>;  // minus the gain of a vertex, and the vertex
+using Heap = std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>>;
+
+void swap_gains_inplace(Vector<double> gain, Vector<const double> x, Vector<const int32_t> indptr,
+                        Vector<const int32_t> indices, Vector<const double> data) {
+    for (Index i = 0; i < x.size; i++) {
+        gain[i] = 0.0;
+        for (Index k = indptr[i]; k < indptr[i + 1]; k++) gain[i] += x[indices[k]] != x[i] ? data[k] : -data[k];
+    }
+}
+
+// The free vertex of largest gain; entries whose gain has changed since are thrown away. -1 if there is none.
+static Index best(Heap &heap, Vector<const double> gain, const std::vector<char> &free) {
+    for (; !heap.empty(); heap.pop()) {
+        const auto [key, i] = heap.top();
+        if (free[i] && -gain[i] == key) return i;
+    }
+    return -1;
+}
+
+// Vertex v changes sides; its gain and those of its neighbours follow.
+static void move_inplace(Vector<double> x, Vector<double> gain, Index v, Vector<const int32_t> indptr,
+                         Vector<const int32_t> indices, Vector<const double> data) {
+    x[v] = -x[v];
+    gain[v] = -gain[v];
+    for (Index k = indptr[v]; k < indptr[v + 1]; k++) {
+        const Index j = indices[k];
+        gain[j] += x[j] == x[v] ? -2.0 * data[k] : 2.0 * data[k];
+    }
+}
+
+double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<const int32_t> indices,
+                      Vector<const double> data, double least, Index patience, Index max_passes) {
+    const Index n = x.size;
+    const Buffer<double> gains(n);
+    const auto gain = gains.vector();
+    swap_gains_inplace(gain, x, indptr, indices, data);
+    std::vector<char> free(n);
+    std::vector<Index> order(n);
+    double total = 0.0;
+    for (Index pass = 0; pass < max_passes; pass++) {
+        std::fill(free.begin(), free.end(), true);
+        std::vector<Entry> sides[2];
+        for (Index i = 0; i < n; i++) sides[x[i] > 0.0].push_back({-gain[i], i});
+        Heap right({}, std::move(sides[0])), left({}, std::move(sides[1]));
+        Index moved = 0, kept = 0;
+        double gained = 0.0, most = least;
+        for (Index pair = 0; pair < n / 2; pair++) {
+            const Index a = best(left, gain, free), b = best(right, gain, free);
+            const bool first = a >= 0 && (b < 0 || gain[a] >= gain[b]);
+            for (const bool from_left : {first, !first}) {
+                const Index v = best(from_left ? left : right, gain, free);
+                free[v] = false;
+                gained += gain[v];
+                move_inplace(x, gain, v, indptr, indices, data);
+                for (Index k = indptr[v]; k < indptr[v + 1]; k++) {
+                    const Index j = indices[k];
+                    if (free[j]) (x[j] > 0.0 ? left : right).push({-gain[j], j});
+                }
+                order[moved++] = v;
+            }
+            if (gained > most)
+                most = gained, kept = moved;
+            else if (moved - kept > 2 * patience)
+                break;
+        }
+        for (Index k = moved - 1; k >= kept; k--) move_inplace(x, gain, order[k], indptr, indices, data);
+        if (kept == 0) break;
+        total += most;
+    }
+    return total;
+}
+
+void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,
+                    Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
+                    Vector<const double> data) {
+    for (Index i = 0; i < D.rows; i++) {
+        const auto row = out[i];
+        const auto own = D[i], beside = R[i];
+        INDEPENDENT
+        for (Index q = 0; q < row.size; q++) row[q] = diagonal[i] * own[q];
+        for (Index p = indptr[i]; p < indptr[i + 1]; p++) {
+            const double *other = D[indices[p]].data, weight = data[p];
+            INDEPENDENT
+            for (Index q = 0; q < row.size; q++) row[q] -= weight * other[q];
+        }
+        double total = 0.0;
+        for (Index q = 0; q < row.size; q++) total += row[q] * beside[q];
+        along[i] = total;
+    }
+}
+
+void project_inplace(Matrix<double> U, Vector<double> along, Matrix<const double> R, Vector<const double> b) {
+    for (Index i = 0; i < U.rows; i++) {
+        const auto row = U[i];
+        const auto own = R[i];
+        double a = along[i];
+        for (Index q = 0; q < row.size; q++) a -= own[q] * b[q];
+        INDEPENDENT
+        for (Index q = 0; q < row.size; q++) row[q] -= a * own[q] + b[q];
+        along[i] = a;
+    }
+}
+
+}  // namespace bregmat::cut
