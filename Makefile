@@ -1,7 +1,8 @@
-# Every target installs what it needs by itself: `.venv` is made on first use and again when pyproject.toml changes.
+# Every target installs what it needs by itself: `.venv` is made on first use and again when pyproject.toml changes. The package is installed as
+# users install it, and again when a file below src changes; .venv/kernels keeps the object files, so only what changed is compiled.
 
 PYTHON ?= python3
-CORES  ?= Haswell Nehalem# the OpenBLAS core types of test-cores: with fused multiply-add, as Zen, and without
+LEVELS ?= v3/Haswell v1/Nehalem# of test-levels: an instruction set of the kernels and a core type of OpenBLAS; `make test` uses the best ones
 PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
 # numbers, tables, pictures, commands: about five minutes on two cores; no browsers, no clusters
 MINIMUM = bad_input checks cli constraint_tables contracts coordinates correlation cut cut_input cyclic_projection datasets dual_newton \
@@ -11,47 +12,69 @@ MINIMUM_WITHOUT = --deselect tests/test_estimators.py::test_scikit_learn_array_a
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
+SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '*.so')
+CPP     = $(filter %.cpp %.hpp,$(SOURCES))
+MAXIMUM_WHEEL := 8000000# bytes
 
-.PHONY: help demo test test-cores suite suite-plain fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
+.PHONY: help demo test test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
 	@echo "make test   all tests"
-	@echo "make test-cores  the numerical tests as on other processors (CORES=\"$(CORES)\")"
+	@echo "make test-levels  the numerical tests as on older processors (LEVELS=\"$(LEVELS)\")"
 	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
-	@echo "make suite-plain  a hundredth of it without compiled loops"
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
-	@echo "make lint   ruff and mypy, and make types"
+	@echo "make lint   ruff, clang-format and mypy, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
-	@echo "make dist   wheel and sdist in dist/, checked"
+	@echo "make dist   wheel and sdist in dist/, each installed in a fresh environment and tested"
 	@echo "make locked-down  a read-only installation, used by someone without a home; needs root, or sudo without a password"
-	@echo "make test-minimum  half of the tests, with the lowest version of each that pyproject.toml allows"
+	@echo "make test-minimum  half of the tests, built and run with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
 	@echo "make clean  remove the environment and everything generated"
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[all,test,dev]"
-	touch $(STAMP)
+# The package with EXTRAS, or it alone where only its sources changed. If the build says what it lacks, only that is shown.
+define install
+	@mkdir -p build
+	@echo "$(@D)/bin/python -m pip install ."
+	@PATH="$(CURDIR)/$(@D)/bin:$$PATH" $(@D)/bin/python -m pip install --no-build-isolation --config-settings=build-dir=$(@D)/kernels \
+		$(if $(filter pyproject.toml,$?),".[$(EXTRAS)]" $(ALSO),--no-deps .) > build/install.log 2>&1 || \
+		{ sed -n 's/.*ERROR: Problem encountered: //p' build/install.log | head -n 1 | grep . || cat build/install.log; exit 1; }
+	@touch $@
+endef
 
-demo: $(STAMP)
+# meson-python finds its tools without isolation only, and keeps the build folder only then
+BUILD_REQUIRES = $(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "ninja", sep="\n")'
+
+$(VENV)/build-tools: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BUILD_REQUIRES) | $(BIN)/python -m pip install --quiet --requirement /dev/stdin
+	@touch $@
+
+$(VENV)/demo: EXTRAS = cli,plot
+$(VENV)/demo: pyproject.toml $(SOURCES) | $(VENV)/build-tools
+	$(install)
+
+$(STAMP): EXTRAS = all,test,dev
+$(STAMP): pyproject.toml $(SOURCES) | $(VENV)/build-tools
+	$(install)
+
+demo: $(VENV)/demo
 	$(BIN)/bregmat demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
-test-cores: $(STAMP)
-	@set -e; for core in $(CORES); do OPENBLAS_CORETYPE=$$core $(BIN)/python -m pytest -m numerical $(PARALLEL) $(PYTEST_ARGS); done
+test-levels: $(STAMP)
+	@set -e; for level in $(LEVELS); do \
+		BREGMAT_LEVEL=$${level%/*} OPENBLAS_CORETYPE=$${level#*/} $(BIN)/python -m pytest -m numerical $(PARALLEL) $(PYTEST_ARGS); \
+	done
 
 suite: $(STAMP)
 	cd tests && ../$(BIN)/python -m suite $(SUITE_ARGS)
-
-suite-plain: $(STAMP)
-	cd tests && NUMBA_DISABLE_JIT=1 ../$(BIN)/python -m suite --share 0.01
 
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz_files.py
@@ -62,6 +85,7 @@ soak: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory types
 
@@ -73,34 +97,51 @@ types: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
+# the sdist has committed files only; the tests that run are its own
 dist: $(STAMP)
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation
+	rm -rf dist build/dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" python -m build --no-isolation --sdist
+	PATH="$(CURDIR)/$(BIN):$$PATH" python -m build --no-isolation --wheel -Cbuild-dir=$(VENV)/kernels --outdir build/dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --wheel-dir dist build/dist/*.whl
 	$(BIN)/python -m twine check --strict dist/*
+	test $$(wc -c < dist/*.whl) -le $(MAXIMUM_WHEEL)
+	tar -xzf dist/*.tar.gz -C build/dist
+	@set -e; for file in dist/*; do \
+		echo "== $$file"; \
+		$(PYTHON) -m venv --clear build/dist/venv; \
+		build/dist/venv/bin/python -m pip install --quiet $$file "pytest>=8.2"; \
+		(cd build/dist/bregmat-*/ && ../venv/bin/python -m pytest -q @tests/quick.txt); \
+	done
 
 locked-down: $(STAMP)
 	$(BIN)/python tests/locked_down.py
 
-$(VENV)-minimum/installed: pyproject.toml tests/lowest_versions.py
-	test -x $(VENV)-minimum/bin/python || $(PYTHON) -m venv $(VENV)-minimum
-	$(PYTHON) tests/lowest_versions.py > $(VENV)-minimum/lowest.txt
-	$(VENV)-minimum/bin/python -m pip install --quiet --constraint $(VENV)-minimum/lowest.txt --editable ".[all]" pytest pytest-xdist hypothesis packaging "hatchling>=1.24" "hatch-vcs>=0.4"
-	touch $@
+$(VENV)-minimum/build-tools: pyproject.toml tests/lowest_versions.py
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(PYTHON) tests/lowest_versions.py > $(@D)/lowest.txt
+	$(BUILD_REQUIRES) | $(@D)/bin/python -m pip install --quiet --constraint $(@D)/lowest.txt --requirement /dev/stdin
+	@touch $@
+
+$(VENV)-minimum/installed: EXTRAS = all
+$(VENV)-minimum/installed: ALSO = --constraint $(@D)/lowest.txt pytest pytest-xdist hypothesis packaging
+$(VENV)-minimum/installed: pyproject.toml $(SOURCES) | $(VENV)-minimum/build-tools
+	$(install)
 
 test-minimum: $(VENV)-minimum/installed
 	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(MINIMUM:%=tests/test_%.py) $(MINIMUM_WITHOUT) $(PYTEST_ARGS)
 
-$(VENV)/installed-bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	touch $@
+$(VENV)/installed-bench: EXTRAS = bench
+$(VENV)/installed-bench: pyproject.toml | $(STAMP)
+	$(install)
 
 bench: $(VENV)/installed-bench
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
-$(VENV)/installed-docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	touch $@
+$(VENV)/installed-docs: EXTRAS = docs
+$(VENV)/installed-docs: pyproject.toml | $(STAMP)
+	$(install)
 
 # -E: every page anew, so that no warning hides behind a page that did not change
 docs: $(VENV)/installed-docs

@@ -77,7 +77,8 @@ def pytest_report_header():
     )
     asked = os.environ.get("OPENBLAS_CORETYPE")
     wanted = f"; OPENBLAS_CORETYPE={asked}" if asked else ""
-    return f"kernels: {_kernels.level}; BLAS: {', '.join(f'{api} for {architecture}' for api, architecture in found)}{wanted}"
+    place = Path(_kernels.__file__).parents[2]
+    return f"kernels: {_kernels.level}, in {place}; BLAS: {', '.join(f'{api} for {architecture}' for api, architecture in found)}{wanted}"
 
 
 def pytest_addoption(parser):

@@ -36,7 +36,9 @@ print(result.status)
 def install(place: Path) -> Path:
     """An environment in `place` that has a wheel of this tree and nobody but its owner may write to; its Python."""
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", place, ROOT],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", place,
+         f"--config-settings=build-dir={Path(sys.prefix, 'kernels')}", ROOT],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
         check=True,
     )  # fmt: skip
     base = within_reach(Path(sys.base_prefix), place / "base", leave_out=("site-packages", "test"))
@@ -48,7 +50,7 @@ def install(place: Path) -> Path:
         check=True,
     )
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(place / "env")}))
-    # folders that a .pth file names come after its own, and their .pth files are not read: not the editable install
+    # folders that a .pth file names come after its own, so that bregmat is the wheel's
     borrowed = within_reach(Path(sysconfig.get_path("purelib")), place / "borrowed")
     (packages / "borrowed.pth").write_text(f"{borrowed}\n", encoding="utf-8")
     subprocess.run(["chmod", "-R", "a-w,a+rX", place / "env"], check=True)

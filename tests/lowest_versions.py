@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml allows, one requirement a line: constraints for pip. Run by ``make test-minimum``."""
+"""The lowest versions that pyproject.toml allows, of dependencies and build tools: constraints for pip. Run by ``make test-minimum``."""
 
 import re
 import sys
@@ -18,10 +18,11 @@ EXTRAS = (
 )
 
 
-def lowest(project: dict) -> list[str]:
-    """``name==version`` of every dependency; one without a lowest version is an error."""
-    extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *(line for extra in EXTRAS for line in extras[extra])]
+def lowest(pyproject: dict) -> list[str]:
+    """``name==version`` of every dependency and build tool; one without a lowest version is an error."""
+    project = pyproject["project"]
+    lines = [*pyproject["build-system"]["requires"], *project["dependencies"]]
+    lines += [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
     found = set()
     for line in lines:
         if line.startswith(project["name"]):
@@ -35,4 +36,4 @@ def lowest(project: dict) -> list[str]:
 
 if __name__ == "__main__":
     page = Path(__file__).parents[1] / "pyproject.toml"
-    sys.stdout.write("\n".join(lowest(tomllib.loads(page.read_text(encoding="utf-8"))["project"])) + "\n")
+    sys.stdout.write("\n".join(lowest(tomllib.loads(page.read_text(encoding="utf-8")))) + "\n")

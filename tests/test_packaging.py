@@ -1,6 +1,8 @@
 """What is published: metadata, extras, links, the version, the lowest versions."""
 
+import os
 import re
+import subprocess
 import sys
 import tarfile
 import tomllib
@@ -8,8 +10,8 @@ import zipfile
 from importlib.metadata import metadata, version
 from pathlib import Path
 
+import mesonpy
 import pytest
-from hatchling.build import build_sdist, build_wheel
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -17,7 +19,8 @@ import bregmat
 from lowest_versions import lowest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HOME = "https://github.com/bregmat/bregmat"
@@ -47,9 +50,9 @@ def test_metadata_are_those_of_the_project():
 
 
 def test_version_is_that_of_the_build():
-    """Of a tag, or a development version; no file has a number of its own."""
-    assert bregmat.__version__ == version("bregmat")
-    assert Version(bregmat.__version__) >= Version("0.1.dev0")
+    """Only meson.build has the number."""
+    (stated,) = re.findall(r"version: '([^']+)', license", (ROOT / "meson.build").read_text(encoding="utf-8"))
+    assert bregmat.__version__ == version("bregmat") == str(Version(stated))
     assert "version" in PROJECT["dynamic"]
     assert not re.search(r"__version__\s*=", (ROOT / "src" / "bregmat" / "__init__.py").read_text(encoding="utf-8"))
 
@@ -96,49 +99,41 @@ def test_all_has_every_extra_of_users(extra):
 
 
 def test_every_dependency_has_a_lowest_version():
-    pins = dict(line.split("==") for line in lowest(PROJECT))
-    assert {IMPORTED_AS.get(name, name) for name in pins} == installed_with("all")
+    pins = dict(line.split("==") for line in lowest(PYPROJECT))
+    tools = {Requirement(line).name for line in PYPROJECT["build-system"]["requires"]}
+    assert {IMPORTED_AS.get(name, name) for name in pins} == installed_with("all") | tools
     with pytest.raises(ValueError, match="has no lowest version"):
-        lowest({**PROJECT, "dependencies": ["numpy"]})
+        lowest({**PYPROJECT, "build-system": {"requires": ["meson"]}})
 
 
-def written(folder, *suffixes):
-    """Files of a folder that people wrote, as the paths are in an archive."""
-    made = {"__pycache__", "generated", "gallery", "sg_execution_times.rst"}
-    found = (p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix in suffixes)
-    return {str(path) for path in found if not made & set(path.parts)}
-
-
-def test_sdist_has_what_the_readme_speaks_of(tmp_path, monkeypatch):
-    """All that is needed to run the tests, the benchmarks and the documentation; nothing that was generated."""
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """build(hook): the path of what a hook of the build backend makes, with the object files that `make test` keeps."""
     monkeypatch.chdir(ROOT)
-    with tarfile.open(tmp_path / build_sdist(str(tmp_path))) as archive:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    kept = Path(sys.prefix, "kernels")
+    settings = {"build-dir": str(kept)} if kept.exists() else {}
+    return lambda hook: tmp_path / hook(str(tmp_path), settings)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an sdist is made from what is committed")
+def test_sdist_has_what_is_committed(build):
+    with tarfile.open(build(mesonpy.build_sdist)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    single = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE", "Makefile"}
-    assert single | {"pyproject.toml", "PKG-INFO"} <= names
-    for folder, *suffixes in (
-        ("src", ".py", ".pyi", ".typed", ".html", ".css", ".js", ".mplstyle"),
-        ("tests", ".py", ".npz", ".json"),
-        ("docs", ".md", ".rst", ".py", ".css", ".png", ".gif"),
-        ("examples", ".py", ".rst"),
-        ("benchmarks", ".py"),
-    ):
-        files = written(folder, *suffixes)
-        assert files
-        assert files - names == set()
-    assert [
-        name for name in names if re.search(r"\.pyc$|/generated/|/gallery/|sg_execution_times|^(build|dist)/", name)
-    ] == []
+    listed = subprocess.run(["git", "ls-tree", "-r", "--name-only", "HEAD"], capture_output=True, text=True, check=True)
+    assert names == {*listed.stdout.split(), "PKG-INFO"}
+    assert {"LICENSE", "Makefile", "tests/quick.txt", "src/bregmat/_kernels/base/bind.hpp"} <= names
 
 
-def test_wheel_has_the_packages_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as archive:
+def test_wheel_has_the_packages_and_no_more(build):
+    source = ROOT / "src"
+    unwanted = {".cpp", ".hpp", ".build", ".pyc", ".so", ".pyd"}
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*.*") if path.suffix not in unwanted}
+    assert {"bregmat/py.typed", "bregmat/__init__.pyi", "bregmat/report/templates/page.html"} <= files
+    with zipfile.ZipFile(build(mesonpy.build_wheel)) as archive:
         names = set(archive.namelist())
-    files = {
-        path.removeprefix("src/")
-        for path in written("src", ".py", ".pyi", ".typed", ".html", ".css", ".js", ".mplstyle")
-    }
-    assert {"bregmat/py.typed", "bregmat/__init__.pyi", "bregmat/report/templates/page.html"} <= files <= names
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"bregmat", "bregmat_papers"}
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    about = {name for name in names if name.partition("/")[0].endswith(".dist-info")}
+    compiled = {name for name in names if re.fullmatch(r"bregmat/_kernels/_v\d\..*(so|pyd)", name)}
+    assert compiled
+    assert names - about - compiled == files
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in about)
