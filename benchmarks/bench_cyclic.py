@@ -355,4 +355,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

@@ -54,7 +54,7 @@ def steps(client: Client, rank: int, pairs: int, shards: int, turns: int) -> lis
     columns = [op.values_diagonal(None) for op in operators]
     rng = np.random.default_rng(1)
     for op, p in zip(operators, columns):
-        op.adjoint(p)  # loads the shards, compiles
+        op.adjoint(p)  # loads the shards
     found: list[list[float]] = [[], []]
     cpu: list[list[float]] = [[], []]
     for _ in range(turns):
@@ -128,7 +128,7 @@ def main() -> None:
                 Client(cluster) as client,
             ):
                 client.wait_for_workers(n)
-                whole(client, args.rank, 2000, 250)  # workers compile
+                whole(client, args.rank, 2000, 250)  # workers import what they need
                 table.append([n, *whole(client, args.rank, pairs, block)])
     harness.print_table(
         f"whole problems, r = {args.rank}, 8 shards",
@@ -139,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import machine, one_thread, print_table, timed
+from harness import machine, one_thread, print_table, steady, timed
 from labelled_sets import CHOICE, labelled_set
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -104,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    steady(main)

@@ -198,7 +198,7 @@ def table(kind: str, rows: int, seeds: range, seconds: float) -> None:
         wide = DefiniteBoost(projection="approximate", order="cyclic", spectrum=(-2.0, 2.0))
         plans.append(("approximate, cyclic, interval (-2, 2), trace one", wide, fixed))
     plans.append(("exact, cyclic, no trace", CyclicProjection(), free))
-    walk(DefiniteBoost(), fixed[0], 1e-3)  # compiles, which is no part of the time limit
+    walk(DefiniteBoost(), fixed[0], 1e-3)  # imports modules, which is no part of the time limit
     runs = {name: [walk(solver, s, seconds) for s in settings] for name, solver, settings in plans}
     lines = []
     for name, some in runs.items():
@@ -261,4 +261,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

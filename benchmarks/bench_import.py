@@ -1,4 +1,4 @@
-"""What does `import bregmat` cost beyond numpy + scipy + numba?
+"""What does `import bregmat` cost beyond numpy and scipy?
 
 Fresh interpreters in turn, medians.
 
@@ -19,8 +19,8 @@ import harness
 
 TARGET = 0.15
 BASELINES = {
-    "numpy, scipy, numba": "import numpy, scipy, numba",
-    "the same with scipy.linalg, scipy.sparse": "import numpy, scipy.linalg, scipy.sparse, numba",
+    "numpy, scipy": "import numpy, scipy",
+    "the same with scipy.linalg, scipy.sparse": "import numpy, scipy.linalg, scipy.sparse",
 }
 TIMED_IMPORT = """
 import time
@@ -60,7 +60,7 @@ def import_times(runs: int) -> None:
 
 def heaviest(count: int = 8) -> None:
     """The packages whose own modules take the time."""
-    code = "import numpy, scipy, numba; import sys; sys.stderr.write('MARK\\n'); import bregmat"
+    code = "import numpy, scipy; import sys; sys.stderr.write('MARK\\n'); import bregmat"
     text = python(code, "-X", "importtime")
     lines = text.stderr.split("MARK\n")[1].splitlines()
     own: Counter[str] = Counter()

@@ -35,18 +35,12 @@ def learn(problem: harness.PairProblem, constraints: Any) -> Any:
     return bregmat.nearest_metric(problem.X, constraints, slack_weight=1.0, tol=1e-6)
 
 
-def compile_kernels() -> None:
-    for n_pairs in (500, 5000):  # fewer and more pairs than points: both forms of the operators
-        small = harness.clusters(n_pairs, n_points=1000)
-        learn(small, small.constraints())
-
-
 def load_reference(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"--reference {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # Numba's cache looks functions up by module name
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
@@ -158,7 +152,6 @@ def main() -> None:
         f"peak memory, 1,000,000 pairs: {memory['peak']:.0f} MB, of which {memory['before']:.0f} MB before the solve; "
         f"target {MEMORY_LIMIT_MB} MB: {harness.verdict_word(memory['peak'] < MEMORY_LIMIT_MB)}"
     )
-    compile_kernels()
     reference = load_reference(args.reference) if args.reference else None
     if reference is not None:
         small = harness.clusters(500, 500)
@@ -195,4 +188,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

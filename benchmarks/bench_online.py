@@ -11,7 +11,7 @@
 (b) and (c) start where a stream ends, not where it begins: at W = 0.97 target + 0.03 I / d, with noise on the labels. From
 I / d a step is several times cheaper, because W is then the identity but for a few entries.
 
-One thread, CPU time, medians; compiling is left out.
+One thread, CPU time, medians, after a warm-up.
 
     python benchmarks/bench_online.py                   # about 3 minutes; half of it the eigendecompositions of (a)
     python benchmarks/bench_online.py --parts b c       # some parts only
@@ -70,7 +70,7 @@ def late(d: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def warm_up() -> None:
-    """Compile everything."""
+    """Import what is imported on first use, and touch the memory."""
     pairs, y = distance_examples(target_kernel(D), 50)
     for mode in ("lanczos", "rank_one", "eigh"):
         MatrixExponentiatedGradient(D, mode=mode).partial_fit(pairs, y).learn_one(pairs[0], y[0])
@@ -277,4 +277,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

@@ -62,7 +62,7 @@ def solve(folder: Path, block_size: int, threads: int, in_core: bool) -> None:
     small = bregmat.Constraints.sq_distance(range(99), range(1, 100), 1.0, "<=")
     rows = open_constraints(folder / "pairs")
     X = open_points(folder / "points.npy")
-    bregmat.nearest_metric(np.eye(100), small, slack_weight=1.0, block_size=50)  # compiles
+    bregmat.nearest_metric(np.eye(100), small, slack_weight=1.0, block_size=50)  # imports what is imported on first use
     before = harness.peak_memory_mb()
     clock, cpu = time.perf_counter(), time.process_time()
     if in_core:
@@ -131,4 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

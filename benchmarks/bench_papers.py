@@ -96,7 +96,7 @@ def compare(case: Case, seconds: float) -> list[list[Any]]:
             def call(solver: Any = solver, tol: float = tol) -> Any:
                 return case.solve(solver=solver, tol=tol, max_seconds=seconds)
 
-            case.solve(solver=solver, tol=tol, max_iter=2)  # loads what is compiled
+            case.solve(solver=solver, tol=tol, max_iter=2)  # imports what is imported on first use
             run = harness.timed(call, at_least=2.0, repeats=1, at_most=25)
             default = run.cpu_median if name == "auto" else default
             result = run.value
@@ -142,4 +142,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

@@ -1,9 +1,8 @@
-"""Is a process that loads compiled kernels from disk as fast as the process that compiled them?
+"""How much longer does the first call of a process take, and are later processes as fast as the first?
 
-Each case runs in fresh processes one after the other, on an empty kernel cache of its own: the first process compiles, the
-others load what it left on disk. The first call of a process includes that; the calls after it are the steady state, which
-must be the same in every process. Threads share the loops over many pairs, so several of them load the same kernel at once. The
-later calls of a process take at least one second together.
+Each case runs in fresh processes one after the other. The first call of a process includes the import of modules that are imported
+on first use. The calls after it are the steady state, which must be the same in every process: it is not where one
+process leaves a cache on disk that slows others down. The later calls of a process take at least one second together.
 
     python benchmarks/bench_processes.py [--processes 3] [--calls 5] [--cases pairs-1m nnqp]
 """
@@ -12,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -79,33 +76,26 @@ def report(case: str, calls: int) -> None:
     print(json.dumps(first + harness.timed(call, repeats=calls, at_least=1.0).cpu))
 
 
-def measured(case: str, calls: int, folder: str) -> list[float]:
-    """The CPU seconds of each call in a process of its own, with the kernel cache in `folder`."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--report", case, "--calls", str(calls)],
-        env=os.environ | {"NUMBA_CACHE_DIR": folder},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+def measured(case: str, calls: int) -> list[float]:
+    """The CPU seconds of each call in a process of its own."""
+    command = [sys.executable, __file__, "--report", case, "--calls", str(calls)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [float(value) for value in json.loads(done.stdout.splitlines()[-1])]
 
 
 def rows(case: str, processes: int, calls: int) -> list[list[str]]:
     """Return one row per process: its first call, the median of its later calls, and the ratio of that to the first process."""
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [measured(case, calls, folder) for _ in range(processes)]
+    runs = [measured(case, calls) for _ in range(processes)]
     steady = [statistics.median(run[1:]) for run in runs]
     return [
         [
             case,
-            "compiles" if k == 0 else "loads",
-            harness.seconds(runs[k][0]),
-            harness.seconds(steady[k]),
-            f"{steady[k] / steady[0]:.2f}" if k else "",
-            harness.verdict_word(steady[k] <= SAME * steady[0]) if k else "",
+            harness.seconds(run[0]),
+            harness.seconds(median),
+            f"{median / steady[0]:.2f}",
+            harness.verdict_word(median <= SAME * steady[0]),
         ]
-        for k in range(processes)
+        for run, median in zip(runs, steady)
     ]
 
 
@@ -120,7 +110,7 @@ def main() -> None:
         report(args.report, args.calls)
         return
     print(harness.machine() + "; all threads, CPU seconds")
-    header = ["case", "the process", "first call", "later calls", "ratio", f"at most {SAME}"]
+    header = ["case", "first call", "later calls", "ratio", f"at most {SAME}"]
     table = [row for case in args.cases or CASES for row in rows(case, args.processes, args.calls)]
     harness.print_table("fresh processes, one after the other", header, table)
 

@@ -207,4 +207,4 @@ def run(title, X, y, numbers, repeats) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.steady(main)

@@ -201,7 +201,7 @@ def compare(case: Case, skip: list[str], repeats: int, wall: bool, given: bool =
     slow = n * case.X.shape[1] > 1e6
     some = np.linspace(0, n - 1, min(n, 1000)).astype(int) if slow else np.arange(n)
     part = Case(case.name, case.X[some], case.y[some], case.gamma, case.C)
-    for mode, tol in modes:  # warm: memory touched, code compiled; of slow ones the rival by a part
+    for mode, tol in modes:  # warm-up; for slow cases the rival gets a part of the data
         train(case, K, exact=mode == "exact")
         rival(part, None if K is None else K[np.ix_(some, some)], tol)
     for turn in range(repeats):
@@ -335,4 +335,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
+    harness.steady(main)
