@@ -4,6 +4,12 @@
 
 namespace bregmat::vectors {
 
+void add_multiple_inplace(Vector<double> out, Vector<const double> row, double c) {
+    INDEPENDENT
+#pragma GCC unroll 4
+    for (Index t = 0; t < out.size; t++) out[t] += c * row[t];
+}
+
 double sum_of_exp(Vector<const double> lam) {
     double total = 0.0;
     for (Index i = 0; i < lam.size; i++) total += std::exp(lam[i]);
