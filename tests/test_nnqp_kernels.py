@@ -2,25 +2,24 @@
 
 import numpy as np
 import pytest
-from numba.extending import is_jitted
 
-from bregmat._kernels.old import descent, exchange, free_factor, vectors
-from bregmat._kernels.old.free_factor import FreeSet, Quadratic
+from bregmat._kernels import descent, exchange, free_factor, vectors
+from bregmat._kernels.arrays import FreeSet, Quadratic, RunPoint
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {
-    free_factor: "gather_upper_inplace entry_column_inplace forward_inplace "
-    "backward_inplace solve_inplace squared_length join_inplace leave_inplace constrain_inplace small_cholesky_inplace "
-    "is_needed small_solve_inplace constrained_solve_inplace clipped_sum onto_row",
-    exchange: "reduced_gradient worst_outside first_blocked move_inplace centre_inplace exchange_inplace",
-    descent: "sweep_inplace greedy_inplace row_products_inplace gather_triangle_inplace inspect",
+    free_factor: "gather_upper_inplace squared_length join_inplace leave_inplace constrain_inplace is_needed "
+    "constrained_solve_inplace onto_row_inplace",
+    exchange: "run_inplace",
+    descent: "sweep_inplace greedy_inplace gather_triangle_inplace inspect",
 }
 
 
 @pytest.mark.parametrize("module", HERE)
 def test_every_kernel_is_tested_here(module):
-    own = {name for name, value in vars(module).items() if is_jitted(value) and value.__module__ == module.__name__}
-    assert own == set(HERE[module].split())
+    assert {name for name in dir(module) if callable(getattr(module, name)) and name[0] != "_"} == set(
+        HERE[module].split()
+    )
 
 
 class Case:
@@ -32,16 +31,13 @@ class Case:
         self.upper = np.full(n, 2.0)
         self.rho = 0.7
         weight = 1 / np.sqrt(self.A.diagonal())
-        self.problem = Quadratic(self.A, self.upper, self.E, weight, self.rho)
+        self.problem = Quadratic(self.A, self.E, self.upper, weight, self.rho)
         self.M = self.A + self.rho * self.E.T @ self.E
-        self.free = np.array(free)
+        self.free = np.array(free, np.int64)
         k = len(free)
-        U, order = np.zeros((n, n)), np.zeros(n, np.int64)
-        U[:k, :k] = np.linalg.cholesky(self.M[np.ix_(free, free)]).T
-        order[:k] = free
-        position = np.full(n, -1, np.int64)
-        position[self.free] = np.arange(k)
-        self.state = FreeSet(U, order, position, np.array([k], np.int64), np.empty(n))
+        U = np.zeros((n, n))
+        U[:k, :k] = np.linalg.cholesky(self.M[np.ix_(self.free, self.free)]).T
+        self.state = FreeSet.of(U, self.free, n, m)
         self.rng = rng
 
     def check_factor(self, free):
@@ -52,16 +48,16 @@ class Case:
         U = np.triu(self.state.U[:k, :k])
         np.testing.assert_allclose(U.T @ U, self.M[np.ix_(free, free)], **TOLERANCE)
 
-    def constrained(self):
-        k, m = len(self.free), len(self.E)
-        W, S = np.full((m, k), 7.0), np.full((m, m), 7.0)
-        assert free_factor.constrain_inplace(W, S, self.state, self.problem)
-        return W, S
-
 
 @pytest.fixture
 def case(rng):
     return Case(rng)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 31, 32, 33, 64, 100])
+def test_dot(rng, n):
+    a, b = rng.standard_normal((2, n))
+    assert vectors.dot(a, b) == pytest.approx(a @ b, abs=1e-13)
 
 
 def test_sums_and_rows(case):
@@ -69,17 +65,11 @@ def test_sums_and_rows(case):
     assert vectors.dot(a, b) == pytest.approx(a @ b, rel=1e-12)
     assert np.isnan(vectors.dot(a, np.where(b == b.max(), np.nan, b)))
     out = b.copy()
-    filled = np.full(9, np.nan)
-    vectors.fill_inplace(filled[2:5], 1.5)
-    assert np.isnan(filled[[1, 5]]).all() and (filled[2:5] == 1.5).all()
-    vectors.add_multiple_inplace(out, a, 0.5)
-    np.testing.assert_allclose(out, b + 0.5 * a, **TOLERANCE)
     weights = case.rng.standard_normal(7)
-    out = b.copy()
     vectors.add_rows_inplace(out, case.A, case.free, weights)
     np.testing.assert_allclose(out, b + weights @ case.A[case.free], **TOLERANCE)
     out = np.full(12, 7.0)
-    descent.row_products_inplace(out, case.A, case.free, a)
+    vectors.row_products_inplace(out, case.A, case.free, a)
     expected = np.full(12, 7.0)
     expected[case.free] = case.A[case.free] @ a
     np.testing.assert_allclose(out, expected, **TOLERANCE)
@@ -88,7 +78,7 @@ def test_sums_and_rows(case):
 def test_gathers(case):
     F = case.free
     M = np.zeros((7, 7))
-    free_factor.gather_upper_inplace(M, case.A, case.E, case.rho, F)
+    free_factor.gather_upper_inplace(M, F, case.problem)
     np.testing.assert_allclose(M, np.triu(case.M[np.ix_(F, F)]), **TOLERANCE)
     for dtype in (np.float32, np.float64):
         M = np.zeros((7, 7), dtype)
@@ -97,23 +87,15 @@ def test_gathers(case):
         M = np.zeros((7, 3), dtype)
         vectors.gather_inplace(M, case.A, F, np.array([1, 8, 3]))
         np.testing.assert_array_equal(M, case.A[np.ix_(F, [1, 8, 3])].astype(dtype))
-    column = np.full(7, 7.0)
-    diagonal = free_factor.entry_column_inplace(column, case.problem, case.state.order, 7, 3)
-    assert diagonal == pytest.approx(case.M[3, 3])
-    np.testing.assert_allclose(column, case.M[F, 3], **TOLERANCE)
 
 
-def test_triangular_solves(case):
-    M = case.M[np.ix_(case.free, case.free)]
-    U, b = case.state.U, case.rng.standard_normal(7)
-    forward, backward, whole = b.copy(), b.copy(), b.copy()
-    free_factor.forward_inplace(forward, U, 7)
-    free_factor.backward_inplace(backward, U, 7)
-    free_factor.solve_inplace(whole, U, 7)
-    np.testing.assert_allclose(np.triu(U[:7, :7]).T @ forward, b, **TOLERANCE)
-    np.testing.assert_allclose(np.triu(U[:7, :7]) @ backward, b, **TOLERANCE)
-    np.testing.assert_allclose(M @ whole, b, **TOLERANCE)
-    assert free_factor.squared_length(U, 7, b) == pytest.approx(b @ M @ b)
+def test_solves_without_rows(rng):
+    case = Case(rng, m=0)
+    M, b, none = case.A[np.ix_(case.free, case.free)], rng.standard_normal(7), np.zeros(0)
+    assert free_factor.constrain_inplace(case.state, case.problem)
+    free_factor.constrained_solve_inplace(d := b.copy(), none, none, case.state, case.problem)
+    np.testing.assert_allclose(M @ d, b, **TOLERANCE)
+    assert free_factor.squared_length(case.state.U, b) == pytest.approx(b @ M @ b)
 
 
 def test_joining_and_leaving(case):
@@ -138,40 +120,35 @@ def test_dependent_variables_do_not_join(case):
 def test_constrained_solves(case):
     F, E = case.free, case.E[:, case.free]
     M = case.M[np.ix_(F, F)]
-    W, S = case.constrained()
-    np.testing.assert_allclose(W, np.linalg.solve(M, E.T).T, **TOLERANCE)
-    np.testing.assert_allclose(np.tril(S) @ np.tril(S).T, E @ np.linalg.solve(M, E.T), **TOLERANCE)
-    b = case.rng.standard_normal(2)
-    small = b.copy()
-    free_factor.small_solve_inplace(small, S)
-    np.testing.assert_allclose(np.tril(S) @ np.tril(S).T @ small, b, **TOLERANCE)
+    assert free_factor.constrain_inplace(case.state, case.problem)
+    S = np.triu(case.state.S)
+    np.testing.assert_allclose(case.state.W[:, :7], np.linalg.solve(M, E.T).T, **TOLERANCE)
+    np.testing.assert_allclose(S.T @ S, E @ np.linalg.solve(M, E.T), **TOLERANCE)
     rhs, residual, multiplier = case.rng.standard_normal(7), case.rng.standard_normal(2), np.zeros(2)
     d = rhs.copy()
-    free_factor.constrained_solve_inplace(d, multiplier, W, S, case.state, case.problem, residual)
+    free_factor.constrained_solve_inplace(d, multiplier, residual, case.state, case.problem)
     np.testing.assert_allclose(M @ d + E.T @ multiplier, rhs, **TOLERANCE)
     np.testing.assert_allclose(E @ d, residual, **TOLERANCE)
 
 
 def test_ranks(case):
-    (W, S), rest = case.constrained(), np.empty((2, 2))
-    assert not any(free_factor.is_needed(rest, W, S, case.state, p) for p in range(7))
+    assert free_factor.constrain_inplace(case.state, case.problem)
+    assert not any(free_factor.is_needed(case.state, p) for p in range(7))
     E = np.zeros((2, 12))
     E[0, 9] = E[1, [2, 4]] = 1.0  # variable 9, third of the free ones, alone carries row 0
-    alone = Case(case.rng)
-    alone.problem = alone.problem._replace(E=E)
-    free_factor.gather_upper_inplace(M := np.zeros((7, 7)), alone.A, E, alone.rho, alone.free)
-    alone.state.U[:7, :7] = np.linalg.cholesky(M + np.triu(M, 1).T).T
-    W, S = np.empty((2, 7)), np.empty((2, 2))
-    assert free_factor.constrain_inplace(W, S, alone.state, alone.problem)
-    assert [p for p in range(7) if free_factor.is_needed(rest, W, S, alone.state, p)] == [2]
-    assert free_factor.small_cholesky_inplace(np.array([[4.0, 0.0], [2.0, 5.0]]))
-    assert not free_factor.small_cholesky_inplace(np.array([[4.0, 0.0], [2.0, 1.0]]))
+    problem = case.problem._replace(E=E)
+    free_factor.gather_upper_inplace(M := np.zeros((7, 7)), case.free, problem)
+    case.state.U[:7, :7] = np.linalg.cholesky(M + np.triu(M, 1).T).T
+    assert free_factor.constrain_inplace(case.state, problem)
+    assert [p for p in range(7) if free_factor.is_needed(case.state, p)] == [2]
+    E[0] = 2.0 * E[1]
+    assert not free_factor.constrain_inplace(case.state, problem)
 
 
 def test_projection_onto_a_row(rng):
     z, row, upper = rng.standard_normal(9), rng.choice([-2.0, 0.5, 1.0], 9), np.full(9, 0.8)
     total = float(row @ np.clip(rng.standard_normal(9), 0, 0.8))
-    x = free_factor.onto_row(z, row, total, upper)
+    free_factor.onto_row_inplace(x := z.copy(), row, total, upper)
     assert row @ x == pytest.approx(total, abs=1e-14)
     inside = (x > 0) & (x < 0.8)
     mu = ((z - x) / row)[inside]
@@ -186,75 +163,130 @@ def test_projection_onto_a_row_far_away(rng, total):
     row[:2] = [-2.0, 1.0]
     z, upper = rng.standard_normal(9), np.full(9, np.inf)
     upper[2:5] = 0.8
-    x = free_factor.onto_row(z, row, total, upper)
+    free_factor.onto_row_inplace(x := z.copy(), row, total, upper)
     assert row @ x == pytest.approx(total, rel=1e-13, abs=1e-14)
     inside = (x > 0) & (x < upper)
     mu = ((z - x) / row)[inside]
     np.testing.assert_allclose(mu, mu[0], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(x, np.clip(z - mu[0] * row, 0, upper), rtol=1e-12, atol=1e-12)
-    assert free_factor.clipped_sum(z, row, mu[0], upper) == pytest.approx(total, abs=1e-10)
 
 
-def test_projection_onto_a_row_that_the_box_does_not_reach():
-    np.testing.assert_array_equal(free_factor.onto_row(np.ones(3), np.ones(3), 9.0, np.full(3, 2.0)), np.full(3, 2.0))
-    np.testing.assert_array_equal(free_factor.onto_row(np.ones(3), np.ones(3), -1.0, np.full(3, 2.0)), np.zeros(3))
+@pytest.mark.parametrize(("total", "nearest"), [(9.0, 2.0), (-1.0, 0.0)])
+def test_projection_onto_a_row_that_the_box_does_not_reach(total, nearest):
+    free_factor.onto_row_inplace(x := np.ones(3), np.ones(3), total, np.full(3, 2.0))
+    np.testing.assert_array_equal(x, np.full(3, nearest))
 
 
-def test_conditions_outside_the_free_set(case):
-    x, g, multiplier = np.zeros(12), case.rng.standard_normal(12), case.rng.standard_normal(2)
-    x[[1, 3]], x[6] = 2.0, 0.5
-    h = g + multiplier @ case.E
-    assert exchange.reduced_gradient(g, case.E, multiplier, 5) == pytest.approx(h[5])
-    j, at = exchange.worst_outside(x, g, multiplier, case.state, case.problem)
-    violation = np.where(x <= 0, -h, np.where(x >= 2, h, np.abs(h))) * case.problem.weight
-    violation[case.free] = -1.0
-    assert j == violation.argmax()
-    assert at == pytest.approx(h[j])
+# ---------------------------------------------------------------- single exchanges
+def run(case, x, b, tol, most):
+    """Where a run of at most so many steps ends: the outcome, its point, its direction and the steps taken."""
+    place = RunPoint(x, case.A @ x + b, np.zeros(len(case.E)), case.E @ x)
+    direction, counts = np.zeros(12), np.zeros(1, np.int64)
+    code = exchange.run_inplace(place, direction, counts, case.state, case.problem, tol, most)
+    np.testing.assert_allclose(place.g, case.A @ x + b, atol=1e-9 * (1.0 + np.abs(x).max()))
+    return code, place, direction, counts[0]
 
 
-def test_ratio_test(case):
-    x, d = np.full(12, 0.5), np.linspace(-1.0, 1.0, 7)
-    t, p = exchange.first_blocked(x, d, case.state, case.upper, 1.0)
-    assert (t, p) == (0.5, 0)
-    assert exchange.first_blocked(x, d, case.state, case.upper, 0.3) == (0.3, -1)
-    exchange.move_inplace(x, d, 0.5, case.state, case.upper)
-    np.testing.assert_allclose(x[case.free], np.clip(0.5 + 0.5 * d, 0, 2), **TOLERANCE)
-    assert (np.delete(x, case.free) == 0.5).all()
-
-
-def test_centre_is_the_minimum_on_the_free_set(case):
+def test_a_run_begins_at_the_minimum_on_the_free_set(case):
+    """With an infinite tolerance nothing is violated there, and nothing more happens."""
     case.upper[:] = 1e6
     x = np.zeros(12)
     x[case.free] = 1e3  # far from every bound
-    b = case.rng.standard_normal(12)
-    g = case.A @ x + b
-    target = case.E @ x + 0.1
-    multiplier, work = np.zeros(2), exchange.exchange_work(2, 12, 12)
+    b = case.rng.standard_normal(12) - case.A @ x
     x[case.free] += 1.0
-    g = case.A @ x + b
-    b -= g  # the minimum without rows is here
-    g = case.A @ x + b
-    assert exchange.centre_inplace(exchange.RunPoint(x, g, multiplier, target), work, case.state, case.problem)
-    np.testing.assert_allclose(case.E @ x, target, rtol=1e-10)
-    np.testing.assert_allclose(g, case.A @ x + b, atol=1e-9)
-    np.testing.assert_allclose((g + multiplier @ case.E)[case.free], 0.0, atol=1e-9)
+    place = RunPoint(x, case.A @ x + b, np.zeros(2), case.E @ x + 0.1)
+    code = exchange.run_inplace(place, np.zeros(12), np.zeros(1, np.int64), case.state, case.problem, np.inf, 9)
+    assert code == exchange.OPTIMAL
+    np.testing.assert_allclose(case.E @ x, place.target, rtol=1e-10)
+    np.testing.assert_allclose(place.g, case.A @ x + b, atol=1e-9)
+    np.testing.assert_allclose((place.g + place.multiplier @ case.E)[case.free], 0.0, atol=1e-9)
+    case.check_factor(list(case.free))
+
+
+def stationary(case, x, b):
+    """Gradient at the minimum on the free set, reduced by the rows, from the conditions as one linear system."""
+    F, E = case.free, case.E[:, case.free]
+    corner = np.block([[case.A[np.ix_(F, F)], E.T], [E, np.zeros((2, 2))]])
+    fixed = x.copy()
+    fixed[F] = 0.0
+    solution = np.linalg.solve(corner, np.concatenate([-(case.A @ fixed + b)[F], E @ x[F]]))
+    x[F] = solution[:7]
+    return case.A @ x + b + solution[7:] @ case.E
+
+
+def test_the_variable_that_enters_violates_its_condition_most(case):
+    case.upper[case.free] = 1e6
+    x, b = np.zeros(12), case.rng.standard_normal(12)
+    x[case.free], x[[1, 3]], x[6] = 1e3, 2.0, 0.5
+    b -= case.A @ x
+    h = stationary(case, x.copy(), b)
+    violation = np.where(x <= 0, -h, np.where(x >= 2, h, np.abs(h))) * case.problem.weight
+    violation[case.free] = -1.0
+    j = violation.argmax()
+    before = x.copy()
+    code, *_, steps = run(case, x, b, 1e-9, 1)
+    assert (code, steps) == (exchange.PAUSED, 1)
+    outside = np.setdiff1d(np.arange(12), [*case.free, j])
+    np.testing.assert_array_equal(x[outside], before[outside])
+    assert x[j] != before[j] and np.sign(x[j] - before[j]) == -np.sign(h[j])
+    case.check_factor([*case.free, j] if 0.0 < x[j] < 2.0 else list(case.free))
+
+
+def test_the_variable_that_a_bound_stops_leaves(rng):
+    """The minimum on the free set lies outside the box: the points on the way there are inside, and what stops them is no longer free."""
+    case = Case(rng, m=0)
+    x = np.zeros(12)
+    x[case.free] = 1.0
+    goal = x.copy()
+    goal[case.free] += np.linspace(-1.5, 0.2, 7)
+    code, *_ = run(case, x, -case.A @ goal, np.inf, 1)
+    assert code == exchange.OPTIMAL
+    left = case.state.order[: case.state.size[0]]
+    assert case.free[0] not in left and x[case.free[0]] == 0.0
+    np.testing.assert_allclose((case.A @ (x - goal))[left], 0.0, atol=1e-12)
+    assert (x >= 0.0).all() and (x <= 2.0).all()
+    case.check_factor(list(left))
 
 
 def test_exchanges_reach_the_optimum(case):
     x, b = np.zeros(12), case.rng.standard_normal(12)
     x[case.free] = 0.3
-    g, target = case.A @ x + b, case.E @ x
-    multiplier, direction, counts = np.zeros(2), np.zeros(12), np.zeros(1, np.int64)
-    place, work = exchange.RunPoint(x, g, multiplier, target), exchange.exchange_work(2, 12, 12)
-    code = exchange.exchange_inplace(place, direction, counts, work, case.state, case.problem, 1e-12, 200)
-    assert code == exchange.OPTIMAL
-    assert 0 < counts[0] < 60
+    target = case.E @ x
+    code, place, direction, steps = run(case, x, b, 1e-12, 200)
+    assert code == exchange.OPTIMAL and not direction.any()
+    assert 0 < steps < 60
     np.testing.assert_allclose(case.E @ x, target, **TOLERANCE)
-    np.testing.assert_allclose(g, case.A @ x + b, **TOLERANCE)
-    h = g + multiplier @ case.E
+    h = place.g + place.multiplier @ case.E
     assert (h[x <= 0] >= -1e-10).all()
     assert (h[x >= 2] <= 1e-10).all()
     np.testing.assert_allclose(h[(x > 0) & (x < 2)], 0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("room", "A33", "A23", "code", "direction"),
+    [
+        (12, 0.0, 0.0, exchange.UNBOUNDED, {3: 1.0}),
+        (12, 1.0, -2.0, exchange.INDEFINITE, {2: 1.0, 3: 2.0}),
+        (0, 1.0, 0.0, exchange.FULL, {}),
+    ],
+)
+def test_runs_that_end_without_a_minimum(rng, room, A33, A23, code, direction):
+    """Variables 2 and 3 fall, 3 first, from an empty free set."""
+    case = Case(rng, m=0, free=())
+    case.upper[:] = np.inf
+    case.A[:], case.problem.weight[:] = np.eye(12), 1.0
+    case.A[3, 3], case.A[2, 3], case.A[3, 2] = A33, A23, A23
+    b, x = np.ones(12), np.zeros(12)
+    b[2], b[3] = -1.0, -5.0
+    case.state = FreeSet.of(np.zeros((room, room)), case.free, 12, 0)
+    found, _, along, _ = run(case, x, b, 1e-12, 50)
+    assert found == code
+    assert {int(i): along[i] for i in np.flatnonzero(along)} == direction
+
+
+def test_too_few_free_variables_for_the_rows(case):
+    case.E[1] = 3.0 * case.E[0]
+    assert run(case, np.full(12, 0.5), np.ones(12), 1e-9, 1)[0] == exchange.DEFICIENT
 
 
 def sweep(x, g, A, upper, relaxation):
@@ -303,7 +335,7 @@ def test_inspection_finds_one_bad_entry_anywhere(rng):
     """150 rows: more than two tiles, the last of them not full."""
     X = rng.standard_normal((300, 150))
     A = X.T @ X
-    assert descent.inspect(A, 1e-10, 1e-9)[0] == descent.FINE
+    assert descent.inspect(A, 1e-10, 1e-9)[0] == 0
     for i, j in ((149, 0), (70, 69), (149, 148), (63, 62), (128, 64)):
         for change, code in ((1e-3, descent.NOT_SYMMETRIC), (np.nan, descent.NOT_FINITE), (np.inf, descent.NOT_FINITE)):
             for place in ((i, j), (j, i)):

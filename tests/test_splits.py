@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat._kernels.old import tiles
+from bregmat._kernels import tiles
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split, tile_size
 from bregmat.result import ExitReason
 from split_runs import updated
@@ -92,10 +92,11 @@ def test_parts_of_a_pass(rng, dtype):
     same = np.array([True, True, True, False, False, True])
     x = rng.random(96).astype(dtype)
     P, Q = np.full((2, 3, 96), np.nan, dtype)  # the kernels clear what they write
-    tiles.tile_pass_inplace(P, Q, K, row, column, same, x, 2, 3)
-    tiles.tile_pass_inplace(P, Q, K, row, column, same, x, 0, 2)
+    packed = K.reshape(-1, 32), row, column, same, x
+    tiles.packed_pass_inplace(P, Q, *packed, 2, 3)
+    tiles.packed_pass_inplace(P, Q, *packed, 0, 2)
     alone = np.full((2, 1, 96), np.nan, dtype)
-    tiles.tile_pass_inplace(*alone, K, row, column, same, x, 0, 1)
+    tiles.packed_pass_inplace(*alone, *packed, 0, 1)
     whole = np.zeros((96, 96))
     sign = np.where(np.arange(96) < 64, 1, -1)
     for k in range(6):

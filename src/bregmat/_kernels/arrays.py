@@ -81,3 +81,41 @@ class Boosted(NamedTuple):
     total: float  # the trace
     Y: np.ndarray  # (m, r) memory: V in the eigenbasis
     p: np.ndarray  # (c,) memory: values of the rows
+
+
+class Quadratic(NamedTuple):
+    """What does not change in a run of the active set: ``1/2 x'Ax + b'x`` in the box, on the rows of E."""
+
+    A: np.ndarray  # (n, n)
+    E: np.ndarray  # (m, n)
+    upper: np.ndarray  # (n,)
+    weight: np.ndarray  # (n,) 1 / sqrt(A_ii), the unit in which gradients are compared
+    rho: float  # weight of E'E in the factor; E d = 0 for every step d, so that steps do not depend on it
+
+
+class FreeSet(NamedTuple):
+    """The k free variables F in the order of their factor ``U'U = A_FF + rho E_F' E_F = M``, with room for more."""
+
+    U: np.ndarray  # (room, room) upper factor in the leading block
+    W: np.ndarray  # (m, room) work array: the rows E_F M^-1
+    S: np.ndarray  # (m, m) work array: the upper factor of E_F M^-1 E_F'
+    order: np.ndarray  # (room,) int64: variables
+    position: np.ndarray  # (n,) int64: place in order, -1 outside
+    size: np.ndarray  # (1,) int64: k
+
+    @classmethod
+    def of(cls, U: np.ndarray, F: np.ndarray, n: int, m: int) -> "FreeSet":
+        """The variables F of n, whose factor U begins with, and work arrays for m rows."""
+        k, room = len(F), len(U)
+        order, position = np.zeros(room, np.int64), np.full(n, -1, np.int64)
+        order[:k], position[F] = F, np.arange(k)
+        return cls(U, np.empty((m, room)), np.empty((m, m)), order, position, np.array([k], np.int64))
+
+
+class RunPoint(NamedTuple):
+    """Where a run of the active set is, changed in place, and where its rows should be."""
+
+    x: np.ndarray  # (n,)
+    g: np.ndarray  # (n,) A x + b
+    multiplier: np.ndarray  # (m,)
+    target: np.ndarray  # (m,) E x

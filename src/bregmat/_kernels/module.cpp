@@ -8,6 +8,7 @@ void bind_base(nb::module_ module);
 void bind_graphs(nb::module_ module);
 void bind_margin(nb::module_ module);
 void bind_projections(nb::module_ module);
+void bind_quadratic(nb::module_ module);
 
 // A function that a Cython module of SciPy exports.
 template <class F>
@@ -40,4 +41,5 @@ NB_MODULE(LEVEL, module) {
     bind_graphs(module);
     bind_margin(module);
     bind_projections(module);
+    bind_quadratic(module);
 }

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat._kernels.old.descent import gather_triangle_inplace
+from bregmat._kernels import descent
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
 from bregmat.kernels.functions import KernelFunction, check_values
 from bregmat.linalg import blocks
@@ -169,7 +169,7 @@ def _unfactored_when_raised(A: np.ndarray, dtype: Any) -> int:
     if not RANGE[dtype][0] < largest < RANGE[dtype][1]:
         return n
     M = np.empty((n, n), dtype)
-    gather_triangle_inplace(M, A, np.arange(n))
+    descent.gather_triangle_inplace(M, A, np.arange(n))
     M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED[dtype] * np.sqrt(n)) + 1e-14 * largest
     return _unfactored(M)
 

@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._kernels import vectors
-from bregmat._kernels.old.exchange import (
-    DEFICIENT,
-    FULL,
-    INDEFINITE,
-    OPTIMAL,
-    PAUSED,
-    UNBOUNDED,
-    RunPoint,
-    exchange_inplace,
-    exchange_work,
-)
-from bregmat._kernels.old.free_factor import Quadratic, onto_row, squared_length
+from bregmat._kernels import exchange, free_factor, vectors
+from bregmat._kernels.arrays import Quadratic, RunPoint
 from bregmat.linalg import column_basis
 from bregmat.quadratic.free_set import FEW, FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram
@@ -96,7 +85,7 @@ class _Search:
         if len(self.E):
             size = float(program.root @ program.root) or float(program.n)
             rho = size / max(float((self.E * self.E).sum()), 1e-300)
-        self.fixed = Quadratic(self.A, self.upper, self.E, program.weights, rho)
+        self.fixed = Quadratic(self.A, self.E, self.upper, program.weights, rho)
         self.refresh()
         self.multiplier = np.zeros(program.m)
         self.n_iter = 0
@@ -225,17 +214,17 @@ class _Search:
             target = x + t * d
             if len(self.E):
                 row = self.E[0, F]
-                new = onto_row(target, row, float(row @ x + t * residual[0]), u)
+                free_factor.onto_row_inplace(target, row, float(row @ x + t * residual[0]), u)
             else:
-                new = np.minimum(np.maximum(target, 0.0), u)
-            if self.change_along(new - x) < least:
-                return new
+                target = np.minimum(np.maximum(target, 0.0), u)
+            if self.change_along(target - x) < least:
+                return target
         return ratio
 
     def change_along(self, d: np.ndarray) -> float:
         """Change of the objective along a step of the free variables."""
         F = self.factor.free
-        curved = squared_length(self.factor.state.U, len(F), d)
+        curved = free_factor.squared_length(self.factor.state.U, d)
         if len(self.E):
             curved -= self.fixed.rho * float(np.square(self.E[:, F] @ d).sum())
         return float(self.g[F] @ d) + 0.5 * curved
@@ -247,30 +236,27 @@ class _Search:
         while counts[0] < most and not self.stopped(self.n_iter + int(counts[0])):
             self.factor.grow()
             place = RunPoint(self.x, self.g, self.multiplier, self.e)
-            work = exchange_work(len(self.E), len(self.b), len(self.factor.state.order))
-            code = exchange_inplace(
-                place, direction, counts, work, free=self.factor.state, problem=self.fixed, tol=self.tol, most=CHUNK
-            )
+            code = exchange.run_inplace(place, direction, counts, self.factor.state, self.fixed, self.tol, CHUNK)
             if direction.any():  # for the caller to prove; where rounding ended the step, the run goes on
                 self.falling = direction
-            if code == UNBOUNDED:
+            if code == exchange.UNBOUNDED:
                 break
-            if code == INDEFINITE:
+            if code == exchange.INDEFINITE:
                 raise ValueError(_indefinite(self.A, direction))
-            if code == DEFICIENT:
+            if code == exchange.DEFICIENT:
                 if is_supplemented:
                     break
                 self.factor.change(join=self.supplement())
                 is_supplemented = True
                 continue
             is_supplemented = False
-            if code == FULL:
+            if code == exchange.FULL:
                 continue
             self.refresh()
             worst = float(self.violations().max())
-            if code == OPTIMAL and (worst <= self.tol or worst > 0.5 * before):
+            if code == exchange.OPTIMAL and (worst <= self.tol or worst > 0.5 * before):
                 break
-            if code != PAUSED:
+            if code != exchange.PAUSED:
                 before = worst
         self.n_iter += int(counts[0])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from bregmat._kernels.old.descent import greedy_inplace
+from bregmat._kernels import descent
 from bregmat.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import QuadraticProgram, no_rows
@@ -91,7 +91,7 @@ def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarr
     relaxed = program.without_rows()
     x = np.zeros(program.n) if start is None else start.copy()
     g = relaxed.gradient(x)
-    greedy_inplace(x, g, relaxed.A, relaxed.upper, ROUGH * relaxed.unit(g), 20 * program.n)
+    descent.greedy_inplace(x, g, relaxed.A, relaxed.upper, ROUGH * relaxed.unit(g), 20 * program.n)
     # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
     if not np.isfinite(x).all():
         x[:] = 0.0

@@ -5,15 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat._kernels.old.free_factor import (
-    FreeSet,
-    Quadratic,
-    constrain_inplace,
-    constrained_solve_inplace,
-    gather_upper_inplace,
-    join_inplace,
-    leave_inplace,
-)
+from bregmat._kernels import free_factor
+from bregmat._kernels.arrays import FreeSet, Quadratic
 
 FEW = 16  # one variable in this many: beyond it a new factorisation is cheaper than changing the old one
 SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable stays outside
@@ -33,7 +26,6 @@ class FreeFactor:
         self.n_factor = 0
         self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
         self.rebuild(np.zeros(0, np.int64))
-        self._W = self._S = np.empty((0, 0))
 
     @property
     def size(self) -> int:
@@ -51,23 +43,19 @@ class FreeFactor:
         U = np.empty((k, k))
         if k > 0:
             self.n_factor += 1
-            gather_upper_inplace(U, self.problem.A, self.problem.E, self.problem.rho, F)
+            free_factor.gather_upper_inplace(U, F, self.problem)
             d = U.diagonal().copy()
             L, info = self._potrf(U.T, lower=1, overwrite_a=1, clean=0)
             U = L.T
             if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
                 U, F = self._pivoted(F)
-        k = len(F)
-        self.state = FreeSet(
-            U, np.array(F, np.int64), np.full(self.n, -1, np.int64), np.array([k], np.int64), np.empty(k)
-        )
-        self.state.position[F] = np.arange(k)
+        self.state = FreeSet.of(U, F, self.n, len(self.problem.E))
 
     def _pivoted(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factor of a largest independent part, diagonal scaled to 1."""
         k = len(F)
         M = np.zeros((k, k))
-        gather_upper_inplace(M, self.problem.A, self.problem.E, self.problem.rho, F)
+        free_factor.gather_upper_inplace(M, F, self.problem)
         scale = np.sqrt(np.maximum(M.diagonal(), 0.0))
         usable = scale > 0.0
         inverse = np.where(usable, 1.0 / np.where(usable, scale, 1.0), 0.0)
@@ -84,10 +72,9 @@ class FreeFactor:
         if len(self.state.U) > k + 8 or len(self.state.U) == self.n:
             return
         room = min(self.n, k + max(32, k // 4))
-        U, order = np.empty((room, room)), np.empty(room, np.int64)
+        U = np.empty((room, room))
         U[:k, :k] = self.state.U[:k, :k]
-        order[:k] = self.free
-        self.state = FreeSet(U, order, self.state.position, self.state.size, np.empty(room))
+        self.state = FreeSet.of(U, self.free, self.n, len(self.problem.E))
 
     def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
         """Let variables join, and those at some places leave: in place where they are few."""
@@ -97,23 +84,19 @@ class FreeFactor:
             self.rebuild(np.concatenate([np.delete(self.free, out), new]))
             return
         for p in np.sort(out)[::-1]:
-            leave_inplace(self.state, int(p))
+            free_factor.leave_inplace(self.state, int(p))
         for j in new:
             self.grow()
-            join_inplace(self.state, self.problem, int(j), SINGULAR)
+            free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)
 
     def constrain(self) -> bool:
         """Prepare the equality rows, if there are any; False where they lack full row rank on F."""
-        m = len(self.problem.E)
-        if m == 0:
-            return True
-        self._W, self._S = np.empty((m, self.size)), np.empty((m, m))
-        return bool(constrain_inplace(self._W, self._S, self.state, self.problem))
+        return free_factor.constrain_inplace(self.state, self.problem)
 
     def solve(self, rhs: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """d and multiplier with ``A_FF d + E_F' multiplier = rhs``, ``E_F d = residual``; after :meth:`constrain`."""
         d, multiplier = rhs.copy(), np.empty(len(residual))
-        constrained_solve_inplace(d, multiplier, self._W, self._S, self.state, self.problem, residual)
+        free_factor.constrained_solve_inplace(d, multiplier, residual, self.state, self.problem)
         if len(residual):
             multiplier += self.problem.rho * residual
         return d, multiplier

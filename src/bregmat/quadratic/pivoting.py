@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from bregmat._kernels import vectors
-from bregmat._kernels.old.descent import gather_triangle_inplace, row_products_inplace, sweep_inplace
+from bregmat._kernels import descent, vectors
 from bregmat.numerics import Exchanges
 from bregmat.quadratic.active_set import Watch
 from bregmat.quadratic.program import Minimum, QuadraticProgram
@@ -42,7 +41,7 @@ def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np
         g = A @ x + b
     last = np.inf
     for k in range(SWEEPS):
-        gain, changed = sweep_inplace(x, g, A, upper, RELAXATION)
+        gain, changed = descent.sweep_inplace(x, g, A, upper, RELAXATION)
         if not gain > 0.0 or changed == 0 or (k >= 3 and gain > SLOW * last):
             break
         last = gain
@@ -198,7 +197,7 @@ class _Pivots:
         outside = np.ones(n, bool)
         outside[F] = False
         rows = np.flatnonzero(outside)
-        row_products_inplace(g, self.A, rows, x)
+        vectors.row_products_inplace(g, self.A, rows, x)
         g[rows] += self.b[rows]
         if len(self.E):
             g[rows] += self.multiplier @ self.E[:, rows]
@@ -283,7 +282,7 @@ class _BlockFactor:
         if self._memory.size < k * k:
             self._memory = np.empty(min(k + k // 8 + 8, len(self.A)) ** 2, self.dtype)
         M = self._memory[: k * k].reshape(k, k)
-        gather_triangle_inplace(M, self.A, F)
+        descent.gather_triangle_inplace(M, self.A, F)
         diagonal = M.diagonal().copy()
         L, info = self._potrf(M.T, lower=1, overwrite_a=1, clean=0)
         pivots = L.diagonal()

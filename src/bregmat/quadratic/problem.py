@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bregmat._interrupt import take_interrupt
-from bregmat._kernels.old.free_factor import Quadratic
+from bregmat._kernels.arrays import Quadratic
 from bregmat.checks import check_limits
 from bregmat.kernels.definite import check_definite
 from bregmat.linalg import EPS
@@ -170,7 +170,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         wide = np.flatnonzero((root > 0.0) & (x < self.upper) & near)
         if not len(wide):
             return
-        factor = FreeFactor(Quadratic(self.A, self.upper, no_rows(n)[0], self.weights, 0.0), n)
+        factor = FreeFactor(Quadratic(self.A, no_rows(n)[0], self.upper, self.weights, 0.0), n)
         factor.rebuild(wide)
         w = np.zeros(n)
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bregmat._kernels.old.descent import NOT_DEFINITE, NOT_FINITE, NOT_SYMMETRIC, inspect
+from bregmat._kernels import descent
 from bregmat.checks import as_column, as_matrix, check_finite
 from bregmat.linalg import EPS
 from bregmat.threads import cached_property
@@ -248,14 +248,14 @@ def no_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_entries(A: np.ndarray) -> None:
     """Finite, symmetric, and no 2 x 2 minor below zero, in one pass."""
-    code, i, j = inspect(A, SYMMETRY, 1e-9)
-    if code == NOT_FINITE:
+    code, i, j = descent.inspect(A, SYMMETRY, 1e-9)
+    if code == descent.NOT_FINITE:
         check_finite("A", A)
-    if code == NOT_SYMMETRIC:
+    if code == descent.NOT_SYMMETRIC:
         raise ValueError(f"A must be symmetric; got {A[i, j]:.17g} at [{i}, {j}] but {A[j, i]:.17g} at [{j}, {i}].")
-    if code == NOT_DEFINITE and i == j:
+    if code == descent.NOT_DEFINITE and i == j:
         raise ValueError(f"A is not positive semidefinite: A[{i}, {i}] = {A[i, i]:.6g} is negative.")
-    if code == NOT_DEFINITE:
+    if code == descent.NOT_DEFINITE:
         low = float(np.linalg.eigvalsh([[A[i, i], A[i, j]], [A[i, j], A[j, j]]])[0])
         raise ValueError(
             f"A is not positive semidefinite: rows and columns {i} and {j} alone have the eigenvalue {low:.6g}, "

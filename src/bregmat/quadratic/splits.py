@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat._kernels.old.tiles import signed_pass_inplace, tile_pass_inplace
+from bregmat._kernels import tiles
 from bregmat.threads import in_parts
 
 _SHARED = 2_000_000  # numbers of a pass from which its sums are taken in parts
@@ -51,7 +51,7 @@ class DenseSplit:
         """``(A+ v, A- v)``."""
         x, unit = _narrowed(v, self._A.dtype, self._unit)
         p, q = np.empty((2, self.n), self._A.dtype)
-        in_parts(lambda *part: signed_pass_inplace(p, q, self._A, x, *part), self.n, self._A.size, 4)
+        in_parts(lambda *part: tiles.signed_pass_inplace(p, q, self._A, x, *part), self.n, self._A.size, 4)
         # the half difference of two sums can fall below zero by rounding
         return unit * p.astype(np.float64), unit * np.maximum(q.astype(np.float64), 0.0)
 
@@ -99,9 +99,9 @@ class ClassBlocks:
         pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1)]
         self._row, self._column = np.array(pairs, dtype=np.int64).T.copy()
         self._same = (self._row < first_negative) == (self._column < first_negative)
-        self._tiles = np.zeros((len(pairs), size, size), self._dtype)
+        self._tiles = np.zeros((len(pairs) * size, size), self._dtype)  # one below the other
         diagonal = np.empty(n)
-        for tile, (i, j) in zip(self._tiles, pairs):
+        for tile, (i, j) in zip(self._tiles.reshape(-1, size, size), pairs):
             values = block(groups[i], groups[j], self._dtype)
             if not (values >= 0).all():
                 k, l = np.argwhere(~(values >= 0))[0]
@@ -126,8 +126,8 @@ class ClassBlocks:
         x = np.zeros(self._length, self._dtype)
         x[self._place] = narrow[self._rows]
         P, Q = np.empty((2, self._parts, self._length), self._dtype)
-        tiles = self._tiles, self._row, self._column, self._same
-        in_parts(lambda *part: tile_pass_inplace(P, Q, *tiles, x, *part), self._parts, 2.0 * self._tiles.size)
+        packed = self._tiles, self._row, self._column, self._same
+        in_parts(lambda *part: tiles.packed_pass_inplace(P, Q, *packed, x, *part), self._parts, 2.0 * self._tiles.size)
         p, q = np.empty((2, self.n))
         p[self._rows] = P.sum(axis=0)[self._place]
         q[self._rows] = Q.sum(axis=0)[self._place]

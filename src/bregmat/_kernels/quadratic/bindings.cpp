@@ -1,0 +1,50 @@
+#include "base/bind.hpp"
+#include "quadratic/descent.hpp"
+#include "quadratic/exchange.hpp"
+#include "quadratic/tiles.hpp"
+
+NAMED_TUPLE(Quadratic)
+NAMED_TUPLE(FreeSet)
+NAMED_TUPLE(RunPoint)
+
+namespace bregmat {
+
+template <class T>
+static void bind_passes(nb::module_ m) {
+    m.def("packed_pass_inplace", tiles::packed_pass_inplace<T>, WithoutInterpreter{});
+    m.def("signed_pass_inplace", tiles::signed_pass_inplace<T>, WithoutInterpreter{});
+}
+
+void bind_quadratic(nb::module_ module) {
+    auto m = module.def_submodule("free_factor");
+    m.def("gather_upper_inplace", free_factor::gather_upper_inplace);
+    m.def("squared_length", free_factor::squared_length);
+    m.def("join_inplace", free_factor::join_inplace);
+    m.def("leave_inplace", free_factor::leave_inplace);
+    m.def("constrain_inplace", free_factor::constrain_inplace);
+    m.def("is_needed", free_factor::is_needed);
+    m.def("constrained_solve_inplace", free_factor::constrained_solve_inplace);
+    m.def("onto_row_inplace", free_factor::onto_row_inplace);
+    m = module.def_submodule("exchange");
+    m.attr("OPTIMAL") = int(exchange::OPTIMAL);
+    m.attr("DEFICIENT") = int(exchange::DEFICIENT);
+    m.attr("FULL") = int(exchange::FULL);
+    m.attr("PAUSED") = int(exchange::PAUSED);
+    m.attr("UNBOUNDED") = int(exchange::UNBOUNDED);
+    m.attr("INDEFINITE") = int(exchange::INDEFINITE);
+    m.def("run_inplace", exchange::run_inplace);
+    m = module.def_submodule("descent");
+    m.attr("NOT_FINITE") = int(descent::NOT_FINITE);
+    m.attr("NOT_SYMMETRIC") = int(descent::NOT_SYMMETRIC);
+    m.attr("NOT_DEFINITE") = int(descent::NOT_DEFINITE);
+    m.def("sweep_inplace", descent::sweep_inplace);
+    m.def("greedy_inplace", descent::greedy_inplace);
+    m.def("gather_triangle_inplace", descent::gather_triangle_inplace<double>);
+    m.def("gather_triangle_inplace", descent::gather_triangle_inplace<float>);
+    m.def("inspect", descent::inspect);
+    m = module.def_submodule("tiles");
+    bind_passes<double>(m);
+    bind_passes<float>(m);
+}
+
+}  // namespace bregmat

@@ -1,0 +1,93 @@
+#include "quadratic/descent.hpp"
+
+#include <cmath>
+
+#include "base/buffer.hpp"
+#include "base/vectors.hpp"
+
+namespace bregmat::descent {
+
+std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
+                                       Vector<const double> upper, double relaxation) {
+    double gain = 0.0;
+    Index changed = 0;
+    for (Index i = 0; i < x.size; i++) {
+        const double d = A(i, i);
+        if (!(d > 0.0)) continue;
+        const double next = std::min(std::max(x[i] - relaxation * g[i] / d, 0.0), upper[i]), move = next - x[i];
+        if (move == 0.0) continue;
+        gain -= move * (g[i] + 0.5 * move * d);
+        changed += (x[i] == 0.0) != (next == 0.0) || (x[i] == upper[i]) != (next == upper[i]);
+        x[i] = next;
+        vectors::add_multiple_inplace(g, A[i], move);
+    }
+    return {gain, changed};
+}
+
+Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double tol,
+                     Index most) {
+    const Index n = x.size;
+    const Buffer<double> memory(4 * n);
+    const auto work = memory.matrix(4, n);
+    const auto diagonal = work[0], goals = work[1], gains = work[2], violations = work[3];
+    for (Index i = 0; i < n; i++) diagonal[i] = A(i, i);
+    for (Index step = 0; step < most; step++) {
+        INDEPENDENT
+        for (Index i = 0; i < n; i++) {  // without branches, so that it vectorises
+            const double d = diagonal[i], goal = std::min(std::max(x[i] - g[i] / d, 0.0), upper[i]), move = goal - x[i];
+            const bool falls = (g[i] < 0.0) & (x[i] < upper[i]), rises = (g[i] > 0.0) & (x[i] > 0.0);
+            const bool is_violated = (falls | rises) & !(d <= 0.0);
+            goals[i] = goal;
+            gains[i] = is_violated ? -move * (g[i] + 0.5 * move * d) : 0.0;
+            violations[i] = is_violated ? std::abs(g[i]) : 0.0;
+        }
+        double best = 0.0, worst = 0.0;
+        Index j = -1;
+        for (Index i = 0; i < n; i++) {
+            worst = std::max(worst, violations[i]);
+            if (gains[i] > best) best = gains[i], j = i;
+        }
+        if (j < 0 || worst <= tol) return step;
+        vectors::add_multiple_inplace(g, A[j], goals[j] - x[j]);
+        x[j] = goals[j];
+    }
+    return most;
+}
+
+template <class T>
+void gather_triangle_inplace(Matrix<T> M, Matrix<const double> A, Vector<const int64_t> rows) {
+    for (Index i = 0; i < rows.size; i++)
+        for (Index j = i; j < rows.size; j++) M(i, j) = T(A(rows[i], rows[j]));
+}
+template void gather_triangle_inplace(Matrix<double>, Matrix<const double>, Vector<const int64_t>);
+template void gather_triangle_inplace(Matrix<float>, Matrix<const double>, Vector<const int64_t>);
+
+std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack) {
+    constexpr Index width = 64;
+    const Index n = A.rows;
+    double largest = 0.0;
+    for (Index i = 0; i < n; i++) {
+        if (!std::isfinite(A(i, i))) return {NOT_FINITE, i, i};
+        largest = std::max(largest, std::abs(A(i, i)));
+    }
+    const double floor = 1e-14 * largest;
+    const Buffer<double> root(n);
+    for (Index i = 0; i < n; i++) {
+        if (A(i, i) < -floor) return {NOT_DEFINITE, i, i};
+        root[i] = std::sqrt(std::max(A(i, i), 0.0));
+    }
+    for (Index top = 0; top < n; top += width)
+        for (Index left = 0; left <= top; left += width)
+            for (Index i = top; i < std::min(top + width, n); i++)
+                for (Index j = left; j < std::min(left + width, i); j++) {
+                    const double a = A(i, j), b = A(j, i), size = root[i] * root[j] + floor;
+                    // written so that NaN and infinity fail
+                    const bool is_symmetric = std::abs(a - b) <= tol * std::max(size, std::abs(a));
+                    if (is_symmetric && std::abs(a) <= (1.0 + slack) * size) continue;
+                    const bool is_finite = std::isfinite(a) && std::isfinite(b);
+                    return {!is_finite ? NOT_FINITE : is_symmetric ? NOT_DEFINITE : NOT_SYMMETRIC, i, j};
+                }
+    return {FINE, 0, 0};
+}
+
+}  // namespace bregmat::descent

@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <cmath>
+
+#include "quadratic/tiles.hpp"
+
+namespace bregmat::tiles {
+
+template <class T>
+void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Vector<const int64_t> row,
+                         Vector<const int64_t> column, Vector<const bool> same, Vector<const T> v, Index start,
+                         Index stop) {
+    const Index size = tiles.columns, count = row.size;
+    for (Index part = start; part < stop; part++) {
+        std::fill_n(P[part].data, P.columns, T(0));
+        std::fill_n(Q[part].data, Q.columns, T(0));
+        for (Index t = count * part / P.rows; t < count * (part + 1) / P.rows; t++) {
+            const auto out = (same[t] ? P : Q)[part];
+            const T *rows = &v[row[t] * size], *columns = &v[column[t] * size];
+            T *out_rows = &out[row[t] * size], *out_columns = &out[column[t] * size];
+            // One row at a time: memory is read in a single stream, which is worth more than the registers that four would save.
+            for (Index i = 0; i < size; i++) {
+                const T *k = &tiles(t * size + i, 0), x = rows[i];
+                T sum = 0;
+                if (row[t] == column[t]) {
+                    for (Index j = 0; j < size; j++) sum += k[j] * columns[j];
+                } else {  // the entries, read once, serve their rows and their columns
+                    INDEPENDENT
+#pragma GCC unroll 4
+                    for (Index j = 0; j < size; j++) {
+                        sum += k[j] * columns[j];
+                        out_columns[j] += k[j] * x;
+                    }
+                }
+                out_rows[i] += sum;
+            }
+        }
+    }
+}
+template void packed_pass_inplace(Matrix<double>, Matrix<double>, Matrix<const double>, Vector<const int64_t>,
+                                  Vector<const int64_t>, Vector<const bool>, Vector<const double>, Index, Index);
+template void packed_pass_inplace(Matrix<float>, Matrix<float>, Matrix<const float>, Vector<const int64_t>,
+                                  Vector<const int64_t>, Vector<const bool>, Vector<const float>, Index, Index);
+
+// Rows i ... i + N - 1, as halves of |A| v +- A v: long rows bear four streams at a time.
+template <Index N, class T>
+static void signed_rows_inplace(Vector<T> p, Vector<T> q, Matrix<const T> A, Vector<const T> v, Index i) {
+    T s[N] = {}, t[N] = {};
+    const T *rows[N];
+    for (Index k = 0; k < N; k++) rows[k] = A[i + k].data;
+    for (Index j = 0; j < v.size; j++)
+        for (Index k = 0; k < N; k++) {
+            const T x = rows[k][j] * v[j];
+            s[k] += x;
+            t[k] += std::abs(x);
+        }
+    for (Index k = 0; k < N; k++) p[i + k] = (t[k] + s[k]) / 2, q[i + k] = (t[k] - s[k]) / 2;
+}
+
+template <class T>
+void signed_pass_inplace(Vector<T> p, Vector<T> q, Matrix<const T> A, Vector<const T> v, Index start, Index stop) {
+    Index i = start;
+    for (; i + 4 <= stop; i += 4) signed_rows_inplace<4>(p, q, A, v, i);
+    for (; i < stop; i++) signed_rows_inplace<1>(p, q, A, v, i);
+}
+template void signed_pass_inplace(Vector<double>, Vector<double>, Matrix<const double>, Vector<const double>, Index,
+                                  Index);
+template void signed_pass_inplace(Vector<float>, Vector<float>, Matrix<const float>, Vector<const float>, Index, Index);
+
+}  // namespace bregmat::tiles
