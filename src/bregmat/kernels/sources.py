@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import vectors
-from bregmat._kernels.old import kernel_rows
+from bregmat._kernels import kernel_rows, vectors
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import EPS, blocks, sq_norms
@@ -115,17 +114,13 @@ class Gaussian(KernelSource):
         work = len(rows) * n * (2.0 * self.n_features + 20) / FLOPS
         if self.ZT is not None:
             ZT = self.ZT if columns is None else np.ascontiguousarray(self.ZT[:, columns])
-            near = out, 0, self.Z[rows], ZT
+            near = out, self.Z[rows], ZT
             in_parts(lambda *part: kernel_rows.gaussian_near_rows_inplace(*near, *part), n, work, kernel_rows.CHUNK)
             return
         Z, h = (self.Z, self.h) if columns is None else (self.Z[columns], self.h[columns])
-        far = out, 0, self.Z[rows], self.h[rows], Z, h
-
-        def fill_part(*part: int) -> None:
-            memory = kernel_rows.chunk_work(len(rows), n, np.float32)
-            kernel_rows.gaussian_rows_inplace(memory, *far, *part)
-
-        in_parts(fill_part, n, work, kernel_rows.CHUNK)
+        ones = np.empty(0, np.float32)
+        far = out, self.Z[rows], self.h[rows], ones, Z, h, ones, 1.0, False
+        in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*far, *part), n, work, kernel_rows.CHUNK)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         out = np.empty((len(rows), len(columns)), dtype)
@@ -149,12 +144,9 @@ class Gaussian(KernelSource):
         B, hB = (A, hA) if is_square else self._exact(columns)
         out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)) if is_square else 1, len(rows)))
         both = out, A, hA, B, hB, weight, 2.0 * self.gamma, is_square
-
-        def sum_part(*part: int) -> None:
-            kernel_rows.gaussian_sums_inplace(kernel_rows.chunk_work(len(rows), len(columns)), *both, *part)
-
         work = len(rows) * len(columns) * (2.0 * self.n_features + 40) / FLOPS
-        in_parts(sum_part, *((len(out), work) if is_square else (len(rows), work, kernel_rows.HALF)))
+        whole = (len(out), work) if is_square else (len(rows), work, kernel_rows.HALF)
+        in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), *whole)
         return out.sum(axis=0) if is_square else out[0]
 
     def _block64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
@@ -162,11 +154,7 @@ class Gaussian(KernelSource):
         B, hB = (A, hA) if rows is columns else self._exact(columns)
         work = out.size * (2.0 * self.n_features + 40) / FLOPS
         both = out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns
-
-        def fill_part(*part: int) -> None:
-            kernel_rows.gaussian_block_inplace(kernel_rows.chunk_work(*out.shape), *both, *part)
-
-        in_parts(fill_part, len(columns), work, kernel_rows.HALF)
+        in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*both, *part), len(columns), work, kernel_rows.HALF)
 
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centred points in float64 and ``gamma |x|^2``."""

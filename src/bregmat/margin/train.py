@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat._interrupt import tells_interrupts
-from bregmat._kernels.old.violators import objectives
+from bregmat._kernels import violators
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
@@ -248,7 +248,7 @@ class MarginTraining(Problem):
     def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows."""
         data = self.data
-        q, total, squares, linear, quadratic, least = objectives(
+        q, total, squares, linear, quadratic, least = violators.objectives(
             state.x, state.f, data.signs, self.price, data.ridge, state.shift
         )
         primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import vectors
-from bregmat._kernels.old.smo import descent_work, greedy_descent_inplace, smo_inplace
-from bregmat._kernels.old.violators import FAR, slopes_inplace, violators_inplace
+from bregmat._kernels import smo, vectors, violators
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
@@ -180,7 +178,9 @@ class SupportSearch(State):
         block, inside, worse = self.block, self.inside, self.worse
         assert block is not None
         W, goal = block.members, 0.5 * self.tol
-        count = violators_inplace(worse, self.slope, self.x, self.lower, self.upper, inside, self.shift, goal)
+        count = violators.violations_inplace(
+            worse, self.slope, self.x, self.lower, self.upper, inside, self.shift, goal
+        )
         most_new = max(200, len(W) // 2)
         if count == 0:
             self.inner = max(0.2 * self.inner, 0.3 * self.tol)
@@ -202,11 +202,11 @@ class SupportSearch(State):
 
         ``data`` is what the compiled methods take beside them: kernel, its diagonal, bounds, and the violation to end at.
         """
-        descend: Any = smo_inplace if self.problem.intercept else greedy_descent_inplace
-        piece, done, work = max(100, PIECE // len(x)), 0, descent_work(e)
+        descend: Any = smo.pair_descent_inplace if self.problem.intercept else smo.greedy_descent_inplace
+        piece, done = max(100, PIECE // len(x)), 0
         while done < most:
             now = min(piece, most - done)
-            steps = int(descend(work, x, e, *data, now)[0])
+            steps = int(descend(x, e, *data, now)[0])
             done += steps
             if steps < now or self.late():
                 break
@@ -255,14 +255,16 @@ class SupportSearch(State):
         problem = self.problem
         self.rounds += 1
         self.noise = SINGLE * float(np.sqrt(self.x @ self.x))
-        high, low, above, below = slopes_inplace(
+        high, low, above, below = violators.slopes_inplace(
             slope, self.x, self.f, problem.signs, problem.ridge, self.lower, self.upper, inside
         )
         if not problem.intercept:
             self.shift, self.violation = 0.0, max(high, -low, 0.0)
         else:
             self.violation = high - low
-            self.shift = 0.5 * (above + below if abs(above) < FAR and abs(below) < FAR else high + low)
+            self.shift = 0.5 * (
+                above + below if abs(above) < violators.FAR and abs(below) < violators.FAR else high + low
+            )
         if not np.isfinite(slope.sum()) or not np.isfinite(self.violation):
             self.violation = np.nan
         self.done = not self.violation > self.tol

@@ -23,6 +23,8 @@ void bind_margin(nb::module_ module) {
     m = module.def_submodule("kernel_rows");
     m.attr("CHUNK") = kernel_rows::CHUNK;
     m.attr("HALF") = kernel_rows::HALF;
+    m.def("exp_row_inplace", kernel_rows::exp_row_inplace<float>);
+    m.def("exp_row_inplace", kernel_rows::exp_row_inplace<double>);
     m.def("gaussian_block_inplace", kernel_rows::gaussian_block_inplace<float>, WithoutInterpreter{});
     m.def("gaussian_block_inplace", kernel_rows::gaussian_block_inplace<double>, WithoutInterpreter{});
     m.def("gaussian_near_rows_inplace", kernel_rows::gaussian_near_rows_inplace, WithoutInterpreter{});

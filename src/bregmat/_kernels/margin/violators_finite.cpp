@@ -10,7 +10,7 @@ static double smaller(double a, double b) {
 }
 
 Four slopes_inplace(Vector<double> slope, Values x, Values f, Values signs, Values ridge, Values lower, Values upper,
-                    Vector<const uint8_t> inside) {
+                    Vector<const bool> inside) {
     double high = -FAR, low = FAR, high_inside = -FAR, low_inside = FAR;
     INDEPENDENT
     for (Index t = 0; t < x.size; t++) {
@@ -26,7 +26,7 @@ Four slopes_inplace(Vector<double> slope, Values x, Values f, Values signs, Valu
 }
 
 Index violations_inplace(Vector<double> worse, Values slope, Values x, Values lower, Values upper,
-                         Vector<const uint8_t> inside, double shift, double least) {
+                         Vector<const bool> inside, double shift, double least) {
     Index count = 0;
     INDEPENDENT
     for (Index t = 0; t < x.size; t++) {
