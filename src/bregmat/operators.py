@@ -249,6 +249,13 @@ def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[n
 
     The edges of point u and the points at their other ends are at ``ptr[u] ... ptr[u + 1] - 1``. A term with sign 0 is the point
     alone and is listed once.
+
+    Parameters
+    ----------
+    a, b : (m,) int32
+        The points of each term ``z_a + sign z_b``.
+    sign : (m,) int8
+    n : int
     """
     m = len(a) + np.count_nonzero(sign)
     ptr, edge, other = np.empty(n + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
