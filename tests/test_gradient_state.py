@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.base import clone
 
 import bregmat.online
-from bregmat._kernels.old import lanczos
+from bregmat._kernels import lanczos
 from bregmat.online import (
     EntropicLoss,
     LogisticLoss,

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from bregmat._kernels.old import online as kernels
+from bregmat._kernels import online as kernels
 from bregmat.divergences import LogDet
 from bregmat.online import UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet as Plain

@@ -8,8 +8,8 @@ from scipy.optimize import LinearConstraint, minimize
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
+from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import online as kernels
 from bregmat.online.capped_simplex import cap, mixture_of_corners
 from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks

@@ -119,3 +119,13 @@ class RunPoint(NamedTuple):
     g: np.ndarray  # (n,) A x + b
     multiplier: np.ndarray  # (m,)
     target: np.ndarray  # (m,) E x
+
+
+class Learner(NamedTuple):
+    """A matrix exponentiated gradient learner with ``H = log W + const``."""
+
+    H: np.ndarray  # (n, n) float64 or complex128
+    Q: np.ndarray  # (room + 5, n) memory, of the dtype of H, for a Lanczos run of at most `room` steps
+    T: np.ndarray  # (6, room + 1) memory
+    state: np.ndarray  # (10,) numbers that change with every trial
+    settings: np.ndarray  # (7,) numbers that do not; lanczos.hpp names the positions in both

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.old import online as kernels
+from bregmat._kernels import online as kernels
 from bregmat.checks import as_column
 
 

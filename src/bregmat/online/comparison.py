@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.old import lanczos
+from bregmat._kernels import lanczos
 from bregmat.checks import check_positive
 from bregmat.online import bounds
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from bregmat._kernels.old import lanczos
+from bregmat._kernels import lanczos
 from bregmat.checks import as_column, check_integer, check_share
 from bregmat.estimators.base import validated
 from bregmat.estimators.state import names_state, restore_names

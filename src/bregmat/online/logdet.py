@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat._kernels.old import online as kernels
+from bregmat._kernels import online as kernels
 from bregmat.checks import (
     as_column,
     as_matrix,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels.old import lanczos
+from bregmat._kernels import lanczos
 from bregmat.checks import as_choice, rows_text
 from bregmat.typing import OnlineLoss
 

@@ -11,8 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
+from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import online as kernels
 from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.estimators.base import validated
 from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names

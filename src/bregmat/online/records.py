@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.old import lanczos
+from bregmat._kernels import lanczos
 from bregmat.online.instances import SupportedMatrix
 
 

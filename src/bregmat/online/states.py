@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.arrays import EigenWork
-from bregmat._kernels.old import eigen_update, lanczos
+from bregmat._kernels import eigen_update, lanczos
+from bregmat._kernels.arrays import EigenWork, Learner
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import GradientSettings
@@ -28,12 +28,13 @@ NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or 
 class _State(ABC):
     """What both representations share: totals, settings, the loss."""
 
-    _room: Callable[[int], None]  # work arrays for so many steps of a run, where kernels ask for them
+    _steps: int  # of a Lanczos run for which there is memory
+    _room: Callable[[int], None]  # memory for so many steps, where kernels ask for it
 
     @property
     @abstractmethod
-    def _written(self) -> tuple[Any, ...]:
-        """What every kernel of a representation writes, as its first arguments."""
+    def _given(self) -> tuple[Any, ...]:
+        """State, settings and memory: the first arguments of every kernel of a representation."""
 
     @abstractmethod
     def _refresh(self) -> None:
@@ -74,14 +75,14 @@ class _State(ABC):
         """Run a kernel over all rows of the columns: it comes back before the row for which something has to be done."""
         rest: Any = columns
         while True:
-            n, why = kernel(*self._written, *rest, self.settings)
+            n, why = kernel(*self._given, *rest)
             if why == lanczos.DONE:
                 return
             rest = [column[n:] for column in rest]
             if why == lanczos.NEEDS_REFRESH:
                 self._refresh()
             elif why == lanczos.NEEDS_ROOM:
-                self._room(2 * self._written[-1].shape[1] - 2)
+                self._room(2 * self._steps)
             elif why == lanczos.FAILED:
                 raise FloatingPointError(NOT_FINITE)
 
@@ -111,8 +112,8 @@ class LogState(_State):
         self._refresh()
 
     @property
-    def _written(self) -> tuple[Any, ...]:
-        return self.H, self.totals, self._Q, self._T
+    def _given(self) -> tuple[Any, ...]:
+        return (Learner(self.H, self._Q, self._T, self.totals, self.settings),)
 
     # ------------------------------------------------------------------ what W is
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
@@ -221,15 +222,15 @@ class LogState(_State):
         self.totals[lanczos.SHIFT] += lam[-1]
 
     def _room(self, steps: int) -> None:
-        steps = min(max(steps, 2), max(len(self.H), 2))
-        self._Q, self._T = np.empty((steps + 1, len(self.H)), self.H.dtype), np.empty((6, steps + 1))
+        self._steps = steps = min(max(steps, 2), max(len(self.H), 2))
+        self._Q, self._T = np.empty((steps + 5, len(self.H)), self.H.dtype), np.empty((6, steps + 1))
 
     def _promote(self, block: Any) -> None:
         """Complex from the first complex instance on."""
         if is_complex(block) and self.H.dtype.kind != "c":
             self.H = self.H.astype(complex)
             self.start = None if self.start is None else self.start.astype(complex)
-            self._room(self._T.shape[1] - 1)
+            self._room(self._steps)
 
     # ------------------------------------------------------------------ copies
     def mark(self, block: Any) -> Any:
@@ -253,7 +254,7 @@ class LogState(_State):
             np.fill_diagonal(self.H, self._diagonal)
         self.H[[a, a, b, b], [a, b, a, b]] = entries
         self._spectrum = None
-        self._room(self._T.shape[1] - 1)
+        self._room(self._steps)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the next trial depends on."""
@@ -264,7 +265,7 @@ class LogState(_State):
         """Inverse of :meth:`arrays`, of copies."""
         self.H, self.totals, self.start = arrays["H"], arrays["totals"], arrays.get("start")
         self._spectrum = self._factor = None
-        self._room(self._T.shape[1] - 1)
+        self._room(self._steps)
 
 
 class EigenState(_State):
@@ -279,8 +280,8 @@ class EigenState(_State):
         self._work = EigenWork.of_order(len(self.lam))
 
     @property
-    def _written(self) -> tuple[Any, ...]:
-        return self.lam, self.Vt, self.totals, self._work
+    def _given(self) -> tuple[Any, ...]:
+        return self.lam, self.Vt, self.totals, self._work, self.settings
 
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Ascending eigenvalues of W, and its eigenvectors."""
