@@ -92,7 +92,7 @@ def test_parts_of_a_pass(rng, dtype):
     same = np.array([True, True, True, False, False, True])
     x = rng.random(96).astype(dtype)
     P, Q = np.full((2, 3, 96), np.nan, dtype)  # the kernels clear what they write
-    packed = K.reshape(-1, 32), row, column, same, x
+    packed = K.reshape(-1, 32), np.array([row, column, same]), x
     tiles.packed_pass_inplace(P, Q, *packed, 2, 3)
     tiles.packed_pass_inplace(P, Q, *packed, 0, 2)
     alone = np.full((2, 1, 96), np.nan, dtype)

@@ -97,8 +97,8 @@ class ClassBlocks:
         self._rows = np.concatenate(groups)
         self._length = size * len(groups)
         pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1)]
-        self._row, self._column = np.array(pairs, dtype=np.int64).T.copy()
-        self._same = (self._row < first_negative) == (self._column < first_negative)
+        row, column = np.array(pairs, dtype=np.int64).T
+        self._places = np.array([row, column, (row < first_negative) == (column < first_negative)])
         self._tiles = np.zeros((len(pairs) * size, size), self._dtype)  # one below the other
         diagonal = np.empty(n)
         for tile, (i, j) in zip(self._tiles.reshape(-1, size, size), pairs):
@@ -126,8 +126,8 @@ class ClassBlocks:
         x = np.zeros(self._length, self._dtype)
         x[self._place] = narrow[self._rows]
         P, Q = np.empty((2, self._parts, self._length), self._dtype)
-        packed = self._tiles, self._row, self._column, self._same
-        in_parts(lambda *part: tiles.packed_pass_inplace(P, Q, *packed, x, *part), self._parts, 2.0 * self._tiles.size)
+        packed = self._tiles, self._places, x
+        in_parts(lambda *part: tiles.packed_pass_inplace(P, Q, *packed, *part), self._parts, 2.0 * self._tiles.size)
         p, q = np.empty((2, self.n))
         p[self._rows] = P.sum(axis=0)[self._place]
         q[self._rows] = Q.sum(axis=0)[self._place]

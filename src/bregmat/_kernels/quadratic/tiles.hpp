@@ -7,11 +7,11 @@
 namespace bregmat::tiles {
 
 // Sums within the classes P and across them Q, (parts, n), from square lower tiles: parts start ... stop - 1. Tile t is the rows
-// t s ... t s + s - 1 of tiles (t s, s), at the block row[t], column[t] of the matrix; one on the diagonal is stored whole.
+// t s ... t s + s - 1 of tiles (count s, s); one on the diagonal is stored whole. The rows of places (3, count) are the row and the
+// column of blocks at which each tile is, and whether it lies within a class.
 template <class T>
-void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Vector<const int64_t> row,
-                         Vector<const int64_t> column, Vector<const bool> same, Vector<const T> v, Index start,
-                         Index stop);
+void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Matrix<const int64_t> places,
+                         Vector<const T> v, Index start, Index stop);
 
 // p = A+ v, q = A- v for any square A (n, n) and v >= 0, each (n,): rows start ... stop - 1, start a multiple of 4.
 template <class T>

@@ -6,22 +6,22 @@
 namespace bregmat::tiles {
 
 template <class T>
-void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Vector<const int64_t> row,
-                         Vector<const int64_t> column, Vector<const bool> same, Vector<const T> v, Index start,
-                         Index stop) {
-    const Index size = tiles.columns, count = row.size;
+void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Matrix<const int64_t> places,
+                         Vector<const T> v, Index start, Index stop) {
+    const Index size = tiles.columns, count = places.columns;
     for (Index part = start; part < stop; part++) {
         std::fill_n(P[part].data, P.columns, T(0));
         std::fill_n(Q[part].data, Q.columns, T(0));
         for (Index t = count * part / P.rows; t < count * (part + 1) / P.rows; t++) {
-            const auto out = (same[t] ? P : Q)[part];
-            const T *rows = &v[row[t] * size], *columns = &v[column[t] * size];
-            T *out_rows = &out[row[t] * size], *out_columns = &out[column[t] * size];
+            const Index row = places(0, t) * size, column = places(1, t) * size;
+            const auto out = (places(2, t) ? P : Q)[part];
+            const T *rows = &v[row], *columns = &v[column];
+            T *out_rows = &out[row], *out_columns = &out[column];
             // One row at a time: memory is read in a single stream, which is worth more than the registers that four would save.
             for (Index i = 0; i < size; i++) {
                 const T *k = &tiles(t * size + i, 0), x = rows[i];
                 T sum = 0;
-                if (row[t] == column[t]) {
+                if (row == column) {
                     for (Index j = 0; j < size; j++) sum += k[j] * columns[j];
                 } else {  // the entries, read once, serve their rows and their columns
                     INDEPENDENT
@@ -36,10 +36,10 @@ void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Vector
         }
     }
 }
-template void packed_pass_inplace(Matrix<double>, Matrix<double>, Matrix<const double>, Vector<const int64_t>,
-                                  Vector<const int64_t>, Vector<const bool>, Vector<const double>, Index, Index);
-template void packed_pass_inplace(Matrix<float>, Matrix<float>, Matrix<const float>, Vector<const int64_t>,
-                                  Vector<const int64_t>, Vector<const bool>, Vector<const float>, Index, Index);
+template void packed_pass_inplace(Matrix<double>, Matrix<double>, Matrix<const double>, Matrix<const int64_t>,
+                                  Vector<const double>, Index, Index);
+template void packed_pass_inplace(Matrix<float>, Matrix<float>, Matrix<const float>, Matrix<const int64_t>,
+                                  Vector<const float>, Index, Index);
 
 // Rows i ... i + N - 1, as halves of |A| v +- A v: long rows bear four streams at a time.
 template <Index N, class T>
