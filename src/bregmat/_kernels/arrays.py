@@ -105,7 +105,15 @@ class FreeSet(NamedTuple):
 
     @classmethod
     def of(cls, U: np.ndarray, F: np.ndarray, n: int, m: int) -> "FreeSet":
-        """The variables F of n, whose factor U begins with, and work arrays for m rows."""
+        """The free variables F, with the factor U in its leading block.
+
+        Parameters
+        ----------
+        U : (room, room)
+        F : (k,) int
+        n, m : int
+            Numbers of variables and of rows.
+        """
         k, room = len(F), len(U)
         order, position = np.zeros(room, np.int64), np.full(n, -1, np.int64)
         order[:k], position[F] = F, np.arange(k)
