@@ -6,11 +6,16 @@
 
 namespace bregmat {
 
-// An array of NumPy that owns the object `from`, in which its entries lie.
-template <class T, class Owner>
-static nb::object owned(T *data, std::initializer_list<size_t> shape, Owner *from) {
-    const nb::capsule owner(from, [](void *p) noexcept { delete static_cast<Owner *>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.begin(), owner));
+// The arrays of NumPy that are returned own the object in which their entries lie.
+static nb::tuple eliminate_inplace(Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms,
+                                   Vector<const int32_t> indptr, Vector<const int32_t> indices,
+                                   Vector<const double> data, double share, double rounding) {
+    auto *rest = new elimination::Rest(
+        elimination::eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rounding));
+    const nb::capsule owner(rest, [](void *p) noexcept { delete static_cast<elimination::Rest *>(p); });
+    const nb::ndarray<nb::numpy, int64_t> left(rest->left.data(), {rest->left.size()}, owner);
+    const nb::ndarray<nb::numpy, double> block(rest->block.get(), {size_t(rest->rows), size_t(rest->columns)}, owner);
+    return nb::make_tuple(left, block, rest->corner, rest->pivot, rest->trace, rest->total);
 }
 
 void bind_graphs(nb::module_ module) {
@@ -30,18 +35,7 @@ void bind_graphs(nb::module_ module) {
     m.def("project_inplace", cut::project_inplace);
 
     m = module.def_submodule("elimination");
-    m.def("eliminate_inplace", [](Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms,
-                                  Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                                  Vector<const double> data, double share, double rounding) {
-        auto *rest = new elimination::Rest(
-            elimination::eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rounding));
-        const auto &r = *rest;
-        auto *left = new std::vector<int64_t>(r.left);
-        const auto numbers = std::tuple(r.corner, r.pivot, r.trace, r.total);
-        const nb::object rows = owned(left->data(), {left->size()}, left);
-        return nb::tuple(nb::make_tuple(rows, owned(r.block.get(), {size_t(r.rows), size_t(r.columns)}, rest)) +
-                         nb::cast(numbers));
-    });
+    m.def("eliminate_inplace", eliminate_inplace);
 
     m = module.def_submodule("simplex");
     m.def("log_side", simplex::log_side);

@@ -69,10 +69,8 @@ double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<con
                 }
                 order[moved++] = v;
             }
-            if (gained > most)
-                most = gained, kept = moved;
-            else if (moved - kept > 2 * patience)
-                break;
+            if (gained > most) most = gained, kept = moved;
+            else if (moved - kept > 2 * patience) break;
         }
         for (Index k = moved - 1; k >= kept; k--) move_inplace(x, gain, order[k], indptr, indices, data);
         if (kept == 0) break;
