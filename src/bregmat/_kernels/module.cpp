@@ -7,7 +7,7 @@ namespace bregmat {
 void bind_base(nb::module_ module);
 void bind_graphs(nb::module_ module);
 void bind_margin(nb::module_ module);
-void bind_online(nb::module_ module);
+void bind_streams(nb::module_ module);
 void bind_projections(nb::module_ module);
 void bind_quadratic(nb::module_ module);
 
@@ -41,7 +41,7 @@ NB_MODULE(LEVEL, module) {
     bind_base(module);
     bind_graphs(module);
     bind_margin(module);
-    bind_online(module);
+    bind_streams(module);
     bind_projections(module);
     bind_quadratic(module);
 }

@@ -1,4 +1,4 @@
-#include "online/online.hpp"
+#include "streams/online.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "online/lanczos.hpp"
+#include "streams/lanczos.hpp"
 
 namespace bregmat::lanczos {
 

@@ -1,4 +1,4 @@
-#include "online/lanczos.hpp"
+#include "streams/lanczos.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 #include <sstream>
 #include <string>
 
-#include "online/lanczos.hpp"
-#include "online/online.hpp"
+#include "streams/lanczos.hpp"
+#include "streams/online.hpp"
 #include "projections/bindings.hpp"
 
 NAMED_TUPLE(lanczos::Learner<double>)
@@ -47,7 +47,7 @@ static void bind_lanczos(nb::module_ m) {
     m.def("tally_pairs_inplace", tally_pairs_inplace);
 }
 
-void bind_online(nb::module_ module) {
+void bind_streams(nb::module_ module) {
     using namespace online;
     bind_lanczos(module.def_submodule("lanczos"));
     auto m = module.def_submodule("online");
