@@ -3,9 +3,9 @@
 #include <sstream>
 #include <string>
 
+#include "projections/bindings.hpp"
 #include "streams/lanczos.hpp"
 #include "streams/online.hpp"
-#include "projections/bindings.hpp"
 
 NAMED_TUPLE(lanczos::Learner<double>)
 NAMED_TUPLE(lanczos::Learner<std::complex<double>>)
