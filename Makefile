@@ -106,7 +106,7 @@ dist: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" python -m build --no-isolation --wheel -Cbuild-dir=$(VENV)/kernels --outdir build/dist
 	PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --wheel-dir dist build/dist/*.whl
 	$(BIN)/python -m twine check --strict dist/*
-	test $$(wc -c < dist/*.whl) -le $(MAXIMUM_WHEEL)
+	test $$(cat dist/*.whl | wc -c) -le $(MAXIMUM_WHEEL)
 	tar -xzf dist/*.tar.gz -C build/dist
 	@set -e; for file in dist/*; do \
 		echo "== $$file"; \

