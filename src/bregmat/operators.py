@@ -86,9 +86,10 @@ class Operator(Protocol):
 
     def exact_norms(self) -> np.ndarray:
         """Frobenius norms of the A_i, a few megabytes of matrices at a time."""
-        block = max(1, 2**22 // (self.r * (self.r + 1) // 2))
-        parts = [np.arange(first, min(first + block, self.c)) for first in range(0, self.c, block)]
-        return np.concatenate([np.linalg.norm(self.restrict(rows).features(None), axis=1) for rows in parts])
+        out = np.empty(self.c)
+        for part in blocks(self.c, self.r * (self.r + 1) // 2, 2**22):
+            out[part] = np.linalg.norm(self.restrict(np.arange(self.c)[part]).features(None), axis=1)
+        return out
 
     def vanishing(self, N: np.ndarray) -> np.ndarray:
         """Which rows are 0 up to rounding on the directions N (r, k), but are not 0 themselves; boolean, shape (c,)."""

@@ -194,7 +194,7 @@ class Draw:
         function = bregmat.nearest_metric if self.map is not None else bregmat.nearest_kernel
         name = type(loss).__name__ if loss is not None else "own"
         text = f"{self.divergence} {self.prior_kind} {softness} {name} scale {self.scale:g} n {self.n} c {c}"
-        feasible = self.feasible or not np.isinf(gamma).all()
+        feasible = self.feasible if np.isinf(gamma).all() else True
         if not self.feasible and softness == "mixed":
             feasible = None
 
@@ -472,11 +472,42 @@ def parallel(rng):
     return draw.case("hard")
 
 
+def flat(rng):
+    """All distances among some points that lie in fewer dimensions, mostly on a line of whole numbers, and any other rows."""
+    draw = Draw(rng, priors=("dense", "factor", "metric", "metric_prior"), sizes=(4, 10))
+    r = draw.basis.shape[1]
+    if r < 3:
+        return plain(rng)
+    points = np.sort(rng.choice(draw.n, int(rng.integers(3, min(draw.n, r + 1) + 1)), replace=False))
+    k, l = np.triu_indices(len(points), 1)
+    gone = draw.truth[points] - draw.truth[points[0]]  # the matrix that maps them to a line or a plane, and keeps the rest
+    if rng.random() < 0.7:
+        goal = np.cumsum(rng.integers(1, 4, len(points)))[:, None] * np.sqrt(draw.scale)
+    else:
+        goal = gone @ rng.normal(size=(draw.truth.shape[1], 2))
+    goal = goal - goal[0]
+    if np.linalg.matrix_rank(gone, 1e-3 * np.linalg.norm(gone)) < len(points) - 1 or goal.shape[1] >= len(points) - 1:
+        return plain(rng)
+    along = np.linalg.pinv(gone)
+    inner = np.hstack([draw.inner @ along @ goal, draw.inner @ (np.eye(r) - along @ gone) * (rng.random() < 0.7)])
+    draw.inner, draw.truth = inner, draw.basis @ inner
+    bound = ((goal[k] - goal[l]) ** 2).sum(axis=1)
+    if not (bound > 0).all():
+        return plain(rng)
+    draw.rows.append(C.sq_distance(points[k], points[l], bound, "=="))
+    if rng.random() < 0.8:
+        draw.draw_rows(int(rng.integers(1, 5)), relation=None if rng.random() < 0.5 else str(rng.choice(RELATIONS)))
+    draw.rows = [draw.rows[k] for k in rng.permutation(len(draw.rows))]
+    if draw.divergence == "logdet":  # infinite at every such matrix
+        draw.feasible = None
+    return draw.case("hard")
+
+
 FAMILIES = {
     f.__name__: f
     for f in (
         *(plain, scaled, ill_conditioned, larger, vanishing, vanishing_point, duplicates, redundant, contradictions),
-        *(rounded, one_point, wide_bounds, must_links, cliques, parallel),
+        *(rounded, one_point, wide_bounds, must_links, cliques, parallel, flat),
     )
 }
 COUNTS = {
