@@ -169,7 +169,7 @@ def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
-    """Rows whose value is 0 for every matrix but must be positive."""
+    """Refuse rows whose values leave the range of numbers, and rows that are 0 for every matrix but may not be."""
     size = np.abs(operator.values_diagonal(None))
     bad = np.flatnonzero(~((size < 1e150) & ((size > 1e-150) | (size == 0))))
     if len(bad):
@@ -177,10 +177,10 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
-    stuck = (size <= 0) & (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
-    if stuck.any():  # hard rows of a matrix that was given are proven impossible instead
-        stuck &= constraints.psd_rows() | (~losses.hard & (operator.norms() == 0))
-    bad = np.flatnonzero(stuck)
+    too_low = (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
+    too_high = (losses.bound < 0) & (losses.sense >= 0) & losses.hard
+    bad = np.flatnonzero((size == 0) & (too_low | too_high))
+    bad = bad[operator.restrict(bad).norms() == 0]
     if len(bad):
         first = constraints.select(bad[:1])
         why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
