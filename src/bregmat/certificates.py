@@ -158,7 +158,8 @@ def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_onl
     if L.has_hard:
         met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
         p = np.where(met, L.bound, p)
-    return problem.offset + iterate.value() + L.value(p)
+    total = problem.offset + iterate.value() + L.value(p)
+    return float(np.maximum(total, 0.0))  # divergences and losses are never negative, but for rounding
 
 
 Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]

@@ -11,6 +11,7 @@ import numpy as np
 from bregmat.status import Status
 
 FEASIBLE = 1e-9  # relative violation below which a hard row counts as met: rounding of its value over its bound
+CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may put a bound above the objective
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,8 +51,12 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """``(upper - dual_bound) / max(size, |objective|)``; inf where nothing is proven."""
-        return (self.upper - self.dual_bound) / self.unit if self.is_feasible else np.inf
+        """``(upper - dual_bound) / max(size, |objective|)``, never negative; inf where nothing is proven.
+
+        A bound that rounding puts above ``upper`` leaves the gap 0. A bound farther above it contradicts the point: nothing is proven.
+        """
+        excess = self.upper - self.dual_bound
+        return max(excess, 0.0) / self.unit if self.is_feasible and not excess < -CROSSED * self.unit else np.inf
 
     @property
     def is_feasible(self) -> bool:
@@ -69,8 +74,8 @@ class Certificate:
         }
 
     def proves(self, tol: float) -> bool:
-        """Whether the point is optimal to the relative gap ``tol``; NaN, and a gap below -tol by rounding, prove nothing."""
-        return bool(np.isfinite(self.gap) and abs(self.gap) <= tol)
+        """Whether the point is optimal to the relative gap ``tol``; NaN proves nothing."""
+        return bool(np.isfinite(self.gap) and self.gap <= tol)
 
     def status(self, tol: float) -> Status:
         """What is proven, in a word."""
