@@ -27,6 +27,7 @@ __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Sta
 
 WIDE = 1e8  # factor between slack weights from which on squares of their ratios are rounding
 ROUNDINGS = 1e3  # of the terms of a bound that sums of them may leave
+OWN_RULE = "The stopping rule of the method was met, which does not test the gap."
 STATE_VERSION = 2  # of what to_state writes; states without a version are of version 1
 
 
@@ -95,6 +96,8 @@ class Result:
     @property
     def advice(self) -> str:
         """What to change."""
+        if self.exit_reason is ExitReason.TOLERANCE and self.status is not Status.OPTIMAL:
+            return self.advice_for.get(self.exit_reason, OWN_RULE)
         return self.advice_for.get(self.exit_reason, self.exit_reason.advice)
 
     @property

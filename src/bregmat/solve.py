@@ -107,7 +107,11 @@ SOLVERS = Registry(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A certificate with the story of the run."""
+    """A certificate with the story of the run.
+
+    The reason is that of the certificate: TOLERANCE where it proves a gap within the tolerance, however the run ended, and else only
+    where the solver stopped by a rule of its own (``by_own_rule``).
+    """
 
     certificate: Any  # the problem's own subclass of Certificate
     status: Status
@@ -120,11 +124,21 @@ class Outcome:
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     last: Any = None  # point of the solver's last state
+    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver that does not test the gap
+
+    def __post_init__(self) -> None:
+        reason = self.exit_reason
+        if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
+            reason = ExitReason.TOLERANCE
+        elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
+            reason = reason if self.by_own_rule else ExitReason.STALLED
+        object.__setattr__(self, "exit_reason", reason)
 
     def shared(self) -> dict[str, Any]:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
-        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("certificate", "last")}
+        own = ("certificate", "last", "by_own_rule")
+        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
         numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
         return story | numbers | {"max_violation": proof.violation}
 
@@ -361,6 +375,7 @@ class _Run:
             rows,
             state.trace,
             state.last,
+            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
         )
 
 

@@ -55,13 +55,6 @@ class ExitReason(StrEnum):
         return _ADVICE[self.value]
 
 
-def reason_beside(status: Status, reason: ExitReason) -> ExitReason:
-    """The reason that goes with what is proven in the end: the tolerance is met where a point is OPTIMAL, and there alone."""
-    if status is Status.OPTIMAL and reason is ExitReason.STALLED:
-        return ExitReason.TOLERANCE
-    return ExitReason.STALLED if status is not Status.OPTIMAL and reason is ExitReason.TOLERANCE else reason
-
-
 _MEANING = {
     "OPTIMAL": "The result is optimal: its objective is within the tolerance of a proven lower bound.",
     "FEASIBLE": "The result meets every hard constraint; how far it is from the optimum is the gap.",

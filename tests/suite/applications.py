@@ -65,6 +65,7 @@ def correlations(rng):
         feasible=feasible,
         expected=("OPTIMAL", "FEASIBLE") if kind == "rank" else "OPTIMAL",  # a rank is proven where it does not bind
         judge=far,
+        own_rule=kind == "rank",
         text=f"{arguments['divergence']} {kind} n {n}",
     )
 
@@ -102,6 +103,7 @@ def cuts(rng):
         arguments={"graph": A},
         judge=wrong,
         expected=("OPTIMAL", "FEASIBLE"),  # the relaxation may have a gap of its own
+        own_rule=True,
         text=f"n {n} kind {kind}",
     )
 
@@ -167,6 +169,7 @@ def boosting(rng):
         solve=lambda: bregmat.boost_hypotheses(H, y, n_steps=steps, sample_weight=weight),
         arguments={"H": H, "y": y, "sample_weight": weight},
         expected=("FEASIBLE", "OPTIMAL"),  # the latter where the loss falls to 0
+        own_rule=True,
         text=f"{d} x {n} kind {kind} steps {steps}",
     )
 

@@ -36,6 +36,7 @@ class Case:
     leaves_range: Callable[[Any], bool] | None = None
     text: str = ""
     may_refuse: bool = False  # whether a ValueError that names the rows is an answer, too
+    own_rule: bool = False  # whether the method has a stopping rule of its own, which may be met without a proof
 
 
 @dataclass
@@ -80,6 +81,10 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
     status = getattr(result, "status", None)
     if status is None:
         return "solved", ""
+    if result.gap < 0:
+        return "false", f"{status} with the gap {result.gap:.2g}"
+    if (status == "OPTIMAL") != (result.exit_reason == "TOLERANCE") and not (case.own_rule and status == "FEASIBLE"):
+        return "false", f"{status}, but the run ended with {result.exit_reason}: gap {result.gap:.2g}"
     if case.arguments is not None:
         found = bregmat.verify(case.arguments, result)
         if found.problems:

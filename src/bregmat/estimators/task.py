@@ -131,7 +131,7 @@ class Task:
             if is_settled or result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
                 break
             if any(following.repeats(*one) for one in earlier) and stage < before + learner.passes:
-                if result.exit_reason is ExitReason.TOLERANCE:
+                if result.status is Status.OPTIMAL:
                     last = replace(last, result=replace(result, exit_reason=ExitReason.CYCLE))
                 break
             earlier.append((following.active, following.active_bounds))

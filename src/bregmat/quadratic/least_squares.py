@@ -20,7 +20,6 @@ from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, a
 from bregmat.quadratic.result import QPResult
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome
-from bregmat.status import reason_beside
 from bregmat.threads import single_thread_blas
 from bregmat.typing import Points, QPSolverName, Values
 
@@ -288,8 +287,7 @@ class _Corrections:
         proof = replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap, size=1.0, upper=proof.objective)
         if found.status is Status.OPTIMAL or not gap <= tol:
             return replace(found, certificate=proof)
-        reason = reason_beside(Status.OPTIMAL, found.exit_reason)
-        return replace(found, certificate=proof, status=Status.OPTIMAL, exit_reason=reason)
+        return replace(found, certificate=proof, status=Status.OPTIMAL)
 
     def interrupted(self, start: np.ndarray) -> Outcome:
         """The last point and what the data say of it."""

@@ -24,7 +24,6 @@ from bregmat.quadratic.program import Minimum, QuadraticProgram, no_rows
 from bregmat.quadratic.split_program import DenseUpdates
 from bregmat.result import ExitReason, Record, Status
 from bregmat.solve import Outcome, RunLog
-from bregmat.status import reason_beside
 from bregmat.threads import single_thread_blas
 from bregmat.typing import QPSolverName
 
@@ -399,7 +398,6 @@ class _Course:
             certificate, status, reason = self.problem.unproven(end.x, proof), proof.status, ExitReason.CERTIFICATE
         else:
             certificate = self.problem.certify(end, tol)
-            status = certificate.status(tol)
-            reason = reason_beside(status, self.reason or ExitReason.TOLERANCE)
+            status, reason = certificate.status(tol), self.reason or ExitReason.TOLERANCE
         n_iter = self.before + end.n_iter
         return Outcome(certificate, status, reason, tol, n_iter, log.seconds(), log.history, self.name)

@@ -24,7 +24,6 @@ from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.spectral import SpectralDivergence
-from bregmat.status import reason_beside
 from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
@@ -261,8 +260,4 @@ def _beside_near_null_vectors(
 
 def _ending(outcome: Outcome, proof: CorrelationCertificate) -> Outcome:
     """The story of a run with another certificate."""
-    status, reason = proof.status(outcome.tol), outcome.exit_reason
-    if status is Status.OPTIMAL and reason is ExitReason.MAX_ITER:  # more than the search knew of
-        reason = ExitReason.TOLERANCE
-    reason = reason_beside(status, reason)
-    return replace(outcome, certificate=proof, status=status, exit_reason=reason, conflict=None)
+    return replace(outcome, certificate=proof, status=proof.status(outcome.tol), conflict=None)

@@ -136,7 +136,7 @@ class CorrelationResult(Result):
         if self.status is not Status.INFEASIBLE:
             if self.exit_reason is ExitReason.STALLED:
                 return "No step improves the matrix: loosen tol, or free some of the fixed entries."
-            return self.exit_reason.advice
+            return super().advice
         if self.factor is not None:
             return (
                 "The range of the low-rank input carries no unit diagonal: (a) widen_range(C, eps) opens its null space, "
