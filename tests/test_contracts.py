@@ -386,6 +386,16 @@ class TestOperator:
         assert np.allclose(assembled(op.outer()), dense(op), **EXACT)
         assert np.diff(op.outer().ptr).max() <= op.r
 
+    def test_no_rows(self, name, rng):
+        """Rows may all be eliminated or left out: what is left is an operator, too."""
+        none = OPERATORS[name](rng).restrict(np.zeros(0, np.int64))
+        assert none.values(np.eye(4)).shape == none.norms().shape == none.exact_norms().shape == (0,)
+        assert none.vanishing(np.eye(4)[:, :2]).shape == none.congruence(np.eye(4)[:, :2]).norms().shape == (0,)
+        assert none.sizes(np.ones(4)).shape == none.squared_norms(np.ones((4, 4))).shape == (0,)
+        assert none.features(None).shape == (0, 10) and none.gram().shape == (0, 0)
+        assert not none.adjoint(np.zeros(0)).any() and not none.normal_matrix(np.zeros(0), None).any()
+        assert len(none.outer().shift) == 0
+
     def test_outer_of_some_rows(self, name, rng):
         op = OPERATORS[name](rng)
         rows = np.sort(rng.permutation(op.c)[: op.c // 2])

@@ -1,0 +1,85 @@
+"""Failures that audits found, each by its own reproduction: crashes, untrue words, claims that rounding cannot support."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, nearest_kernel, nearest_metric
+
+POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.3, 0.2], [0.2, 2.0, 1.0], [1.5, 0.7, -1.0]])
+LINE = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.0], "==")  # three points on a line
+OTHER_ROWS = {
+    "similarity": Constraints.similarity(0, 3, 0.3, ">="),
+    "comparison": Constraints.comparison(0, 1, 0, 3, margin=0.1),
+    "trace": Constraints.trace(20.0),
+    "linear": Constraints.linear([np.diag([1.0, 2.0, 0.0, 1.0])], [30.0], "<="),
+}
+
+
+# ---------------------------------------------------------------- all rows of one kind are eliminated
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("kind", OTHER_ROWS)
+def test_distances_on_a_line_beside_any_other_row(kind, divergence):
+    for rows in (LINE + OTHER_ROWS[kind], OTHER_ROWS[kind] + LINE):
+        result = nearest_kernel(np.eye(4) + 0.1, rows, divergence=divergence)
+        assert result.status == "OPTIMAL"
+        D = np.add.outer(np.diag(K := result.kernel()), np.diag(K)) - 2 * K
+        assert D[[0, 1, 0], [1, 2, 2]] == pytest.approx([1.0, 1.0, 4.0], rel=1e-8)
+        assert nearest_metric(POINTS, rows, divergence=divergence).status == "OPTIMAL"
+        given = {"divergence": divergence, "slack_weight": np.inf, "tol": 1e-6}
+        assert MetricLearner(**given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+        assert KernelLearner(kernel="linear", **given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- a reason that is true of what is returned
+def flat_metric(seed, divergence):
+    """Distances in the plane of five points in four dimensions, whose weights in the bound are as large as rounding allows."""
+    rng = np.random.default_rng(seed)
+    X, goal = rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
+    i, j = np.triu_indices(5, 1)
+    rows = Constraints.sq_distance(i, j, ((goal[i] - goal[j]) ** 2).sum(axis=1), "==")
+    return nearest_metric(X, rows, divergence=divergence, tol=1e-6)
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_the_tolerance_is_met_where_a_result_is_optimal_and_there_alone(divergence):
+    results = [flat_metric(seed, divergence) for seed in range(20)]
+    for result in results:
+        assert (
+            (result.exit_reason is ExitReason.TOLERANCE) == (result.gap <= result.tol) == (result.status == "OPTIMAL")
+        )
+
+
+# ---------------------------------------------------------------- rows that vanish and may not
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_every_relation_that_vanishes_and_may_not_is_refused_by_name(divergence):
+    X = POINTS.copy()
+    X[1], X[2] = X[0], 0.0
+    difference, product, point = np.zeros((4, 4)), np.zeros((4, 4)), sp.csr_array(([1.0], ([2], [2])), shape=(4, 4))
+    difference[:2, :2] = [[1.0, -1.0], [-1.0, 1.0]]
+    product[2, 3] = product[3, 2] = 0.5
+    impossible = [Constraints.sq_distance(0, 1, 2.0, sense) for sense in (">=", "==")]
+    impossible += [
+        Constraints.comparison(0, 3, 1, 3, margin=2.0),
+        Constraints.similarity_comparison(0, 3, 1, 3, margin=2.0),
+    ]
+    for bound, sense in ((2.0, ">="), (2.0, "=="), (-2.0, "=="), (-2.0, "<=")):
+        impossible.append(Constraints.similarity(2, 3, bound, sense))
+        impossible += [Constraints.linear([A], [bound], sense) for A in (difference, product, point)]
+        impossible.append(Constraints.linear([(np.array([[1.0, -1.0, 0.0, 0.0]]).T, np.ones(1))], [bound], sense))
+    for row in impossible:
+        with pytest.raises(ValueError, match="constraint row 1: .* can never hold"):
+            nearest_metric(X, Constraints.sq_distance(0, 3, 1.0, "<=") + row, divergence=divergence)
+
+
+# ---------------------------------------------------------------- gaps
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_no_gap_is_negative_at_the_prior(divergence):
+    """Where all rows hold at the prior the objective is 0, but for rounding."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        G = rng.normal(size=(6, 4)) * 10.0 ** rng.uniform(-3, 3)
+        D = ((G[0] - G[1]) ** 2).sum()
+        result = nearest_kernel(G @ G.T, Constraints.sq_distance(0, 1, 2 * D, "<="), divergence=divergence)
+        assert result.status == "OPTIMAL"
+        assert result.objective >= 0 and result.gap >= 0
