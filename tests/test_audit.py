@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, nearest_kernel, nearest_metric
+from bregmat import (
+    Constraints,
+    ExitReason,
+    KernelKMeans,
+    KernelLearner,
+    MarginSVC,
+    MetricLearner,
+    nearest_kernel,
+    nearest_metric,
+)
+from bregmat.kernels import kernel_source
 
 POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.3, 0.2], [0.2, 2.0, 1.0], [1.5, 0.7, -1.0]])
 LINE = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.0], "==")  # three points on a line
@@ -83,3 +93,23 @@ def test_no_gap_is_negative_at_the_prior(divergence):
         result = nearest_kernel(G @ G.T, Constraints.sq_distance(0, 1, 2 * D, "<="), divergence=divergence)
         assert result.status == "OPTIMAL"
         assert result.objective >= 0 and result.gap >= 0
+
+
+# ---------------------------------------------------------------- kernel functions with complex values
+@pytest.mark.parametrize(
+    "estimator", [KernelLearner(), MarginSVC(), KernelKMeans(2, random_state=0)], ids=lambda e: type(e).__name__
+)
+def test_a_complex_kernel_function_is_refused_by_name(estimator, rng):
+    def phased(X, Y):
+        """Hermitian and positive definite: a Gaussian kernel with a phase."""
+        distances = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
+        return np.exp(-distances + 1j * (X.sum(axis=1)[:, None] - Y.sum(axis=1)))
+
+    X = rng.normal(size=(30, 3))
+    with pytest.raises(TypeError, match="kernel phased must be real; got complex numbers"):
+        estimator.set_params(kernel=phased).fit(X, X[:, 0] > 0)
+
+
+def test_a_complex_precomputed_kernel_source_is_refused():
+    with pytest.raises(TypeError, match="X must be real; got complex numbers"):
+        kernel_source(np.eye(3) * (1 + 0j), "precomputed")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import check_number, check_positive, rows_text
+from bregmat.checks import as_numbers, check_number, check_positive, rows_text
 from bregmat.linalg import blocks, sq_norms
 
 
@@ -151,7 +151,7 @@ class KernelFunction:
             return np.zeros((X.shape[0], 0))
         if not callable(self.kernel):
             return np.asarray(_named_values(self.kernel, X, Y, self.params), dtype=float)
-        K = np.asarray(self.kernel(X, Y, **self.params), dtype=float)
+        K = as_numbers(f"values of kernel {self.name}", self.kernel(X, Y, **self.params), booleans=True)
         if K.shape != (X.shape[0], Y.shape[0]):
             raise ValueError(
                 f"kernel must return an array of shape {(X.shape[0], Y.shape[0])} for that many points; got {K.shape}. A "

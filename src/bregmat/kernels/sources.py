@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import kernel_rows, vectors
-from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
+from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, as_numbers, asymmetry
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 from bregmat.linalg import EPS, blocks, sq_norms
 from bregmat.threads import cached_property, in_parts
@@ -334,7 +334,7 @@ def kernel_source(
         For bad shapes, NaN in X, unknown names and parameters out of range.
     """
     X = np.asarray(X)
-    X = np.ascontiguousarray(X, dtype=X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+    X = np.ascontiguousarray(X if X.dtype in (np.float32, np.float64) else as_numbers("X", X, booleans=True))
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must be two-dimensional with at least one row and column; got shape {X.shape}.")
     check_gamma_rule(gamma)
