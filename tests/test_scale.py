@@ -356,13 +356,37 @@ def test_small_eigenvalues_of_a_prior_are_known_to_their_own_digits(form):
 
 def test_a_graded_prior_is_its_factor_times_its_transpose(rng):
     """To 1e-10 in the unit of every two columns; vectors turned by the rounding of the largest eigenvalue left 5e-8 of it."""
+    K = graded_kernel(rng)
+    for Z in (kernel_coordinates(K, LogDet()).base, metric_coordinates(np.eye(5), K, LogDet()).R):
+        assert relative_residual(K, Z, np.ones(5)) < 1e-10
+
+
+def test_a_graded_prior_is_the_product_of_its_eigenvectors(rng):
+    """To 1e-7 in the unit of every two directions: von Neumann has no factor that could be corrected."""
+    K = graded_kernel(rng)
+    for found, Q in [
+        (kernel_coordinates(K, VonNeumann()), "base"),
+        (metric_coordinates(np.eye(5), K, VonNeumann()), "R"),
+    ]:
+        values = found.scale * VonNeumann().inverse_link(found.t0)
+        assert relative_residual(K, getattr(found, Q), values) < 1e-7
+
+
+def graded_kernel(rng):
+    """A kernel (5, 5) of condition 8e11."""
     root = np.linalg.qr(rng.normal(size=(5, 5)))[0] * 10.0 ** (np.array([0.0, -2.0, -4.0, -5.5, -11.9]) / 2)
     K = root @ root.T
-    K = (K + K.T) / 2
-    for Z in (kernel_coordinates(K, LogDet()).base, metric_coordinates(np.eye(5), K, LogDet()).R):
-        exact = np.array([[Fraction(float(x)) for x in row] for row in Z], dtype=object)
-        left = (np.array([[Fraction(float(x)) for x in row] for row in K], dtype=object) - exact @ exact.T).astype(
-            float
-        )
-        inverse = np.linalg.inv(Z / np.linalg.norm(Z, axis=0)) / np.linalg.norm(Z, axis=0)[:, None]
-        assert np.abs(inverse @ left @ inverse.T).max() < 1e-10
+    return (K + K.T) / 2
+
+
+def relative_residual(K, Z, values):
+    """The largest entry of ``K - Z diag(values) Z'``, computed exactly, in the basis of the columns of ``Z sqrt(values)``."""
+
+    def exact(A):
+        return np.array([[Fraction(float(x)) for x in row] for row in A], dtype=object)
+
+    left = (exact(K) - exact(Z) @ exact(np.diag(values)) @ exact(Z).T).astype(float)
+    columns = Z * np.sqrt(values)
+    length = np.linalg.norm(columns, axis=0)
+    inverse = np.linalg.inv(columns / length) / length[:, None]
+    return np.abs(inverse @ left @ inverse.T).max()
