@@ -1,4 +1,4 @@
-"""Constraints from labels: random pairs bounded by percentiles of squared distances (Davis 2007, section 5), or neighbours.
+"""Constraints from labels: random pairs bounded by percentiles of squared distances, or neighbours.
 
 No array grows with the square of the number of points (sampling.py, neighbors.py).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,13 +41,14 @@ def constraints_from_labels(
     unlabeled: Any = -1,
     random_state: RandomState = None,
 ) -> Constraints:
-    """Constraints between labelled points: random pairs (Davis 2007, section 5), or where neighbours are decided.
+    """Constraints between labelled points: random pairs, or where neighbours are decided.
 
-        "random"      same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
-                      different class:  sq_distance(i, j) >= l        squared distances between labelled points
+        "random",     same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
+        "uniform"     different class:  sq_distance(i, j) >= l        squared distances between labelled points
         "neighbors"   sq_distance(i, j) + margin <= sq_distance(i, l)
                       j one of the nearest points of i's class, l of other classes; margin: twice the farthest of the first
 
+    "random" draws as many pairs of one class as of two, "uniform" draws all pairs alike (Davis 2007, section 5).
     Take "neighbors" to prepare for anything that looks at near points only; a linear map cannot do what random pairs ask of it
     where classes have several parts. Bounds are *squared* distances in the units of X.
 
@@ -61,9 +62,11 @@ def constraints_from_labels(
         they are in the same tenth of the values, and apart if there is a tenth between them; and sets of labels as 0 and 1, shape
         (n, n_labels): together if they share one.
     n_constraints : int, optional
-        Most rows, at least 1; fewer are returned where the data has no more. By default 40 k^2 pairs for k classes with "random",
-        all comparisons with "neighbors", at most 1,000,000.
-    strategy : {"random", "neighbors"}
+        Most rows, at least 1; fewer are returned where the data has no more. By default 40 k^2 pairs for k classes, or all
+        comparisons with "neighbors"; at most 1,000,000.
+    strategy : {"random", "uniform", "neighbors"}
+        "random" draws half of the pairs within classes, with an equal share for every class and every two classes; "uniform" draws
+        every pair of labelled points with the same probability.
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with; at least 1.
     form : {"comparison", "sq_distance"}
@@ -73,7 +76,7 @@ def constraints_from_labels(
         convention, an object with ``fit``, ``transform`` and a parameter ``n_neighbors`` (which is set here), such as
         ``pynndescent.PyNNDescentTransformer()``.
     percentiles : (float, float)
-        With "random": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
+        With "random" and "uniform": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
         pairs up to 20,000, else of a random 20,000 of them (5,000 to 20,000 above 5,000 columns).
     unlabeled : object
         The label that means "not known"; None if only missing values do.
@@ -83,13 +86,14 @@ def constraints_from_labels(
     Returns
     -------
     Constraints
-        Rows named by the row numbers of X. Pairs with "random", same-class pairs first, of weight 1; comparisons with
-        "neighbors", each of weight ``1000 / n_constraints``, so that slack weights mean the same whatever their number.
+        Rows named by the row numbers of X. Pairs with "random" and "uniform", same-class pairs first, of weight 1;
+        comparisons with "neighbors", each of weight ``1000 / n_constraints``, so that slack weights mean the same whatever their
+        number.
 
     Raises
     ------
     ValueError
-        Labels exactly {-1, 1} while ``unlabeled=-1`` (which is meant?), continuous y with "random", NaN or infinity in X, fewer
+        Labels exactly {-1, 1} while ``unlabeled=-1`` (which is meant?), continuous y without "neighbors", NaN or infinity in X, fewer
         than two labelled rows, or nothing at all to ask for.
 
     Warns
@@ -99,11 +103,11 @@ def constraints_from_labels(
 
     Notes
     -----
-    Random pairs: half of either kind, as far as there are enough; within a kind every class (every pair of classes) has an equal
-    share, so that rare classes are not drowned by common ones; no pair occurs twice. This differs from the paper, which draws pairs
-    whatever their class: with many classes hardly any pair would then be of the same class. Pairs of identical points are never
-    drawn: for different classes no metric can separate them, for the same class they are met by every metric. Points that agree to
-    12 digits count as identical. Cost: O(n d) for the checks and O(d) per pair.
+    "random" draws half of either kind, as far as there are enough; within a kind every class (every two classes) has an equal
+    share, so that rare classes are not drowned by common ones. Davis 2007 draws pairs whatever their class, which is "uniform": of k
+    classes of equal size, about one pair in k is then of the same class. With both, no pair occurs twice. Pairs of identical points
+    are never drawn: for different classes no metric can separate them, for the same class they are met by every metric. Points that
+    agree to 12 digits count as identical. Cost: O(n d) for the checks and O(d) per pair.
 
     Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of each point's own neighbourhood rather than one for
     all. Cost: a search for neighbours for each class, at most O(n^2 d).
@@ -122,8 +126,9 @@ def constraints_from_labels(
     percentiles = check_percentiles(percentiles)
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
-    if strategy == "random":
-        return random_pairs(points, Classes.of(kinds.codes), n_constraints, percentiles, rng)
+    if strategy != "neighbors":
+        is_balanced = strategy == "random"
+        return random_pairs(points, Classes.of(kinds.codes), n_constraints, percentiles, rng, is_balanced=is_balanced)
     space = PointSpace(points, None if isinstance(index, str) else index)
     return neighbor_constraints(
         space, kinds, n_neighbors=n_neighbors, n_impostors=n_impostors, form=form, n_constraints=n_constraints, rng=rng
@@ -226,6 +231,8 @@ def random_pairs(
     n_constraints: int | None,
     percentiles: tuple[float, float],
     rng: np.random.Generator,
+    *,
+    is_balanced: bool,
 ) -> Constraints:
     """Pairs of one class and of two, bounded by percentiles; the seed's generator is advanced.
 
@@ -236,13 +243,41 @@ def random_pairs(
     n_constraints, percentiles
         As in :func:`constraints_from_labels`.
     rng : Generator
+    is_balanced : bool
+        Whether pairs of one class are as many as those of two, and those of every class alike; else all pairs are drawn alike.
     """
-    k, code, ordered, sizes = len(classes.sizes), classes.code_of, classes.ordered, classes.sizes
+    k = len(classes.sizes)
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
-
-    apart = differ(points)
     near_bound, far_bound = sq_distance_percentiles(points, classes.labelled, percentiles, rng, which="labelled points")
+    draw = _balanced_pairs if is_balanced else _uniform_pairs
+    same, different = draw(classes, n_constraints, rng, differ(points))
+    kinds: tuple[tuple[Any, float, Sense], ...] = ((same, near_bound, "<="), (different, far_bound, ">="))
+    parts = [
+        Constraints.sq_distance(pairs[0], pairs[1], bound, sense) for pairs, bound, sense in kinds if len(pairs[0])
+    ]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+Pairs: TypeAlias = tuple[np.ndarray, np.ndarray]  # two arrays of row numbers
+Wanted: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]  # which of some pairs may be drawn
+
+
+def _uniform_pairs(
+    classes: Classes, n_constraints: int, rng: np.random.Generator, apart: Wanted
+) -> tuple[Pairs, Pairs]:
+    """Pairs of one class and of two, drawn alike from all pairs of labelled points (Davis 2007, section 5)."""
+    ordered = classes.ordered
+    i, j = PairGroups.within(ordered, np.array([len(ordered)])).draw(n_constraints, rng, apart)
+    is_same = classes.code_of(i) == classes.code_of(j)
+    return (i[is_same], j[is_same]), (i[~is_same], j[~is_same])
+
+
+def _balanced_pairs(
+    classes: Classes, n_constraints: int, rng: np.random.Generator, apart: Wanted
+) -> tuple[Pairs, Pairs]:
+    """As many pairs of one class as of two, each class and each two classes alike."""
+    k, code, ordered, sizes = len(classes.sizes), classes.code_of, classes.ordered, classes.sizes
     within = PairGroups.within(ordered, sizes)
     across = PairGroups.across(ordered, sizes)
     n_same = min(n_constraints // 2 if k > 1 else n_constraints, within.n_pairs)
@@ -254,11 +289,7 @@ def random_pairs(
             "y gives different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
-    kinds: tuple[tuple[Any, float, Sense], ...] = ((same, near_bound, "<="), (different, far_bound, ">="))
-    parts = [
-        Constraints.sq_distance(pairs[0], pairs[1], bound, sense) for pairs, bound, sense in kinds if len(pairs[0])
-    ]
-    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return same, different
 
 
 # ---------------------------------------------------------------------- labels

@@ -136,9 +136,9 @@ def learn(
     strategy: Annotated[
         str | None,
         option(
-            "neighbors|random",
+            "neighbors|random|uniform",
             "What is asked of labelled points. neighbors: that those of their class be nearer than the nearest of others; "
-            "random: bounds for pairs drawn at random.",
+            "random: bounds for random pairs, half of them of one class; uniform: bounds for random pairs, all drawn alike.",
             shown="the library's",
         ),
     ] = None,

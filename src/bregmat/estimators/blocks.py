@@ -239,7 +239,8 @@ class BlockGround(Ground):
 
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
-        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng)
+        is_balanced = options["strategy"] == "random"
+        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng, is_balanced=is_balanced)
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
         """Neighbours of the points that take part, which are drawn first where there are too many of them."""

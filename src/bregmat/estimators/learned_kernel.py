@@ -32,6 +32,7 @@ from bregmat.result import MatrixResult
 from bregmat.sampling import PERCENTILE_PAIRS, generator
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property, on_one_blas_thread
+from bregmat.typing import Strategy
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -363,6 +364,7 @@ def _constraints_of_kernel(
     y: Any,
     n_constraints: int | None,
     *,
+    strategy: Strategy,
     percentiles: tuple[float, float],
     unlabeled: Any,
     random_state: Any,
@@ -372,7 +374,8 @@ def _constraints_of_kernel(
     Pairs that coincide in the space of the kernel are left out.
     """
     rng = generator(random_state)
-    drawn = constraints_from_labels(CheckedPoints(X), y, n_constraints, unlabeled=unlabeled, random_state=rng)
+    drawing: dict[str, Any] = {"strategy": strategy, "unlabeled": unlabeled, "random_state": rng}
+    drawn = constraints_from_labels(CheckedPoints(X), y, n_constraints, **drawing)
     rows = np.flatnonzero(label_codes(y, unlabeled=unlabeled) >= 0)
     a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
     sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])

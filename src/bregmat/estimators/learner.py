@@ -176,7 +176,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise _none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy != "neighbors"):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():

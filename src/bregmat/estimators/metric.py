@@ -95,9 +95,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
         the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
         to its bound, met or not.
-    strategy : {"neighbors", "random"}
+    strategy : {"neighbors", "random", "uniform"}
         What is asked of labelled points (see :func:`bregmat.constraints_from_labels`): that each point's nearest of its class are
-        nearer than its nearest of others, or bounds for random pairs, as in the papers. With "neighbors" y may be classes, numbers
+        nearer than its nearest of others, or bounds for random pairs: "random" draws as many pairs of one class as of two, "uniform"
+        draws all pairs alike, as in the papers. With "neighbors" y may be classes, numbers
         that are not whole, or sets of labels as 0 and 1, shape (n, n_labels).
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
@@ -109,7 +110,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_constraints : int, optional
         Most rows drawn from the labels y. By default 40 k^2 random pairs for k classes, or all comparisons; 0 ignores y.
     percentiles : (float, float)
-        With "random": percentiles, 0 to 100, of the squared distances in the data: same-class pairs shall be nearer than the
+        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the data: same-class pairs shall be nearer than the
         lower, different-class pairs farther than the upper one.
     unlabeled : object
         Label in y that means "not known", beside None and NaN.

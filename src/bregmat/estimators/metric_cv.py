@@ -45,7 +45,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     ----------
     priors : sequence of {"identity", "variance", "covariance", "within"}
         As in :class:`MetricLearner`.
-    strategies : sequence of {"neighbors", "random"}
+    strategies : sequence of {"neighbors", "random", "uniform"}
         What is asked of labelled points, as in :class:`MetricLearner`.
     slack_weights : sequence of float
         Positive; tried from light to heavy, each fit starting from the last.

@@ -77,7 +77,7 @@ class Task:
         elif learner.strategy == "neighbors":
             return self._learn_neighbors(ground, after)
         else:
-            names = ("percentiles", "unlabeled", "random_state")
+            names = ("strategy", "percentiles", "unlabeled", "random_state")
             options = {name: getattr(learner, name) for name in names}
             rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
         return self._solve(ground, rows, self.previous), rows
