@@ -9,6 +9,7 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
+from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
 from bregmat.operators import MatrixRows
 from bregmat.problems import NearestMatrix
 from bregmat.row_losses import RowLosses
@@ -131,6 +132,23 @@ def test_tsuda_13(tau, rng):
     assert undefined > 0
     assert worse > 0
     assert undefined + worse == 20
+
+
+@pytest.mark.parametrize("tau", [1.0, 7.0])
+def test_tsuda_footnote_3(tau, rng):
+    """An approximate projection is an online step of rate one under the forward entropic loss, of C_t between its eigenvalues and of 0."""
+    for _ in range(5):
+        W, C, _, alpha, new, _ = first_step(rng, "approximate", tau)
+        values = np.linalg.eigvalsh(C)
+        low, width = values[0], values[-1] - values[0]
+        learner = MatrixExponentiatedGradient(
+            prior=W, eta=1.0, loss=ForwardEntropicLoss(1e-9), instances="matrices", mode="eigh"
+        )
+        learner.learn_one((C - low * np.eye(len(C))) / width, -low / width)
+        assert np.allclose(learner.matrix(), new, rtol=0, atol=1e-11)
+        reverse = MatrixExponentiatedGradient(prior=W, eta=1.0, loss="entropic", instances="matrices", mode="eigh")
+        reverse.learn_one((C - low * np.eye(len(C))) / width, -low / width)
+        assert np.abs(reverse.matrix() - new).max() > 1e-4
 
 
 def test_tsuda_13_with_a_given_interval(rng):

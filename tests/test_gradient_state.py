@@ -34,6 +34,7 @@ RESUMED = {
     "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
     "unnormalised": {"dim": 9, "normalized": False, "eta": 0.1},
     "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
+    "forward entropic": {"instances": "vectors", "loss": "forward_entropic", "eta": 0.1},
     "complex vectors": {"instances": "vectors", "keep_examples": True},
     "matrices": {"instances": "matrices", "keep_examples": True, "loss_budget": 0.1},
     "prior": {"prior": np.diag(np.arange(1.0, 10.0)) / 45},
@@ -214,7 +215,11 @@ def test_parameters_as_scikit_learn_wants_them(rng):
 
 
 def test_labels_must_suit_the_loss():
-    for loss, match in (("logistic", "y must be -1 or 1"), ("entropic", r"y must be in \[0, 1\]")):
+    for loss, match in (
+        ("logistic", "y must be -1 or 1"),
+        ("entropic", r"y must be in \[0, 1\]"),
+        ("forward_entropic", "the forward_entropic loss; got 2"),
+    ):
         learner = MatrixExponentiatedGradient(3, loss=loss, eta=0.1)
         with pytest.raises(ValueError, match=match):
             learner.learn_one((0, 1), 2.0)

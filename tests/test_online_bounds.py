@@ -169,7 +169,10 @@ def test_the_balance_makes_the_bound_tightest(trace):
     assert np.isnan(bounds.balance_of_rate(1.01 * bounds.learning_rate(np.inf, r), r))
 
 
-@pytest.mark.parametrize(("loss", "eta"), [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("squared", 0.2)])
+@pytest.mark.parametrize(
+    ("loss", "eta"),
+    [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("forward_entropic", 0.05), ("squared", 0.2)],
+)
 def test_bound_of_other_convex_losses(rng, loss, eta):
     for _ in range(10):
         d, T = 5, 80

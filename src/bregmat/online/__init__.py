@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bregmat.online.assumptions import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
 from bregmat.online.hindsight import BestInHindsight
-from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
+from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "AbsoluteLoss",
     "BestInHindsight",
     "EntropicLoss",
+    "ForwardEntropicLoss",
     "FixedShare",
     "LogisticLoss",
     "MatrixExponentiatedGradient",

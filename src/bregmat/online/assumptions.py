@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.checks import rows_text
+from bregmat.online.losses import BuiltInLoss
 from bregmat.online.settings import GradientSettings
 
 LARGEST = 1e100  # steps in log W above it are no use and would overflow
@@ -44,7 +45,7 @@ def check_steps(settings: GradientSettings, block: Any, y: np.ndarray, eta: floa
 
 def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
     """Raise for labels that the loss or the instances have no meaning for."""
-    if settings.is_compiled:
+    if isinstance(settings.loss, BuiltInLoss):
         settings.loss.check_labels(y)
     if settings.instances == "pairs" and settings.is_measured:
         least = -1e-12 * settings.trace  # zeros of duplicates may be off by rounding

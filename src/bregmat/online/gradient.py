@@ -44,7 +44,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     eta : "bound" or float
         Learning rate, positive, in units of one over (loss derivative times instance). "bound" is that of Lemma 3.2, for the
         squared loss only: ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget.
-    loss : {"squared", "absolute", "logistic", "entropic"} or object
+    loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
         See :mod:`bregmat.online.losses`; any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
     prior : array-like, shape (d, d), optional

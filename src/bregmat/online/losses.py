@@ -3,8 +3,8 @@
 Not the losses of :mod:`bregmat.losses`: those say what a broken bound costs in a problem, with a sense, a weight and a conjugate for
 its dual; these compare one prediction with one label. The two meet in :mod:`bregmat.online.hindsight`.
 
-The built-in losses are compiled, so that a block of examples is one compiled loop. Any object with ``value(prediction, label)``
-and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
+The built-in losses but :class:`ForwardEntropicLoss` are compiled, so that a block of examples is one compiled loop. Any object with
+``value(prediction, label)`` and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from bregmat.checks import as_choice, rows_text
 from bregmat.typing import OnlineLoss
 
 
-class _Compiled:
-    """A loss whose formula is in the kernels, by code and one parameter."""
+class BuiltInLoss:
+    """A loss that files know by its name and one parameter."""
 
     name: ClassVar[str]
-    code: ClassVar[int]
     is_measured: ClassVar[bool] = False  # whether the loss is zero at prediction = label, for labels of any size
 
     @property
@@ -33,6 +32,12 @@ class _Compiled:
 
     def check_labels(self, y: np.ndarray) -> None:
         """Raise ``ValueError`` for labels that the loss has no value for."""
+
+
+class _Compiled(BuiltInLoss):
+    """A loss whose formula is in the kernels, by code and one parameter."""
+
+    code: ClassVar[int]
 
     def _both(self, prediction: Any, label: Any) -> tuple[Any, Any]:
         p, y = np.broadcast_arrays(np.asarray(prediction, dtype=float), np.asarray(label, dtype=float))
@@ -94,19 +99,10 @@ class LogisticLoss(_Compiled):
 
 
 @dataclass(frozen=True)
-class EntropicLoss(_Compiled):
-    """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: probabilities, such as measured frequencies.
-
-    Parameters
-    ----------
-    floor : float
-        Labels count as at least it and at most ``1 - floor``, and outside these predictions the loss goes on along its
-        tangents: still convex and never negative, with a derivative below ``1 / floor``. In (0, 0.5).
-    """
+class _OfProbabilities(BuiltInLoss):
+    """A loss for labels in [0, 1]: probabilities, such as measured frequencies."""
 
     floor: float = 1e-3
-    name: ClassVar[str] = "entropic"
-    code: ClassVar[int] = lanczos.ENTROPIC
 
     def __post_init__(self) -> None:
         if not 0.0 < self.floor < 0.5:
@@ -116,10 +112,58 @@ class EntropicLoss(_Compiled):
         """Only numbers in [0, 1]."""
         bad = np.flatnonzero((y < 0.0) | (y > 1.0))
         if len(bad):
-            raise ValueError(f"y must be in [0, 1] for the entropic loss; got {y[bad[0]]} in {rows_text(bad)}.")
+            raise ValueError(f"y must be in [0, 1] for the {self.name} loss; got {y[bad[0]]} in {rows_text(bad)}.")
 
 
-ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss)}
+@dataclass(frozen=True)
+class EntropicLoss(_OfProbabilities, _Compiled):
+    """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: the relative entropy of the label to the prediction.
+
+    Parameters
+    ----------
+    floor : float
+        Labels count as at least it and at most ``1 - floor``, and outside these predictions the loss goes on along its
+        tangents: still convex and never negative, with a derivative below ``1 / floor``. In (0, 0.5).
+    """
+
+    name: ClassVar[str] = "entropic"
+    code: ClassVar[int] = lanczos.ENTROPIC
+
+
+@dataclass(frozen=True)
+class ForwardEntropicLoss(_OfProbabilities):
+    """``p log(p / y) + (1 - p) log((1 - p) / (1 - y))`` for labels in [0, 1]: the relative entropy of the prediction to the label.
+
+    With it and a learning rate of one, a step is an approximate Bregman projection onto ``tr(W C) <= 0`` as long as that is violated
+    (Tsuda 2004, section 4.2 and footnote 3): the instance is ``(C - low I) / (high - low)`` and the label ``-low / (high - low)``, for
+    the interval [low, high] of the eigenvalues of C. It costs one Python call per example.
+
+    Parameters
+    ----------
+    floor : float
+        As in :class:`EntropicLoss`; the derivative is below ``2 log(1 / floor)``.
+    """
+
+    name: ClassVar[str] = "forward_entropic"
+
+    def value(self, prediction: Any, label: Any) -> Any:
+        """The loss; arrays are broadcast."""
+        x, y = self._inside(prediction), self._inside(label)
+        value = x * np.log(x / y) + (1.0 - x) * np.log((1.0 - x) / (1.0 - y))
+        # at x = y rounding may leave less than 0
+        return np.maximum(value + self.derivative(x, y) * (np.asarray(prediction, dtype=float) - x), 0.0)[()]
+
+    def derivative(self, prediction: Any, label: Any) -> Any:
+        """Its derivative in the prediction, ``log(p / (1 - p)) - log(y / (1 - y))``; arrays are broadcast."""
+        x, y = self._inside(prediction), self._inside(label)
+        return (np.log(x / y) - np.log((1.0 - x) / (1.0 - y)))[()]
+
+    def _inside(self, p: Any) -> np.ndarray:
+        return np.clip(np.asarray(p, dtype=float), self.floor, 1.0 - self.floor)
+
+
+_BUILT_IN = (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
+ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in _BUILT_IN}
 
 
 def as_online_loss(loss: Any) -> Any:
@@ -136,7 +180,7 @@ def as_online_loss(loss: Any) -> Any:
 
 def loss_state(loss: Any) -> dict[str, Any]:
     """A built-in loss as plain values, for files; ``TypeError`` for others."""
-    if not isinstance(loss, _Compiled):
+    if not isinstance(loss, BuiltInLoss):
         raise TypeError(
             f"a learner with a loss of your own ({type(loss).__name__}) cannot be written to a file; "
             f"the losses that can: {', '.join(ONLINE_LOSSES)}."
