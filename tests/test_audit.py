@@ -11,9 +11,12 @@ from bregmat import (
     KernelLearner,
     MarginSVC,
     MetricLearner,
+    MultiplicativeUpdates,
     constraints_from_labels,
     nearest_kernel,
     nearest_metric,
+    nnqp,
+    verify,
 )
 from bregmat.kernels import kernel_source
 
@@ -162,3 +165,41 @@ def test_estimators_learn_from_uniform_pairs(kernel, rng):
     assert max(same["uniform"]) < 8
     in_blocks = MetricLearner(strategy="uniform", **settings).fit(X, y, block_size=20)
     assert (in_blocks.constraints_.sense == 1).sum() == same["uniform"][0]
+
+
+# ---------------------------------------------------------------- quadratic programs whose solution is 0
+def test_rows_of_a_program_are_met_where_its_solution_is_nothing():
+    A = np.array([[13.0, 3, -9, 13], [3, 14, 11, 3], [-9, 11, 23, -9], [13, 3, -9, 13]])
+    b, equality = np.array([3.0, -1, 2, -1]), (np.array([[2.0, 1, 0, 0], [-1, -2, -2, 1]]), np.zeros(2))
+    for solver in ("auto", "active_set"):
+        result = nnqp(A, b, equality=equality, solver=solver)
+        assert (result.status, result.objective, result.max_violation) == ("OPTIMAL", 0.0, 0.0)
+        assert not result.x.any() and -1e-12 <= result.dual_bound <= 0.0
+
+
+def test_homogeneous_rows_are_met_by_their_own_size():
+    """Small whole numbers, copies of variables, and rows with the value 0, which a point of rounding misses by all of its size."""
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        n, m = int(rng.integers(2, 6)), int(rng.integers(1, 3))
+        G = rng.integers(-3, 4, size=(n, int(rng.integers(1, n + 1)))).astype(float)
+        G[rng.integers(n)] = G[rng.integers(n)]
+        A, b = G @ G.T, rng.integers(-1, 4, size=n).astype(float)
+        E = rng.integers(-2, 3, size=(m, n)).astype(float)
+        result = nnqp(A, b, equality=(E, np.zeros(m)))
+        if result.status == "OPTIMAL":
+            rounding = 1e-13 * result.x.max()  # of the largest variable
+            assert (np.abs(E @ result.x) <= 1e-8 * np.abs(E) @ result.x + rounding).all(), seed
+            assert verify({"A": A, "b": b, "equality": (E, np.zeros(m))}, result).holds, seed
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
+@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-300])
+def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
+    """No b is negative, so that the optimum is 0, at 0; along flat directions the updates go far from it."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        G = rng.normal(size=(5, 2)) * 10.0 ** rng.uniform(-20, 20)
+        start = 10.0 ** rng.uniform(-5, 30, size=5) if seed % 2 else None
+        result = nnqp(G @ G.T, tiny * rng.integers(0, 2, size=5), x0=start, solver=solver)
+        assert result.status == "OPTIMAL" and result.objective == 0.0 == result.dual_bound

@@ -6,6 +6,7 @@ import bregmat
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.train import train_margin
 from suite.judge import SECONDS, Case
+from suite.rational import exact_outcome
 
 
 def planted(rng, n, *, rank=None, equality=False, bounded=False):
@@ -177,5 +178,49 @@ def machines(rng):
     )
 
 
-FAMILIES = {f.__name__: f for f in (quadratic, unbounded, least_squares, machines)}
-COUNTS = {"quadratic": 500, "unbounded": 150, "least_squares": 300, "machines": 300}
+def integers(rng):
+    """Small integers times powers of two, judged in rational arithmetic: copies of variables, rows with the value 0, b of 0 or tiny."""
+    n, m = int(rng.integers(1, 6)), int(rng.integers(0, 3))
+    G = rng.integers(-3, 4, size=(n, int(rng.integers(1, n + 1))))
+    G[rng.integers(n)] = G[rng.integers(n)]
+    A, b = G @ G.T, rng.integers(-1, 4, size=n) * int(rng.random() < 0.8)
+    upper = np.where(rng.random(n) < 0.2, rng.integers(0, 4, n), np.inf)
+    E, e = rng.integers(-2, 3, (m, n)), rng.integers(-2, 4, m) * int(rng.random() < 0.4)
+    status, value = exact_outcome(A, b, upper, E, e)
+    # x = unit z, with z the solution for the integers
+    scale, unit = 2.0 ** rng.choice([0, 0, -100, 100]), 2.0 ** rng.choice([0, 0, -60, 60])
+    solver = str(
+        rng.choice(["auto", "active_set"] if m or status == "UNBOUNDED" else ["auto", "active_set", "multiplicative"])
+    )
+    equality = (E.astype(float), unit * e) if m else None
+    arguments = {"A": scale * A, "b": scale * unit * b, "upper": unit * upper, "equality": equality}
+
+    def wrong(result):
+        if result.status in ("FEASIBLE", "UNKNOWN"):
+            return None
+        if result.status != status:
+            return f"{result.status} for {status}"
+        if status != "OPTIMAL":
+            return None
+        x, last = result.x / unit, 1e-13 * result.x.max() / unit  # what rounding may change a variable by
+        terms = x @ np.abs(A) @ x + np.abs(b) @ x
+        room = scale * unit**2 * (1e-5 * abs(float(value)) + 1e-13 * terms + last**2 * np.abs(A).sum())
+        if abs(result.objective - scale * unit**2 * float(value)) > room:
+            return f"OPTIMAL at {result.objective:.9g}, but the optimum is {scale * unit**2 * float(value):.9g}"
+        missed = (
+            np.abs(E @ result.x - unit * e) > 1e-8 * (np.abs(E) @ result.x + np.abs(unit * e)) + 1e-13 * result.x.max()
+        )
+        return f"rows {np.flatnonzero(missed)} are missed by their own size" if missed.any() else None
+
+    return Case(
+        solve=lambda: bregmat.nnqp(**arguments, solver=solver, max_seconds=SECONDS),
+        arguments=arguments,
+        feasible=status != "INFEASIBLE",
+        expected=str(status) if solver != "multiplicative" else ("OPTIMAL", "FEASIBLE"),
+        judge=wrong,
+        text=f"n {n} m {m} scale {scale:g} unit {unit:g} {solver}",
+    )
+
+
+FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, least_squares, machines)}
+COUNTS = {"quadratic": 500, "integers": 500, "unbounded": 150, "least_squares": 300, "machines": 300}

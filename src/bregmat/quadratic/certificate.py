@@ -110,15 +110,13 @@ class Evidence:
         size = max(abs(objective), curved, CANCELLED * terms)
         if size == 0.0:  # x = 0: beside what single variables could gain
             size = ALONE * program.unit(h, weighted=True) ** 2
-        # F >= 0 everywhere, and nothing but rounding is left of it here
-        at_zero = bound == 0.0 and float(program.b.min()) >= 0.0 and objective <= self.lost
         return QPCertificate(
             x=x,
             dual=h,
             equality_dual=multiplier,
             objective=objective,
             dual_bound=bound,
-            upper=bound if at_zero else objective,
+            upper=objective,
             kkt_residual=residual,
             size=max(size, 1e-300),
             bound_perturbation=perturbation,
@@ -203,8 +201,10 @@ class Evidence:
     def _curvature(self) -> tuple[float, float]:
         """``x'Ax`` and what its rounding may be, in units of the objective."""
         x, terms = self.x, self.length * self.length
-        if not self.precise:
-            return float(x @ self.product), UNIT * self.count * terms
+        value, lost = float(x @ self.product), UNIT * self.count * terms
+        if not self.precise and value > lost:
+            return value, lost
+        # nothing but rounding may be left in double precision
         support = np.flatnonzero(x)
         u = x[support].astype(np.longdouble)
         total: Any = np.longdouble(0.0)

@@ -308,6 +308,8 @@ class _Course:
         if (proof := self.problem.proof_beforehand()) is not None:
             self.name = "feasibility"
             return self.ended(Minimum(x=self.point), proof)
+        if not (self.problem.b < 0.0).any() and not self.problem.given.e.any():  # the objective is nowhere below 0
+            return self.ended(Minimum(x=np.zeros(self.problem.n)))
         if self.request.updates is not None:
             return self.updates(self.request.updates)
         if self.name == "active_set":

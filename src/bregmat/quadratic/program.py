@@ -181,10 +181,9 @@ class QuadraticProgram:
         """Largest residual of an equality row, relative to the size of its terms."""
         if not self.m:
             return 0.0
-        E, e, largest = self.E, self.e, float(self.diagonal.max())
-        usual = max(-float(self.b.min()), 0.0) / largest if largest > 0 else 0.0
+        E, e = self.E, self.e
         # what a few roundings of the largest variable come to is none of a row's whose own variables are tiny
-        rounding = 64 * EPS * np.abs(E).max(axis=1) * max(float(np.abs(x).max()), usual)
+        rounding = 64 * EPS * np.abs(E).max(axis=1) * float(np.abs(x).max())
         missing = np.maximum(np.abs(E @ x - e) - rounding, 0.0)
         size = np.abs(E) @ np.abs(x) + np.abs(e)
         return float((missing / np.where(size > 0, size, 1.0)).max())

@@ -16,6 +16,7 @@ FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as 
 CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
 PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
 EPS = unit_of(LONG)
+SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # of the largest variable, above which a variable is taken for free
 
 
 @recompute.register
@@ -49,6 +50,16 @@ class Program:
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (n,))
         E, e = arguments.get("equality") or (np.zeros((0, n)), np.zeros(0))
         self.E, self.e = np.atleast_2d(_long(E)), np.atleast_1d(_long(e))
+        self.reach = self._reach()
+
+    def _reach(self) -> np.ndarray:
+        """Upper bounds, shape (n,), with those that rows of one sign imply: each term of such a row is at most its value."""
+        reach = self.upper.astype(LONG)
+        sign = np.where(self.E.sum(axis=1) < 0, -1, 1)
+        for row, value in zip(self.E * sign[:, None], self.e * sign):
+            if (row >= 0).all() and value >= 0:
+                reach[row > 0] = np.minimum(reach[row > 0], value / row[row > 0] * (1 + 4 * EPS))
+        return reach
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """``A x``."""
@@ -73,7 +84,7 @@ class Program:
         With ``h = F'(z) + E'y`` every w of the problem has ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e``, whatever z and y; where
         a variable has no upper bound and ``h_i < 0``, y moves, and z along directions that raise it.
         """
-        unlimited, best = np.isinf(self.upper), LONG(-np.inf)
+        unlimited, best = np.isinf(self.reach), LONG(-np.inf)
         lifted = self._lifted(x, y, unlimited)
         for z, v in ((x, y), (x, lifted), *((z, y) for z in self._raised(x, y, unlimited))):
             h, low = self._reduced(z, v)
@@ -99,7 +110,7 @@ class Program:
             self.objective(z)
             - (h - y @ self.E) @ z
             - y @ self.e
-            + (np.where(np.isinf(self.upper), 0, self.upper) * low).sum()
+            + (np.where(np.isinf(self.reach), 0, self.reach) * low).sum()
         )
 
     def _lifted(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> np.ndarray:
@@ -123,8 +134,8 @@ class Program:
         unit = np.nan_to_num((product / scale / scale[:, None]).astype(float))
         top = (goal / scale).max() or 1
         part_of = x * scale / ((x * scale).max() if x.any() else 1)
-        for share in (-1e-12, 0.0, 1e-9, 1e-6, 1e-3):
-            rows = np.flatnonzero((part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)))
+        free = [(part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)) for share in SHARES]
+        for rows in map(np.flatnonzero, (goal > 0, *free)):
             if not len(rows):
                 continue
             part = unit[np.ix_(rows, rows)]
