@@ -932,7 +932,6 @@ ENTRIES |= {
             "loss_budget": number(-1.0),
             "instances": SETTING,
             "mode": SETTING,
-            "batch_size": count(1, none=False),
             "keep_examples": FLAG,
         },
     ),

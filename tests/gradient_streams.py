@@ -2,7 +2,7 @@
 
 import numpy as np
 
-MODES = ("lanczos", "rank_one", "eigh")
+MODES = ("lanczos", "eigh")
 
 
 def function(A, f):

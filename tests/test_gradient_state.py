@@ -28,9 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabel
 # ---------------------------------------------------------------- resume
 RESUMED = {
     "pairs": {"dim": 9},
-    "rank one": {"dim": 9, "mode": "rank_one"},
     "eigh": {"dim": 9, "mode": "eigh", "trace": 2.0},
-    "mid-batch": {"dim": 9, "mode": "minibatch", "batch_size": 7},
     "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
     "unnormalised": {"dim": 9, "normalized": False, "eta": 0.1},
     "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
@@ -239,15 +237,14 @@ class Broken(Own):
         return np.nan if self.calls == 3 else 0.3
 
 
-@pytest.mark.parametrize("mode", [*MODES, "minibatch"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("raises", "error"), [(True, ZeroDivisionError), (False, FloatingPointError)])
 def test_a_failing_loss_takes_the_whole_block_back(rng, mode, raises, error):
     _, X, y = stream(rng, "vectors", 4, 5)
     learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
-    warning = contextlib.nullcontext() if mode == "minibatch" else pytest.warns(SpectralSpreadWarning)
-    with warning, pytest.raises(error):
+    with pytest.warns(SpectralSpreadWarning), pytest.raises(error):
         learner.partial_fit(2 * X, y)
-    assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, mode != "minibatch")
+    assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, True)
     assert np.abs(learner.matrix() - np.eye(4) / 4).max() < 1e-15
     unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
     with pytest.raises(error):
@@ -260,14 +257,6 @@ def test_an_unnormalised_learner_that_overflows(rng):
     with pytest.raises(FloatingPointError, match="not finite"):
         learner.partial_fit(np.eye(3), [5.0, 5.0, 5.0]).partial_fit(np.eye(3), [5.0, 5.0, 5.0])
     assert np.isfinite(learner.cumulative_loss_)
-
-
-def test_rank_one_mode_is_real(rng):
-    with pytest.raises(TypeError, match="mode='rank_one' takes real"):
-        MatrixExponentiatedGradient(mode="rank_one", prior=density(rng, 3, is_complex=True)).matrix()
-    learner = MatrixExponentiatedGradient(3, mode="rank_one", instances="vectors")
-    with pytest.raises(TypeError, match="mode='rank_one' takes real instances"):
-        learner.learn_one([1j, 0, 0], 0.5)
 
 
 ARGUMENTS = [
@@ -287,7 +276,6 @@ ARGUMENTS = [
     ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
     ({"instances": "triples"}, ValueError, "instances must be one of 'pairs', 'vectors', 'matrices'; got"),
     ({"mode": "fast"}, ValueError, "mode must be one of 'auto', 'lanczos'"),
-    ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
     ({"normalized": "yes"}, TypeError, "normalized must be True or False; got 'yes'"),
     ({"keep_examples": None}, TypeError, "keep_examples must be True or False; got None"),
     ({"prior": np.eye(3) / 3}, ValueError, r"prior must have shape \(4, 4\)"),
@@ -354,10 +342,10 @@ def bits(learner):
 
 
 INTERRUPTED = {
-    **{mode: {"mode": mode} for mode in (*MODES, "minibatch")},
+    **{mode: {"mode": mode} for mode in MODES},
     "unnormalised": {"normalized": False, "eta": 0.1},
     "vectors": {"instances": "vectors", "keep_examples": True},
-    "rank-one updates for matrices": {"instances": "matrices", "mode": "rank_one", "keep_examples": True},
+    "eigendecompositions for matrices": {"instances": "matrices", "mode": "eigh", "keep_examples": True},
     "Lanczos for matrices": {"instances": "matrices", "mode": "lanczos", "keep_examples": True},
 }
 

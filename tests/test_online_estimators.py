@@ -21,7 +21,7 @@ GRADIENTS = [
     MatrixExponentiatedGradient(),
     MatrixExponentiatedGradient(instances="matrices"),
     MatrixExponentiatedGradient(**WIDE),
-    MatrixExponentiatedGradient(**WIDE, mode="rank_one", loss="absolute"),
+    MatrixExponentiatedGradient(**WIDE, mode="eigh", loss="absolute"),
 ]
 LOGDETS = [OnlineLogDet(), OnlineLogDet(differences=True), OnlineLogDet(eta=1e-4, differences=True, keep_examples=True)]
 LABELS = pytest.mark.filterwarnings(

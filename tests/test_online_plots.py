@@ -178,7 +178,7 @@ def test_stream_of_squared_distances(bregmat, pairs, data, tmp_path):
 
 
 def test_stream_with_other_settings(bregmat, pairs):
-    options = ("--eta", 0.5, "--share", 0.1, "--share-every", 100, "--mode", "rank_one", "--trace", 2)
+    options = ("--eta", 0.5, "--share", 0.1, "--share-every", 100, "--mode", "eigh", "--trace", 2)
     done = bregmat("stream", "pairs.csv", "--dim", D, *options, "--out", "m")
     assert done.exit_code == 0, done.output
     learner = load("m")

@@ -12,7 +12,7 @@ LABELS = pytest.mark.filterwarnings(
 )
 LEARNERS = [
     MatrixExponentiatedGradient(),
-    MatrixExponentiatedGradient(instances="vectors", eta=0.1, mode="rank_one", loss="absolute"),
+    MatrixExponentiatedGradient(instances="vectors", eta=0.1, mode="eigh", loss="absolute"),
     OnlineLogDet(),
     OnlineLogDet(differences=True, eta=1e-4),
     OnlinePCA(),

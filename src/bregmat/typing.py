@@ -35,7 +35,7 @@ DecisionShape: TypeAlias = Literal["ovr", "ovo"]
 RepairName: TypeAlias = Literal["clip"]
 OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
-OnlineMode: TypeAlias = Literal["auto", "lanczos", "rank_one", "eigh", "minibatch"]
+OnlineMode: TypeAlias = Literal["auto", "lanczos", "eigh"]
 FrameLibrary: TypeAlias = Literal["pandas", "polars"]
 
 

@@ -278,8 +278,8 @@ def stream(
     mode: Annotated[
         str,
         named(
-            "How a step is computed. auto, lanczos: without eigenvectors, the fastest; rank_one: by updating them; "
-            "eigh: by finding them anew, the reference; minibatch: 64 pairs at a time, another algorithm without a bound."
+            "How a step is computed. auto, lanczos: without eigenvectors, the fastest; eigh: by an eigendecomposition, "
+            "the reference."
         ),
     ] = "auto",
     share: Annotated[float, number("Share of the first matrix mixed in again, for moving targets.")] = 0.0,

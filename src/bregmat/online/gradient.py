@@ -19,7 +19,7 @@ from bregmat.online.instances import NO_DIM, point_numbers, vectors
 from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
-from bregmat.online.states import EigenState, LogState
+from bregmat.online.states import LogState
 from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -63,13 +63,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**; vectors v for
         ``v v*``; matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
-    mode : {"auto", "lanczos", "rank_one", "eigh", "minibatch"}
+    mode : {"auto", "lanczos", "eigh"}
         How a trial is computed. "lanczos": no eigenvectors at all, the fastest; "eigh": an eigendecomposition per trial, the
-        reference; "rank_one": updates of the eigenvectors, which are then always at hand. "auto" is Lanczos, except for
-        matrices with more than d / 16 nonzero rows. "minibatch" is **another algorithm**: predictions of a batch come from
-        one W, and its updates are summed; the bound does not hold.
-    batch_size : int
-        Examples per batch of "minibatch", counted along the stream whatever the calls.
+        reference. "auto" is Lanczos, except for matrices with more than d / 16 nonzero rows.
     keep_examples : bool
         Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. Not needed for pairs with
         the squared loss, where a d x d table says all.
@@ -132,7 +128,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         loss_budget: float = 0.0,
         instances: Instances = "pairs",
         mode: OnlineMode = "auto",
-        batch_size: int = 64,
         keep_examples: bool = False,
     ) -> None:
         self.dim = dim
@@ -145,7 +140,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         self.loss_budget = loss_budget
         self.instances = instances
         self.mode = mode
-        self.batch_size = batch_size
         self.keep_examples = keep_examples
 
     def __sklearn_tags__(self) -> Any:
@@ -257,7 +251,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         prior, P = eigh(self.log_prior)
         mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
         values, U = eigh(mixed)
-        fresh = self._new_state((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self._eta)
+        fresh = LogState((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self.settings, self._eta)
         keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
         fresh.totals[keep] = self._state.totals[keep]
         void = self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
@@ -378,7 +372,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
             record = PairTally(dim)
         elif settings.keep_examples:
             record = KeptExamples("X", "y")
-        state = self._new_state(log_prior.copy(), eta)
+        state = LogState(log_prior.copy(), self.settings, eta)
         self.__dict__.update(_dim=dim, _eta=eta, _state=state, _record=record)
         if settings.instances == "vectors":
             self.n_features_in_ = dim
@@ -392,10 +386,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         settings: Any = {"reset": not is_known and not self.n_seen_, "ensure_min_samples": fewest}
         # what is not finite is asked for later, with the rows
         return validated(self, X, accept_sparse="csr", order="C", ensure_all_finite=False, **settings)
-
-    def _new_state(self, log_W: np.ndarray, eta: float) -> LogState | EigenState:
-        settings = self.settings
-        return (EigenState if settings.mode == "rank_one" else LogState)(log_W, settings, eta)
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
         block = self._kind.read(X, self._dim)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.checks import as_choice, as_matrix, check_flag, check_integer, check_positive, check_psd
+from bregmat.checks import as_choice, as_matrix, check_flag, check_positive, check_psd
 from bregmat.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
@@ -30,7 +30,6 @@ class GradientSettings:
     loss_budget: float
     instances: str
     mode: str
-    batch_size: int
     keep_examples: bool
     kind: Any = field(init=False)
     is_squared: bool = field(init=False)
@@ -44,8 +43,6 @@ class GradientSettings:
         for name in ("normalized", "keep_examples"):
             check_flag(name, getattr(self, name))
             self._set(name, bool(getattr(self, name)))
-        check_integer("batch_size", self.batch_size, 1, optional=False)
-        self._set("batch_size", int(self.batch_size))
         as_choice("mode", self.mode, MODES)
         self._set("loss", as_online_loss(self.loss))
         self._set("is_squared", getattr(self.loss, "name", None) == "squared")
@@ -75,11 +72,7 @@ class GradientSettings:
 
     def why_void(self) -> str | None:
         """Why no bound holds for this learner, whatever it is shown."""
-        if not self.normalized:
-            return "normalized=False"
-        if self.mode == "minibatch" and self.batch_size > 1:
-            return "mode='minibatch' is another algorithm"
-        return None
+        return None if self.normalized else "normalized=False"
 
     def no_matrix(self) -> str:
         """That the premise of the bound is wrong, in words."""

@@ -1,20 +1,17 @@
-"""The state of a matrix exponentiated gradient learner and how a trial changes it; one class per representation.
+"""The state of a matrix exponentiated gradient learner, ``H = log W + const``, and how a trial changes it.
 
-``LogState`` holds ``H = log W + const`` and learns by Lanczos runs, or by an eigendecomposition per batch (of one: the reference).
-``EigenState`` holds the eigenpairs of H and updates them by rank-one steps. Both count what a learner reports in ``totals``.
+A trial takes a Lanczos run, or an eigendecomposition (the reference). What a learner reports is counted in ``totals``.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import eigen_update, lanczos
-from bregmat._kernels.arrays import EigenWork, Learner
+from bregmat._kernels import lanczos
+from bregmat._kernels.arrays import Learner
 from bregmat.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import GradientSettings
@@ -25,36 +22,21 @@ FIRST_GUESS = 6.0
 NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or scale X and y."
 
 
-class _State(ABC):
-    """What both representations share: totals, settings, the loss."""
+class LogState:
+    """``H = log W - (shift - log Z)``, largest eigenvalue 0 at every refresh (the c_t of Tsuda 2004, eq. 7)."""
 
-    _steps: int  # of a Lanczos run for which there is memory
-    _room: Callable[[int], None]  # memory for so many steps, where kernels ask for it
-
-    @property
-    @abstractmethod
-    def _given(self) -> tuple[Any, ...]:
-        """State, settings and memory: the first arguments of every kernel of a representation."""
-
-    @abstractmethod
-    def _refresh(self) -> None:
-        """What a kernel asks for from time to time."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All that the next trial depends on."""
-
-    @abstractmethod
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Inverse of :meth:`arrays`, of copies."""
-
-    def __init__(self, settings: GradientSettings, eta: float) -> None:
+    def __init__(self, log_W: np.ndarray, settings: GradientSettings, eta: float) -> None:
+        self.H, self.mode = log_W, settings.mode
         self.kind, self.loss, self.compiled = settings.kind, settings.loss, settings.is_compiled
         self.eta, self.trace, self.normalized = eta, settings.trace, settings.normalized
         code, parameter = (self.loss.code, self.loss.parameter) if self.compiled else (-1, 0.0)
         self.settings = np.array([eta, self.trace, code, parameter, TOL, REFRESH, float(self.normalized)])
         self.totals = np.zeros(10)
+        self.totals[lanczos.GUESS] = FIRST_GUESS
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+        self._diagonal: np.ndarray | None = None  # of H, before the first refresh since the latest mark
+        self._room(min(len(log_W), 48))
+        self._refresh()
 
     def weights(self, lam: np.ndarray, shift: float) -> np.ndarray:
         """Eigenvalues of W from those of H."""
@@ -63,19 +45,11 @@ class _State(ABC):
         x = np.exp(lam - lam.max())
         return x * (self.trace / x.sum())
 
-    def mark(self, block: Any) -> Any:
-        """What :meth:`go_back` needs to take the trials of a block back, that are about to begin."""
-        return {name: array.copy() for name, array in self.arrays().items()}
-
-    def go_back(self, mark: Any) -> None:
-        """As it was when marked, to the same bits."""
-        self.restore(mark)
-
     def _in_full(self, kernel: Any, *columns: np.ndarray) -> None:
         """Run a kernel over all rows of the columns: it comes back before the row for which something has to be done."""
         rest: Any = columns
         while True:
-            n, why = kernel(*self._given, *rest)
+            n, why = kernel(Learner(self.H, self._Q, self._T, self.totals, self.settings), *rest)
             if why == lanczos.DONE:
                 return
             rest = [column[n:] for column in rest]
@@ -96,37 +70,18 @@ class _State(ABC):
         lanczos.account_inplace(self.totals, value, slope)
         return -self.eta * slope
 
-
-class LogState(_State):
-    """``H = log W - (shift - log Z)``, largest eigenvalue 0 at every refresh (the c_t of Tsuda 2004, eq. 7)."""
-
-    def __init__(self, log_W: np.ndarray, settings: GradientSettings, eta: float) -> None:
-        super().__init__(settings, eta)
-        self.H, self.mode = log_W, settings.mode
-        self.batch_size = settings.batch_size if self.mode == "minibatch" else 1
-        self.start: np.ndarray | None = None  # H at the start of the batch that is under way
-        self._factor: np.ndarray | None = None
-        self._diagonal: np.ndarray | None = None  # of H, before the first refresh since the latest mark
-        self.totals[lanczos.GUESS] = FIRST_GUESS
-        self._room(min(len(log_W), 48))
-        self._refresh()
-
-    @property
-    def _given(self) -> tuple[Any, ...]:
-        return (Learner(self.H, self._Q, self._T, self.totals, self.settings),)
-
     # ------------------------------------------------------------------ what W is
     def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         """Ascending eigenvalues of the W that predicts next, and its eigenvectors."""
         if self._spectrum is None:
-            lam, U = eigh(self.H if self.start is None else self.start)
+            lam, U = eigh(self.H)
             self._spectrum = self.weights(lam, self.totals[lanczos.SHIFT]), U
         return self._spectrum
 
     def predict(self, block: Any) -> np.ndarray:
         """``tr(W X)`` of every instance, as a trial would compute it."""
         unknown = not self.totals[lanczos.Z] < math.inf  # the normaliser, after an eigendecomposition
-        if unknown or self.mode in ("eigh", "minibatch") or any(self._is_wide(block, t) for t in range(len(block))):
+        if unknown or self.mode == "eigh" or any(self._is_wide(block, t) for t in range(len(block))):
             x, U = self.spectrum()
             return self.kind.values(block, U * np.sqrt(x))
         self._promote(block)
@@ -137,14 +92,14 @@ class LogState(_State):
         """A trial for every instance; the predictions made before each update."""
         self._promote(block)
         self._spectrum = None
-        if self.mode in ("eigh", "minibatch"):
-            return self._learn_batches(block, y)
+        if self.mode == "eigh":
+            return self._learn_dense(block, y)
         if self.compiled and not isinstance(self.kind, MatrixInstances):
             return self._learn_compiled(block, y)
         predictions = np.empty(len(y))
         for t in range(len(y)):
             if self._is_wide(block, t):
-                predictions[t : t + 1] = self._learn_batches(block[t : t + 1], y[t : t + 1])
+                predictions[t : t + 1] = self._learn_dense(block[t : t + 1], y[t : t + 1])
                 self.totals[lanczos.Z] = np.nan  # unknown until a refresh
                 continue
             if lanczos.is_due(self.totals, self.settings):
@@ -164,36 +119,17 @@ class LogState(_State):
             self._in_full(lanczos.learn_vectors_inplace, predictions, V, y)
         return predictions
 
-    def _learn_batches(self, block: Any, y: np.ndarray) -> np.ndarray:
-        """Predictions of a batch from one W; its updates summed. A batch of one is the algorithm of the paper."""
-        predictions, t = np.empty(len(y)), 0
-        B = self.batch_size
-        while t < len(y):
-            place = int(self.totals[lanczos.SEEN]) % B
-            if place == 0 or self._factor is None:
-                self._begin_batch(place)
-            stop = min(len(y), t + B - place)
-            part = block[t:stop]
-            predictions[t:stop] = self.kind.values(part, self._factor)
-            rho = np.array([self._pay(p, label) for p, label in zip(predictions[t:stop], y[t:stop], strict=True)])
-            self.kind.add_inplace(self.H, part, rho)
-            t = stop
-            if place + len(part) == B:
-                self.start = self._factor = None
-        return predictions
-
-    def _begin_batch(self, place: int) -> None:
-        """The factor that predicts in this batch; in the middle of one (``place`` > 0) from the H it started with, if that is known."""
-        if place == 0 or self.start is None:  # the latter after W was changed from outside
+    def _learn_dense(self, block: Any, y: np.ndarray) -> np.ndarray:
+        """Trials by eigendecompositions, as in the paper."""
+        predictions = np.empty(len(y))
+        for t in range(len(y)):
             lam, U = eigh(self.H)
-            top = lam[-1]
-            add_diagonal(self.H, -top)
-            self.totals[lanczos.SHIFT] += top
-            lam = lam - top
-            self.start = self.H.copy() if self.batch_size > 1 else None
-        if self.start is not None:  # what a restored learner has, so that it predicts with the same bits
-            lam, U = eigh(self.start)
-        self._factor = U * np.sqrt(self.weights(lam, self.totals[lanczos.SHIFT]))
+            add_diagonal(self.H, -lam[-1])
+            self.totals[lanczos.SHIFT] += lam[-1]
+            factor = U * np.sqrt(self.weights(lam - lam[-1], self.totals[lanczos.SHIFT]))
+            predictions[t] = self.kind.values(block[t : t + 1], factor)[0]
+            self.kind.add_inplace(self.H, block[t : t + 1], np.array([self._pay(predictions[t], y[t])]))
+        return predictions
 
     # ------------------------------------------------------------------ Lanczos, one example at a time
     def _is_wide(self, block: Any, t: int) -> bool:
@@ -229,16 +165,18 @@ class LogState(_State):
         """Complex from the first complex instance on."""
         if is_complex(block) and self.H.dtype.kind != "c":
             self.H = self.H.astype(complex)
-            self.start = None if self.start is None else self.start.astype(complex)
             self._room(self._steps)
 
     # ------------------------------------------------------------------ copies
     def mark(self, block: Any) -> Any:
-        """Of a single pair no copy of H: a Lanczos trial changes four entries, and a refresh the diagonal, which it keeps."""
+        """What :meth:`go_back` needs to take the trials of a block back, that are about to begin.
+
+        Of a single pair no copy of H: a Lanczos trial changes four entries, and a refresh the diagonal, which it keeps.
+        """
         if len(block) > 1 or not (
             self.compiled and isinstance(self.kind, PairInstances) and self.mode in ("auto", "lanczos")
         ):
-            return super().mark(block)
+            return {name: array.copy() for name, array in self.arrays().items()}
         self._diagonal = None
         a, b = block[0].tolist()
         H = self.H
@@ -258,79 +196,10 @@ class LogState(_State):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the next trial depends on."""
-        out = {"H": self.H, "totals": self.totals}
-        return out if self.start is None else {**out, "start": self.start}
+        return {"H": self.H, "totals": self.totals}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Inverse of :meth:`arrays`, of copies."""
-        self.H, self.totals, self.start = arrays["H"], arrays["totals"], arrays.get("start")
-        self._spectrum = self._factor = None
+        self.H, self.totals = arrays["H"], arrays["totals"]
+        self._spectrum = None
         self._room(self._steps)
-
-
-class EigenState(_State):
-    """Eigenvalues ``lam`` of ``log W`` up to a constant, and eigenvectors as the rows of ``Vt``; real instances only."""
-
-    def __init__(self, log_W: np.ndarray, settings: GradientSettings, eta: float) -> None:
-        super().__init__(settings, eta)
-        if log_W.dtype.kind == "c":
-            raise TypeError("mode='rank_one' takes real matrices; use mode='lanczos' or 'eigh' for a complex prior.")
-        self.lam, U = eigh(log_W)
-        self.Vt = np.ascontiguousarray(U.T)
-        self._work = EigenWork.of_order(len(self.lam))
-
-    @property
-    def _given(self) -> tuple[Any, ...]:
-        return self.lam, self.Vt, self.totals, self._work, self.settings
-
-    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ascending eigenvalues of W, and its eigenvectors."""
-        return self.weights(self.lam, 0.0), self.Vt.T
-
-    def predict(self, block: Any) -> np.ndarray:
-        """``tr(W X)`` of every instance."""
-        x, U = self.spectrum()
-        return self.kind.values(block, U * np.sqrt(x))
-
-    def learn(self, block: Any, y: np.ndarray) -> np.ndarray:
-        """A trial for every instance; the predictions made before each update."""
-        if is_complex(block):
-            raise TypeError("mode='rank_one' takes real instances; use mode='lanczos' or 'eigh' for complex ones.")
-        predictions = np.empty(len(y))
-        if self.compiled and isinstance(self.kind, PairInstances):
-            self._in_full(lanczos.rotate_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
-            return predictions
-        for t in range(len(y)):
-            if not self.totals[lanczos.SINCE] < REFRESH:
-                self._refresh()
-            self.totals[lanczos.SINCE] += 1.0
-            V, mu = self.kind.terms(block, t, len(self.lam))
-            x = self.weights(self.lam, 0.0)
-            P = self._along(block, t, V)
-            predictions[t] = mu @ (P * P @ x)
-            rho = self._pay(predictions[t], y[t])
-            for k in range(len(mu)):
-                if rho * mu[k] != 0.0:
-                    w = P[0] if k == 0 else self.Vt @ V[k]
-                    eigen_update.rank_one_update_inplace(self.lam, self.Vt, w, rho * mu[k], self._work)
-        return predictions
-
-    def _refresh(self) -> None:
-        """One Newton-Schulz step to the nearest orthogonal matrix: the updates drift by about 1e-17 each."""
-        self.Vt = np.ascontiguousarray(1.5 * self.Vt - 0.5 * (self.Vt @ self.Vt.T) @ self.Vt)
-        self.totals[lanczos.SINCE] = 0.0
-
-    def _along(self, block: Any, t: int, V: np.ndarray) -> np.ndarray:
-        """The vectors of an instance in the eigenbasis, (k, d)."""
-        if isinstance(self.kind, PairInstances):
-            a, b = block[t]
-            return ((self.Vt[:, a] - self.Vt[:, b]) * math.sqrt(0.5))[None]
-        return np.ascontiguousarray(V @ self.Vt.T)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All that the next trial depends on."""
-        return {"lam": self.lam, "Vt": self.Vt, "totals": self.totals}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Inverse of :meth:`arrays`, of copies."""
-        self.lam, self.Vt, self.totals = arrays["lam"], np.ascontiguousarray(arrays["Vt"]), arrays["totals"]

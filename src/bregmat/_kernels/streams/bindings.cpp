@@ -43,7 +43,6 @@ static void bind_lanczos(nb::module_ m) {
     m.def("losses_inplace", losses_inplace);
     m.def("account_inplace", account_inplace);
     m.def("is_due", is_due);
-    m.def("rotate_pairs_inplace", rotate_pairs_inplace);
     m.def("tally_pairs_inplace", tally_pairs_inplace);
 }
 

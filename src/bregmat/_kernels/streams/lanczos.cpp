@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "projections/eigen_update.hpp"
-
 namespace bregmat::lanczos {
 
 static constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -263,35 +261,6 @@ Done Learner<S>::add_vectors_inplace(Matrix<const S> V, Vector<const double> rho
 
 template struct Learner<double>;
 template struct Learner<std::complex<double>>;
-
-Done rotate_pairs_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> state, const EigenWork &work,
-                          Vector<const double> settings, Vector<double> predictions, Vector<const int64_t> a,
-                          Vector<const int64_t> b, Vector<const double> y) {
-    const Index n = lam.size;
-    const bool normalized = settings[NORMALIZED] > 0.0;
-    const double half = std::sqrt(0.5);
-    const auto w = work.rows_of_projections[1];
-    for (Index t = 0; t < y.size; t++) {
-        if (!(state[SINCE] < settings[REFRESH])) return {t, NEEDS_REFRESH};
-        const double top = normalized ? lam[n - 1] : 0.0;
-        double p = 0.0, total = 0.0;
-        for (Index k = 0; k < n; k++) {
-            w[k] = half * (Vt(k, a[t]) - Vt(k, b[t]));
-            const double x = std::exp(lam[k] - top);
-            p += x * w[k] * w[k];
-            total += x;
-        }
-        if (normalized) p *= settings[TRACE] / total;
-        const auto [value, slope] = loss_value(int(settings[LOSS_CODE]), settings[LOSS_PARAMETER], p, y[t]);
-        const double rho = -settings[ETA] * slope;
-        if (!(std::abs(rho) < inf && p < inf)) return {t, FAILED};
-        if (rho != 0.0) eigen_update::rank_one_update_inplace(lam, Vt, w, rho, work);
-        state[SINCE] += 1.0;
-        predictions[t] = p;
-        account_inplace(state, value, slope);
-    }
-    return {y.size, DONE};
-}
 
 double tally_pairs_inplace(Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b,
                            Vector<const double> y) {

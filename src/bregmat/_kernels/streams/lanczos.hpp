@@ -7,8 +7,10 @@
 // learner that is saved and loaded continues to the same bits. S is double or std::complex<double>.
 #pragma once
 #include <complex>
+#include <tuple>
+#include <utility>
 
-#include "projections/secular.hpp"
+#include "base/views.hpp"
 
 namespace bregmat::lanczos {
 
@@ -77,11 +79,6 @@ struct Learner {
     template <class Begin, class Add>
     Done learn(Vector<double> predictions, Vector<const double> y, Begin begin, Add add);
 };
-
-// Trials on pairs by rank-one updates of the eigenpairs of log W: lam (n,), rows of Vt (n, n)
-Done rotate_pairs_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> state, const EigenWork &work,
-                          Vector<const double> settings, Vector<double> predictions, Vector<const int64_t> a,
-                          Vector<const int64_t> b, Vector<const double> y);
 
 // Per pair the number of labels (upper triangle of tally (n, n)) and their mean (lower); returns what the squares about it gained.
 double tally_pairs_inplace(Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b,
