@@ -12,6 +12,7 @@ from bregmat import (
     MarginSVC,
     MetricLearner,
     MultiplicativeUpdates,
+    balanced_cut,
     constraints_from_labels,
     nearest_kernel,
     nearest_metric,
@@ -203,3 +204,18 @@ def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
         start = 10.0 ** rng.uniform(-5, 30, size=5) if seed % 2 else None
         result = nnqp(G @ G.T, tiny * rng.integers(0, 2, size=5), x0=start, solver=solver)
         assert result.status == "OPTIMAL" and result.objective == 0.0 == result.dual_bound
+
+
+# ---------------------------------------------------------------- a graph whose edges are given in parts
+@pytest.mark.parametrize("form", [sp.coo_array, sp.coo_matrix])
+def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
+    """Parts of 1 that sum to 2: their greatest common divisor is 1, that of the weights is 2."""
+    cycle = np.array([(i, (i + 1) % 6) for i in range(6)])
+    rows, columns = np.concatenate([cycle, cycle[:, ::-1]] * 2).T
+    graph = form((np.ones(len(rows)), (rows, columns)), shape=(6, 6))
+    kept = graph.copy()
+    result = balanced_cut(graph, random_state=0)
+    assert (str(result.status), result.cut, result.lower_bound) == ("OPTIMAL", 4.0, 4.0)
+    found = verify({"graph": graph}, result)
+    assert found.holds, found.problems
+    assert (graph.data == kept.data).all() and graph.nnz == kept.nnz

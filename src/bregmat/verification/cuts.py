@@ -24,7 +24,9 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
         import networkx
 
         graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr", dtype=float)
-    A = scipy.sparse.coo_array(graph, dtype=float)
+    A = scipy.sparse.csr_array(graph, dtype=float, copy=True)
+    A.sum_duplicates()  # an edge may be given in parts
+    A = A.tocoo()
     n, labels = A.shape[0], np.asarray(result.labels)
     if len(labels) != n:
         raise ValueError(f"the result has {len(labels)} vertices; the graph has {n}.")
