@@ -1,5 +1,8 @@
 """Failures that audits found, each by its own reproduction: crashes, untrue words, claims that rounding cannot support."""
 
+from functools import cache
+
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -219,3 +222,26 @@ def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
     found = verify({"graph": graph}, result)
     assert found.holds, found.problems
     assert (graph.data == kept.data).all() and graph.nnz == kept.nnz
+
+
+# ---------------------------------------------------------------- balanced cuts of weights with a common unit
+@pytest.mark.parametrize("unit", [1.0, 0.5, 0.1, 0.3, 1 / 7])
+def test_a_balanced_cut_is_proven_in_any_unit_of_the_weights(unit, rng):
+    """Cuts of whole weights differ by at least 1, so that their bound is rounded up; in tenths by at least .1."""
+    solved = 0
+    for seed in range(5):
+        graph = nx.random_regular_graph(3, 20, seed=seed)
+        A = unit * nx.to_numpy_array(graph) * 2.0
+        result = balanced_cut(A, random_state=0)
+        solved += result.is_optimal
+        assert result.lower_bound >= result.relaxation_bound
+        found = verify({"graph": A}, result)
+        assert found.holds, found.problems
+    assert solved == balanced_solved()
+
+
+@cache
+def balanced_solved():
+    """How many of the same graphs with whole weights are solved."""
+    graphs = (2.0 * nx.to_numpy_array(nx.random_regular_graph(3, 20, seed=seed)) for seed in range(5))
+    return sum(balanced_cut(A, random_state=0).is_optimal for A in graphs)

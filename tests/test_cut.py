@@ -1,6 +1,7 @@
 """Balanced cuts: brute force and a conic solver as oracles, bounds recomputed from the multipliers, proofs, bad input."""
 
 import itertools
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
@@ -223,6 +224,35 @@ def test_weights_scale():
     assert read_graph(nx.petersen_graph()).round_up(3.2) == 5
     assert read_graph(nx.path_graph(4)).round_up(1.2) == 2
     assert read_graph(A).round_up(1.2) == 1.2
+
+
+@pytest.mark.parametrize("unit", [0.5, 0.1, 1 / 3, 2.0**-1000])
+def test_cuts_of_weights_with_a_common_unit_are_near_multiples_of_its_step(rng, unit):
+    """Every balanced cut, in fractions, is within ``spread`` of one; and no cut is below what a bound below it is rounded up to."""
+    for _ in range(20):
+        n = int(rng.integers(2, 8))
+        A = np.triu(unit * rng.integers(0, 7, (n, n)), 1)
+        A[0, -1] = 2 * unit
+        work = read_graph(A + A.T)
+        assert work.step >= unit * (1 - 1e-15)
+        exact = [[Fraction(x) for x in row] for row in (A + A.T).tolist()]
+        step, offset, spread = (Fraction(float(x)) for x in (work.step, work.offset, work.spread))
+        for side in itertools.combinations(range(n), n // 2):
+            cut = sum(exact[i][j] for i in side for j in range(n) if j not in side)
+            assert abs(cut - offset - round((cut - offset) / step) * step) <= spread
+            for share in (1e-6, 0.3, 1 - 1e-6):
+                assert work.round_up(float(cut - share * step)) <= float(cut) * (1 + 1e-15)
+
+
+def test_heavy_edges_leave_a_small_unit_and_rounded_ones_do_not(rng):
+    """A heavy edge ties two vertices; a unit so small that rounding of the heavy weight hides it is none."""
+    A = np.triu(rng.integers(1, 4, (6, 6)), 1).astype(float)
+    A[0, 1] = 1e9 + 7
+    assert read_graph(A + A.T).step in (1.0, 2.0)
+    A[0, 1] = 1e9 + 1 / 3
+    assert read_graph(A + A.T).step == 0.0
+    A = np.triu(rng.integers(1, 10**9, (6, 6)), 1) * 1e-9
+    assert read_graph(A + A.T).step == 0.0
 
 
 def test_parity_holds(rng):

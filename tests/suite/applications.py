@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import scipy.sparse as sp
 
 import bregmat
 from suite.judge import SECONDS, Case
@@ -71,10 +72,10 @@ def correlations(rng):
 
 
 def cuts(rng):
-    """Graphs of 2 to 14 vertices, all of whose cuts are tried: whole and real weights, paths, stars, empty ones, any scale."""
+    """Graphs of 2 to 14 vertices, all of whose cuts are tried: whole, real and rounded weights, paths, stars, empty ones, any scale."""
     n = int(rng.integers(2, 15))
     A = np.triu(rng.random((n, n)) < rng.uniform(0.1, 1.0), 1) * 1.0
-    kind = rng.integers(5)
+    kind = rng.integers(7)
     if kind == 1:
         A *= rng.integers(1, 6, size=(n, n))
     elif kind == 2:
@@ -83,10 +84,16 @@ def cuts(rng):
         A *= 10.0 ** rng.uniform(-6, 6, size=(n, n))
     elif kind == 4:
         A = np.triu(np.eye(n, k=1) if rng.random() < 0.5 else np.outer(np.arange(n) == 0, np.arange(n) > 0)) * 1.0
+    elif kind >= 5:
+        A *= rng.choice([0.1, 0.3, 0.25, 1 / 7, 1e-3]) * rng.integers(1, 10 ** rng.integers(1, 7), size=(n, n))
     A = (A + A.T) * 10.0 ** rng.choice([0, 0, 0, -100, 100])
     smaller = np.array(list(itertools.combinations(range(n), n // 2)))
     x = np.zeros((len(smaller), n))
     x[np.arange(len(smaller))[:, None], smaller] = 1.0
+    graph = A
+    if kind == 6:  # edges in parts
+        parts = sp.coo_array(A)
+        graph = sp.coo_array((np.repeat(parts.data / 2, 2), np.repeat(parts.coords, 2, axis=1)), shape=(n, n))
     best = float(((x @ A) * (1 - x)).sum(axis=1).min())
 
     def wrong(result):
@@ -99,8 +106,8 @@ def cuts(rng):
 
     seed = int(rng.integers(1000))
     return Case(
-        solve=lambda: bregmat.balanced_cut(A, random_state=seed, max_seconds=SECONDS),
-        arguments={"graph": A},
+        solve=lambda: bregmat.balanced_cut(graph, random_state=seed, max_seconds=SECONDS),
+        arguments={"graph": graph},
         judge=wrong,
         expected=("OPTIMAL", "FEASIBLE"),  # the relaxation may have a gap of its own
         own_rule=True,

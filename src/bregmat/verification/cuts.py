@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bregmat.verification.extended import arithmetic, eigenvalues, precision_tex
 from bregmat.verification.figures import Verification, check_arguments, recompute
 
 LARGEST = 3000  # vertices up to which the Laplacian is looked at as a dense matrix
+MOST_UNITS = 10**6  # in the largest weight, where weights are multiples of a unit up to rounding
 
 
 @recompute.register
@@ -77,16 +79,38 @@ def _relaxation(A: Any, y: np.ndarray, n: int, found: Verification) -> float | N
 
 
 def _rounded_up(A: Any, bound: float) -> float:
-    """The least weight of a balanced cut that is not below the bound: whole weights have a common divisor, and cuts a parity."""
+    """The least weight of a balanced cut that is not below the bound: weights have a common unit, and cuts a parity."""
     w = A.data[A.data != 0]
-    if not len(w) or (w != np.rint(w)).any() or w.sum() >= 2.0**52:
+    unit = _common_unit(w)
+    if unit == 0.0:
         return bound
-    step = int(np.gcd.reduce(w.astype(np.int64)))
-    degrees = np.bincount(A.row, A.data, minlength=A.shape[0]) / step
+    counts = np.rint(A.data / unit)
+    spread = math.fsum(np.abs(A.data - unit * counts)) / 2  # of weights that are multiples up to rounding
+    degrees = np.bincount(A.row, counts, minlength=A.shape[0])
     odd = degrees % 2 == 1
-    offset = 0
+    offset, step = 0.0, unit
     if not odd.any():
         step *= 2
     elif odd.all():  # a side has half of the vertices
         offset, step = step * ((A.shape[0] // 2) % 2), 2 * step
-    return offset + step * math.ceil((bound - offset) / step - 1e-9)
+    return max(bound, offset + step * math.ceil((bound - spread - offset) / step - 1e-9) - spread)
+
+
+def _common_unit(weights: np.ndarray) -> float:
+    """The number that all weights are multiples of, exactly or up to rounding, by their ratios as fractions; 0 if there is none."""
+    if not len(weights):
+        return 0.0
+    values = [Fraction(value) for value in np.unique(weights).tolist()]
+    for most in (None, MOST_UNITS):
+        limit = 2.0**52 * float(weights.max() / weights.sum()) if most is None else most
+        count = 1  # of units in the largest weight
+        for value in values:
+            ratio = value / values[-1]
+            count = math.lcm(count, (ratio if most is None else ratio.limit_denominator(most)).denominator)
+            if count > limit:
+                break
+        else:
+            unit = float(values[-1] / count)
+            if math.fsum(np.abs(weights - unit * np.rint(weights / unit))) <= 0.01 * unit:
+                return unit
+    return 0.0

@@ -86,8 +86,8 @@ def balanced_cut(
     Every bound is proven in floating point (``applications/cut/proof.py``): by a dense Cholesky factorisation up to 1,000
     vertices, and up to 8,000 if more than 2 % of all pairs are edges; else of those that are left when the vertices of few
     neighbours are eliminated: few on planar graphs, more than half of them on random ones, where the time grows with n^3.
-    If it does not end well, the bound stays what it was, 0 at first. With whole weights it is rounded up to a weight that a
-    cut can have (divisor, parity).
+    If it does not end well, the bound stays what it was, 0 at first. Where all weights are multiples of one unit,
+    exactly or up to rounding, it is rounded up to a weight that a cut can have (unit, parity).
 
     Examples
     --------

@@ -10,11 +10,14 @@ import numpy as np
 import scipy
 
 from bregmat.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
+from bregmat.linalg import EPS
 from bregmat.threads import cached_property
 
 # Of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper. Less than the tolerance of
 # checks.py, because a light edge beside heavy ones is an edge all the same.
 ASYMMETRY = 1e-12
+# In the largest weight, where weights are multiples up to rounding: a unit is then known to 1e-10 of itself.
+MOST_UNITS = 1e6
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class Graph:
         Row sums of A.
     scale : float
         A power of two, so that scaling is exact.
-    step, offset : float
-        Every balanced cut is ``offset`` plus a multiple of ``step``, in the caller's units; 0 where nothing is known.
+    step, offset, spread : float
+        Every balanced cut differs by at most ``spread``, which is rounding of the weights, from ``offset`` plus a multiple of
+        ``step``. In the caller's units; step is 0 where nothing is known.
     """
 
     n: int
@@ -44,6 +48,7 @@ class Graph:
     scale: float
     step: float
     offset: float
+    spread: float
 
     @property
     def size(self) -> int:
@@ -67,10 +72,12 @@ class Graph:
         return L
 
     def round_up(self, bound: float) -> float:
-        """The smallest weight that a balanced cut can have if it is at least ``bound``."""
+        """A proven lower bound of the balanced cuts that weigh at least ``bound``: the least value that they may have."""
         if self.step == 0:
             return bound
-        return self.offset + self.step * np.ceil((bound - self.offset) / self.step - 1e-9)
+        n_steps = (bound - self.spread - self.offset) / self.step
+        n_steps = np.ceil(n_steps * (1.0 - 4.0 * EPS) - 1e-9)  # the quotient may be above its value by rounding
+        return max(bound, self.offset + self.step * n_steps - self.spread)
 
 
 def read_graph(graph: Any) -> Graph:
@@ -104,9 +111,9 @@ def read_graph(graph: Any) -> Graph:
         A.data *= 0.5
     if largest > 1e300 / max(1, A.nnz):
         raise ValueError(f"graph: the sum of the weights must be below 1e300; the largest is {largest}.")
-    step, offset = _steps(A, n)
     scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A.data /= scale
+    lattice = [scale * value for value in _steps(A, n)]
     if n % 2:
         A.resize((n + 1, n + 1))
     A.sort_indices()
@@ -116,7 +123,7 @@ def read_graph(graph: Any) -> Graph:
         A.indptr.astype(np.int32, copy=False),
         A.indices.astype(np.int32, copy=False),
     )  # as the kernels take them
-    return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, step, offset)
+    return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, *lattice)
 
 
 def _matrix(graph: Any) -> Any:
@@ -146,19 +153,50 @@ def _matrix(graph: Any) -> Any:
     return scipy.sparse.csr_array(as_matrix("graph", graph, square=True, finite=False, booleans=True), dtype=float)
 
 
-def _steps(A: Any, n: int) -> tuple[float, float]:
-    """``step`` and ``offset`` for whole weights: their greatest common divisor, and twice that where parities settle more.
+def _steps(A: Any, n: int) -> tuple[float, float, float]:
+    """``step``, ``offset`` and ``spread`` of a graph: the common unit of its weights, or twice that where parities settle more.
 
     A cut (S, T) has the parity of the degrees in S, since edges inside S count twice there. All degrees even: an even cut.
     All odd (then n is even and S has n / 2 vertices): a cut of the parity of n / 2.
     """
-    total = A.data.sum()
-    if not len(A.data) or total >= 2.0**52 or (A.data != np.rint(A.data)).any():
-        return 0.0, 0.0
-    divisor = int(np.gcd.reduce(A.data.astype(np.int64)))
-    odd = (np.asarray(A.sum(axis=1)).ravel() / divisor) % 2
-    if not odd.any():
-        return 2.0 * divisor, 0.0
-    if odd.all():
-        return 2.0 * divisor, float(divisor * ((n // 2) % 2))
-    return float(divisor), 0.0
+    unit, is_exact = _common_unit(np.unique(A.data)) if len(A.data) else (0.0, True)
+    if unit == 0.0:
+        return 0.0, 0.0, 0.0
+    counts = scipy.sparse.csr_array((np.rint(A.data / unit), A.indices, A.indptr), shape=A.shape)
+    # every edge stands in A twice; the second term bounds the rounding of the first
+    spread = 0.5 * float(np.abs(A.data - unit * counts.data).sum() + EPS * A.data.sum())
+    if counts.data.sum() >= 2.0**52 or (not is_exact and spread > 0.01 * unit):
+        return 0.0, 0.0, 0.0
+    odd = np.asarray(counts.sum(axis=1)).ravel() % 2
+    step = unit if odd.any() and not odd.all() else 2.0 * unit
+    return step, unit * ((n // 2) % 2) if odd.all() else 0.0, 0.0 if is_exact else spread
+
+
+def _common_unit(weights: np.ndarray) -> tuple[float, bool]:
+    """The largest number that all weights are multiples of, by Euclid's algorithm; 0 if there is none.
+
+    Parameters
+    ----------
+    weights : ndarray
+        Positive, ascending.
+
+    Returns
+    -------
+    (float, bool)
+        The unit, and whether the weights are multiples of it exactly, as whole numbers and halves are, or up to rounding, as
+        tenths are.
+    """
+    largest = float(weights[-1])
+    # sums and differences of multiples of the grid are exact
+    grid = 2.0 ** (np.floor(np.log2(weights.sum())) - 51)
+    is_exact = bool((weights == grid * np.rint(weights / grid)).all())
+    unit = float(weights[0])
+    while is_exact or unit >= largest / MOST_UNITS:
+        left = np.abs(weights - unit * np.rint(weights / unit))
+        # a unit that is a difference of rounded weights is off by the rounding of the largest of them
+        rounding = 0.0 if is_exact else 4.0 * EPS * weights * (largest / unit)
+        left = left[left > rounding]
+        if not len(left):
+            return largest / float(np.rint(largest / unit)), is_exact
+        unit = float(left.min())
+    return 0.0, False

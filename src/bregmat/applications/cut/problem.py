@@ -121,7 +121,7 @@ class BalancedCut(Problem):
 
     @property
     def lower(self) -> float:
-        """The bound, rounded up where weights are whole; rounding errors of the cut itself are not taken for more."""
+        """The bound, rounded up where weights have a common unit; rounding errors of the cut itself are not taken for more."""
         return min(float(self.graph.round_up(self.bound)), self.best.value)
 
     @property

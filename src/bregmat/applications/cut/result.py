@@ -26,8 +26,8 @@ class CutResult(Result):
     imbalance : int
         Difference of the sizes of the sides: 0, or 1 for an odd number of vertices.
     lower_bound : float
-        Proven: no balanced cut weighs less. Whole weights: the relaxation's bound rounded up to a weight that a
-        balanced cut can have.
+        Proven: no balanced cut weighs less. Where all weights are multiples of one unit, it is the relaxation's bound
+        rounded up to a weight that a balanced cut can have.
     relaxation_bound : float
         The same before rounding up.
     gap : float
