@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import (
     Constraints,
@@ -23,6 +24,9 @@ from bregmat import (
     verify,
 )
 from bregmat.kernels import kernel_source
+from bregmat.quadratic.multiplicative import run_updates
+from bregmat.quadratic.split_program import SplitProgram
+from bregmat.quadratic.splits import margin_split
 
 POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.3, 0.2], [0.2, 2.0, 1.0], [1.5, 0.7, -1.0]])
 LINE = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.0], "==")  # three points on a line
@@ -245,3 +249,24 @@ def balanced_solved():
     """How many of the same graphs with whole weights are solved."""
     graphs = (2.0 * nx.to_numpy_array(nx.random_regular_graph(3, 20, seed=seed)) for seed in range(5))
     return sum(balanced_cut(A, random_state=0).is_optimal for A in graphs)
+
+
+# ---------------------------------------------------------------- coefficients of the multiplicative updates
+@pytest.mark.parametrize("n_updates", [3, 30, 300])
+def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_margin(n_updates, rng):
+    """As the documentation says: of the paper's own run, stopped early, the machine is the multiple with the smallest margin 1."""
+    X = np.vstack([rng.normal(size=(15, 2)) + 3, rng.normal(size=(15, 2)) - 3])
+    y = np.repeat([1.0, -1.0], 15)
+    K = (X @ X.T + 1) ** 2
+    updates = MultiplicativeUpdates(clamp=0.0)
+    bare = run_updates(
+        SplitProgram(margin_split(K, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
+    )
+    v = bare.certificate.x
+    settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}
+    with pytest.warns(ConvergenceWarning):
+        machine = MarginSVC(kernel="precomputed", **settings).fit(K, y)
+    smallest = (y * (K @ (v * y))).min()
+    alpha = machine.result_.alpha
+    assert alpha == pytest.approx(v / smallest, rel=1e-9)
+    assert (y * (K @ (alpha * y))).min() == pytest.approx(1.0, rel=1e-9)

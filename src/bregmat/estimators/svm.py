@@ -131,6 +131,10 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     The paper's machine (Sha 2002, eq. 7 from ones) is ``MarginSVC(C=inf, fit_intercept=False, solver="multiplicative")``, after
     512 updates (Table 1) that with ``max_iter=512``. Other machines begin at ones scaled to the least objective.
 
+    With ``C=inf``, and with the hinge where no bound forbids it, weights and offset are divided by the smallest margin that the solver
+    has reached, so that all examples have a margin of at least 1, as the problem asks. ``dual_coef_`` of a run that was stopped early
+    is therefore a multiple of the solver's own coefficients; predictions are the same, and the two agree at the optimum.
+
     More than two classes: one machine per pair. "ovr" values, and so predictions, are those of scikit-learn's
     ``OneVsOneClassifier``: votes, and confidences where votes are equal; ``SVC`` predicts the same way with
     ``break_ties=True``.

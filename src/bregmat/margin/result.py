@@ -35,8 +35,9 @@ class MarginResult(Result):
         OPTIMAL: the gap is proven to be at most ``tol``. FEASIBLE: a machine, its gap larger or not computed. INFEASIBLE:
         hard margin on classes that cannot be separated; ``alpha`` is the proof.
     alpha : ndarray of shape (n,)
-        Dual weights, 0 <= alpha <= upper. Where INFEASIBLE, the weights of two points of the classes' convex hulls that
-        coincide (``sum alpha = 2`` with an intercept, else 1).
+        Dual weights, 0 <= alpha <= upper: those of the solver, divided by their smallest margin under a hard margin, and under the
+        hinge where that is nearer to the optimum and within the bounds. Where INFEASIBLE, the weights of two points of the
+        classes' convex hulls that coincide (``sum alpha = 2`` with an intercept, else 1).
     intercept : float
         The best one for ``alpha``; 0.0 for a machine without.
     decision : ndarray of shape (n,)

@@ -126,7 +126,8 @@ def train_margin(
     problem : MarginProblem
     solver : {"active_set", "multiplicative"}, ActiveSet or MultiplicativeUpdates, default "active_set"
         "active_set" is fast and exact; "multiplicative" are the updates of Sha 2002. Of a hard margin without intercept, these
-        begin at ones as in the source; else at ones scaled to the least objective.
+        begin at ones as in the source; else at ones scaled to the least objective. What is returned is divided by the smallest
+        margin (see :class:`MarginResult`).
     tol : float, default 1e-6
         Relative duality gap ``(primal - dual) / |primal|``, dimensionless.
     max_iter : int, optional
