@@ -58,6 +58,7 @@ VALUES = [
     True,
     -1,
     0,
+    10**9,
     10**30,
     1e308,
     "",
@@ -70,6 +71,7 @@ VALUES = [
     {"$float": []},
     {"$tuple": 3},
     {"a": {}},
+    functools.reduce(lambda inner, _: [inner], range(400), 0),
 ]
 
 
@@ -220,7 +222,11 @@ def changed_array(array, rnd):
         return array
     if kind == 4 and array.dtype.kind == "f":
         return array * rnd.choice([np.nan, 0.0, -1.0])
-    return np.zeros(rnd.choice([(), (0,), (3, 0), (2, 2, 2)])) if kind == 5 else np.concatenate([np.ravel(array)] * 2)
+    return (
+        np.zeros(rnd.choice([(), (0,), (3, 0), (2, 2, 2), (10**9, 0)]))
+        if kind == 5
+        else np.concatenate([np.ravel(array)] * 2)
+    )
 
 
 def change_inside(state, rnd):

@@ -1,5 +1,11 @@
 """Failures that audits found, each by its own reproduction: crashes, untrue words, claims that rounding cannot support."""
 
+import hashlib
+import io
+import json
+import time
+import tracemalloc
+import zipfile
 from functools import cache
 
 import networkx as nx
@@ -11,18 +17,23 @@ from sklearn.exceptions import ConvergenceWarning
 from bregmat import (
     Constraints,
     ExitReason,
+    Factor,
     KernelKMeans,
     KernelLearner,
     MarginSVC,
+    MatrixExponentiatedGradient,
     MetricLearner,
     MultiplicativeUpdates,
     balanced_cut,
     constraints_from_labels,
+    load,
     nearest_kernel,
     nearest_metric,
     nnqp,
+    save,
     verify,
 )
+from bregmat.io import ModelFileError, read_manifest
 from bregmat.kernels import kernel_source
 from bregmat.quadratic.multiplicative import run_updates
 from bregmat.quadratic.split_program import SplitProgram
@@ -270,3 +281,117 @@ def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_mar
     alpha = machine.result_.alpha
     assert alpha == pytest.approx(v / smallest, rel=1e-9)
     assert (y * (K @ (alpha * y))).min() == pytest.approx(1.0, rel=1e-9)
+
+
+# ---------------------------------------------------------------- files that claim more than they hold
+def signed(path, change):
+    """A model file whose manifest and members were changed by somebody who knows how it is signed."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members.pop("manifest.json"))
+    change(manifest, members)
+    for key, record in manifest["arrays"].items():
+        record["sha256"] = hashlib.sha256(members[f"arrays/{key}.npy"]).hexdigest()
+    text = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {"manifest.json": text}).items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+        archive.comment = b"sha256:" + hashlib.sha256(text).hexdigest().encode()
+
+
+def header(kind, shape):
+    """A .npy file without entries, or of entries without bytes, that claims a shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": kind, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def check_is_refused_at_once(path, limit=2**26):
+    """A ModelFileError that took neither time nor memory."""
+    tracemalloc.start()
+    try:
+        start = time.perf_counter()
+        with pytest.raises(ModelFileError):
+            load(path)
+        assert time.perf_counter() - start < 5  # seconds; it takes milliseconds
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [10**9, 10**18])
+@pytest.mark.parametrize(("kind", "more"), [("<f8", (0,)), ("<f8", (3, 0)), ("<U0", ()), ("|S0", (10,))])
+@pytest.mark.parametrize("model", ["learner", "program"])
+def test_arrays_that_claim_a_shape_without_bytes_are_refused(model, kind, more, size, tmp_path, rng):
+    X = rng.normal(size=(20, 3))
+    obj = MetricLearner(random_state=0).fit(X, X[:, 0] > 0) if model == "learner" else nnqp(np.eye(3), -np.ones(3))
+    save(tmp_path / "good", obj)
+    for key in read_manifest(tmp_path / "good")["arrays"]:
+        path = tmp_path / "model"
+        path.write_bytes((tmp_path / "good").read_bytes())
+
+        def claim(manifest, members, key=key):
+            members[f"arrays/{key}.npy"] = header(kind, (size, *more))
+
+        signed(path, claim)
+        check_is_refused_at_once(path)
+
+
+@pytest.mark.parametrize("size", [10**9, 10**18])
+def test_a_sparse_map_and_an_online_learner_that_claim_a_size_are_refused(size, tmp_path, rng):
+    prior = Factor(sp.csr_array(np.eye(4, 2)))
+    rows = Constraints.sq_distance(0, 1, 1.0, "<=")
+    save(tmp_path / "metric", nearest_metric(rng.normal(size=(5, 4)), rows, prior=prior))
+    save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))
+
+    def claim_rows(manifest, members):
+        manifest["state"]["coordinates"]["R_shape"][0] = size
+
+    def claim_order(manifest, members):
+        manifest["state"]["dim"] = size
+
+    for name, change in (("metric", claim_rows), ("online", claim_order)):
+        load(tmp_path / name)
+        signed(tmp_path / name, change)
+        check_is_refused_at_once(tmp_path / name)
+
+
+def nested(depth):
+    value = 0
+    for k in range(depth):
+        value = [value] if k % 2 else {"inner": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [60, 300, 600, 5000, 200_000])
+@pytest.mark.parametrize("where", ["info", "state"])
+def test_a_signed_manifest_that_is_nested_deep_is_refused(where, depth, tmp_path):
+    path = tmp_path / "model"
+    save(path, nnqp(np.eye(3), -np.ones(3)))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    text = members.pop("manifest.json").decode()
+    deep = '{"inner":[' * (depth // 2) + "0" + "]}" * (depth // 2)
+    text = text.replace(
+        f'"{where}": {{', f'"{where}": {{"more": {deep}' + ("" if where == "info" else ", "), 1
+    ).encode()
+    assert depth > 500 or json.loads(text)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {"manifest.json": text}).items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+        archive.comment = b"sha256:" + hashlib.sha256(text).hexdigest().encode()
+    for read in (load, read_manifest):
+        with pytest.raises(ModelFileError, match="nested|cannot be read"):
+            read(path)
+
+
+def test_what_is_saved_is_not_nested_deeper_than_what_is_read(tmp_path):
+    """``info`` is the caller's own: what could not be read is refused when it is saved."""
+    result = nnqp(np.eye(3), -np.ones(3))
+    save(tmp_path / "model", result, info={"mine": nested(40)})
+    assert read_manifest(tmp_path / "model")["info"] == {"mine": nested(40)}
+    endless = []
+    endless.append(endless)
+    for info in (nested(60), nested(5000), endless):
+        with pytest.raises(TypeError, match="nested more than 50 deep"):
+            save(tmp_path / "model", result, info={"mine": info})

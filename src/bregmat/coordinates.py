@@ -23,6 +23,8 @@ from bregmat.linalg import blocks, dense, product, sq_norms
 from bregmat.operators import Operator
 from bregmat.spans import Span, span_of
 
+# Rows of a sparse map in a file, beside 1,000 for each of its entries: their index takes 8 bytes a row.
+MOST_EMPTY_ROWS = 2**24
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -166,7 +168,10 @@ class Coordinates:
         span = Span.of_basis(arrays["span"]) if "span" in arrays else None
         facts, R = dict(meta), arrays.get("R")
         if "R_places" in arrays:
-            R = scipy.sparse.coo_array((R, tuple(arrays["R_places"])), shape=tuple(facts.pop("R_shape"))).tocsr()
+            shape = tuple(int(size) for size in facts.pop("R_shape"))
+            if max(shape) > MOST_EMPTY_ROWS + 1000 * len(arrays["R"]):
+                raise ValueError(f"R has {len(arrays['R'])} entries, but the shape {shape}")
+            R = scipy.sparse.coo_array((R, tuple(arrays["R_places"])), shape=shape).tocsr()
         return cls(arrays.get("base"), arrays["t0"], R, span, **facts)
 
     # ------------------------------------------------------------------ the way in

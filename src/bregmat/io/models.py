@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import os
 import re
 import struct
@@ -59,6 +60,9 @@ _RENAMED = {"Result": "MatrixResult"}
 _MANIFEST = "manifest.json"
 _ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
 _MAX_MANIFEST_BYTES = 64 * 2**20
+# Of lists and objects in a manifest: what reads them is recursive, and the state of an estimator needs about 10.
+_MAX_DEPTH = 50
+_MAX_EMPTY = 2**20  # product of the other dimensions of an array that has no entries
 _BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error, EOFError, OSError)
 
 
@@ -126,8 +130,8 @@ def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None 
         "format_version": FORMAT_VERSION,
         "bregmat": __version__,
         "class": name,
-        "info": _plain(info or {}, "info"),
-        "state": _plain(meta, "state"),
+        "info": _plain(info or {}, "info", _MAX_DEPTH - 1),
+        "state": _plain(meta, "state", _MAX_DEPTH - 1),
         "arrays": {},
     }
     members = {key: _array(key, value) for key, value in arrays.items()}
@@ -275,6 +279,8 @@ class _Reader:
             raise self._wrong(f"{_MANIFEST} cannot be read ({error})") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise self._wrong(f"not a bregmat model: {_MANIFEST} does not say format {FORMAT!r}")
+        if _depth(manifest) > _MAX_DEPTH:
+            raise self._wrong(f"{_MANIFEST} is nested more than {_MAX_DEPTH} deep")
         version = manifest.get("format_version")
         if type(version) is not int or version < 1:
             raise self._wrong(f"format_version={version!r} is not a version")
@@ -321,9 +327,12 @@ class _Reader:
             shape, fortran, dtype = read_header(stream)
         except (ValueError, TypeError, EOFError) as error:
             raise self._wrong(f"array {key!r} has no valid .npy header ({error})") from error
-        offset = stream.tell()
-        if dtype.kind not in "biufcSU" or int(np.prod(shape, dtype=object)) * dtype.itemsize != len(data) - offset:
+        offset, size = stream.tell(), math.prod(shape)
+        if dtype.kind not in "biufcSU" or dtype.itemsize == 0 or size * dtype.itemsize != len(data) - offset:
             raise self._wrong(f"array {key!r} does not have the size its header states, or holds objects")
+        # no bytes stand behind the other dimensions
+        if size == 0 and math.prod(filter(None, shape)) > max(_MAX_EMPTY, self._size):
+            raise self._wrong(f"array {key!r} has no entries, but its header states the shape {shape}")
         return np.ndarray(shape, dtype, data, offset, order="F" if fortran else "C")
 
 
@@ -361,22 +370,33 @@ def _array(key: str, value: Any) -> np.ndarray:
     return array
 
 
-def _plain(value: Any, where: str) -> Any:
-    """JSON-able copy. What JSON has no word for is tagged: non-finite floats, tuples, NumPy scalars of every kind."""
+def _depth(value: Any) -> int:
+    """How deep lists and objects are nested, level by level: a manifest may be deeper than recursion goes."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _plain(value: Any, where: str, levels: int) -> Any:
+    """JSON-able copy of at most so many levels. What JSON has no word for is tagged: non-finite floats, tuples, NumPy scalars."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else {"$float": repr(value)}
+    if levels < 2:  # a tuple takes two
+        raise TypeError(f"{where[:100]} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, list):
-        return [_plain(item, f"{where}[{k}]") for k, item in enumerate(value)]
+        return [_plain(item, f"{where}[{k}]", levels - 1) for k, item in enumerate(value)]
     if isinstance(value, tuple):
-        return {"$tuple": [_plain(item, f"{where}[{k}]") for k, item in enumerate(value)]}
+        return {"$tuple": [_plain(item, f"{where}[{k}]", levels - 2) for k, item in enumerate(value)]}
     if isinstance(value, dict):
         if bad := [key for key in value if not isinstance(key, str) or key.startswith("$")]:
             raise TypeError(f"{where} has the key {bad[0]!r}; keys must be strings that do not start with '$'")
-        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _plain(item, f"{where}.{key}", levels - 1) for key, item in value.items()}
     raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved")
 
 

@@ -305,6 +305,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
         """Inverse of :meth:`to_state`."""
+        if meta["dim"] is not None:  # before memory is taken for a matrix of that order
+            shapes = [arrays[name].shape for name in ("state.H", "state.Vt") if name in arrays]
+            if shapes != [(meta["dim"],) * 2]:
+                raise ValueError(f"dim is {meta['dim']!r}, but the matrix has the shape {shapes}")
         self = cls(meta["dim"], **GradientSettings.from_meta(meta["settings"]))
         log_prior = arrays.get("log_prior")
         if log_prior is not None:
