@@ -33,7 +33,7 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.io import ModelFileError, read_manifest
+from bregmat.io import ModelFileError, read_manifest, read_points, texts
 from bregmat.kernels import kernel_source
 from bregmat.quadratic.multiplicative import run_updates
 from bregmat.quadratic.split_program import SplitProgram
@@ -395,3 +395,27 @@ def test_what_is_saved_is_not_nested_deeper_than_what_is_read(tmp_path):
     for info in (nested(60), nested(5000), endless):
         with pytest.raises(TypeError, match="nested more than 50 deep"):
             save(tmp_path / "model", result, info={"mine": info})
+
+
+# ---------------------------------------------------------------- a table with a long first line
+@pytest.mark.parametrize("has_header", [True, False])
+def test_a_table_with_thousands_of_columns_is_read(has_header, tmp_path, rng):
+    """4,000 columns with long names: the first line has more than 64 KiB."""
+    X = rng.normal(size=(3, 4000))
+    lines = [",".join(map(repr, row)) for row in X.tolist()]
+    if has_header:
+        lines.insert(0, ",".join(f"a column with a long name {k}" for k in range(4000)))
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert len(lines[0]) > 2**16
+    points = read_points(path)
+    assert np.array_equal(points.X, X)
+    assert points.names[-1] == ("a column with a long name 3999" if has_header else "x3999")
+
+
+def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(texts, "LONGEST", 2**18)
+    path = tmp_path / "endless.csv"
+    path.write_text("1," * 2**19)
+    with pytest.raises(ValueError, match=r"endless\.csv: no table of text, the first two lines have more than"):
+        read_points(path)

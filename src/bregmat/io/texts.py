@@ -16,8 +16,10 @@ from bregmat.columns import is_number_word
 from bregmat.io.sources import Source
 from bregmat.threads import cached_property
 
-HEAD = 2**16  # bytes at the beginning of a text that its delimiter and header are told by
-SHOWN = 20  # of their lines
+# Bytes at the beginning of a text that its delimiter and header are told by; more where the first two lines are longer.
+HEAD = 2**16
+LONGEST = 2**26  # characters that the first two lines may have
+SHOWN = 20  # lines that the delimiter and header are told by
 NOT_AVAILABLE = (  # what pandas takes for a missing cell
     *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "#N/A N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"),
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
@@ -59,8 +61,9 @@ class Text:
             has_header = _looks_like_header(rows, has_commas=delimiter != ",")
         if has_header:
             names = rows[0]
-            if repeated := [name for k, name in enumerate(names) if name in names[:k]]:
-                raise ValueError(f"{source.path}: column {repeated[0]!r} occurs twice")
+            if len(set(names)) < len(names):
+                repeated = next(name for k, name in enumerate(names) if name in names[:k])
+                raise ValueError(f"{source.path}: column {repeated!r} occurs twice")
         return cls(source, encoding, delimiter, names, bool(has_header))
 
     # ------------------------------------------------------------ all of it
@@ -191,17 +194,28 @@ def _with_mark(encoding: str) -> str:
 
 
 def _first_lines(source: Source, encoding: str) -> list[str]:
-    """The first lines that are not blank; whole ones, where there is more than one."""
-    with source.open() as handle:
-        head = handle.read(HEAD)
+    """The first lines that are not blank, whole ones: at least two, where there are as many."""
     try:
-        text = codecs.getincrementaldecoder(_with_mark(encoding))().decode(head, final=len(head) < HEAD)
+        decoder = codecs.getincrementaldecoder(_with_mark(encoding))()
     except LookupError as error:
         raise ValueError(f"encoding {encoding!r} is not known.") from error
-    except UnicodeDecodeError as error:
-        raise Text(source, encoding, ",")._not_text(error) from error
-    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
-    return lines[: SHOWN if len(head) < HEAD or len(lines) < 2 else min(SHOWN, len(lines) - 1)]
+    text, is_all = "", False
+    lines: list[str] = []
+    with source.open() as handle:
+        while not is_all and len(lines) < 3:  # the last one may be cut off
+            if len(text) > LONGEST:
+                raise ValueError(
+                    f"{source.path}: no table of text, the first two lines have more than {LONGEST} characters"
+                )
+            wanted = max(HEAD, len(text))
+            part = handle.read(wanted)
+            is_all = len(part) < wanted
+            try:
+                text += decoder.decode(part, final=is_all)
+            except UnicodeDecodeError as error:
+                raise Text(source, encoding, ",")._not_text(error) from error
+            lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    return lines[: SHOWN if is_all else min(SHOWN, len(lines) - 1)]
 
 
 def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
