@@ -136,4 +136,4 @@ class Learner(NamedTuple):
     Q: np.ndarray  # (room + 5, n) memory, of the dtype of H, for a Lanczos run of at most `room` steps
     T: np.ndarray  # (6, room + 1) memory
     state: np.ndarray  # (10,) numbers that change with every trial
-    settings: np.ndarray  # (7,) numbers that do not; lanczos.hpp names the positions in both
+    settings: np.ndarray  # (7,) numbers that do not; streams.hpp names the positions in both

@@ -1,6 +1,8 @@
 // The extension module of one instruction set: everything here and in the bindings is compiled for the oldest processor.
+#include <atomic>
+
 #include "base/bind.hpp"
-#include "base/blas.hpp"
+#include "base/vectors.hpp"
 
 namespace bregmat {
 
@@ -12,11 +14,25 @@ void bind_projections(nb::module_ module);
 void bind_quadratic(nb::module_ module);
 
 // A function that a Cython module of SciPy exports.
-template <class F>
-static void take(F &function, nb::handle module, const char *name) {
+template <class F> static void take(F &function, nb::handle module, const char *name) {
     const nb::object capsule = module.attr("__pyx_capi__")[name];
     function = reinterpret_cast<F>(PyCapsule_GetPointer(capsule.ptr(), PyCapsule_GetName(capsule.ptr())));
     if (!function) throw nb::python_error();
+}
+
+// Not at import: loading scipy.linalg takes longer than the rest of the package. Threads that come at once all look it up.
+const Blas &blas() {
+    static Blas found;
+    static std::atomic<bool> is_complete = false;
+    if (is_complete.load(std::memory_order_acquire)) return found;
+    const nb::gil_scoped_acquire interpreter;
+    const nb::module_ cython_blas = nb::module_::import_("scipy.linalg.cython_blas");
+    take(found.dgemm, cython_blas, "dgemm");
+    take(found.sgemm, cython_blas, "sgemm");
+    take(found.dgemv, cython_blas, "dgemv");
+    take(found.dsyevd, nb::module_::import_("scipy.linalg.cython_lapack"), "dsyevd");
+    is_complete.store(true, std::memory_order_release);
+    return found;
 }
 
 static int highest_level() {
@@ -32,11 +48,6 @@ static int highest_level() {
 
 NB_MODULE(LEVEL, module) {
     using namespace bregmat;
-    const nb::module_ cython_blas = nb::module_::import_("scipy.linalg.cython_blas");
-    take(blas.dgemm, cython_blas, "dgemm");
-    take(blas.sgemm, cython_blas, "sgemm");
-    take(blas.dgemv, cython_blas, "dgemv");
-    take(blas.dsyevd, nb::module_::import_("scipy.linalg.cython_lapack"), "dsyevd");
     module.def("highest_level", highest_level);
     bind_base(module);
     bind_graphs(module);

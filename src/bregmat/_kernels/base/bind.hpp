@@ -7,9 +7,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
-#include <tuple>
-
-#include "base/views.hpp"
+#include "base/arrays.hpp"
 
 namespace nb = nanobind;
 
@@ -18,27 +16,11 @@ namespace bregmat {
 // For kernels whose loops threads share.
 using WithoutInterpreter = nb::call_guard<nb::gil_scoped_release>;
 
-// Reads the fields of a NamedTuple in order; false where one of them does not fit.
-template <class... Field>
-bool read_fields(nb::handle source, std::tuple<Field &...> fields) {
-    if (!PyTuple_Check(source.ptr()) || size_t(PyTuple_GET_SIZE(source.ptr())) != sizeof...(Field)) return false;
-    Py_ssize_t i = 0;
-    const auto read = [&](auto &field) {
-        nb::detail::make_caster<std::remove_reference_t<decltype(field)>> caster;
-        if (!caster.from_python(PyTuple_GET_ITEM(source.ptr(), i++), uint8_t(nb::detail::cast_flags::convert), nullptr))
-            return false;
-        field = caster.value;
-        return true;
-    };
-    return std::apply([&](auto &...field) { return (read(field) && ...); }, fields);
-}
-
 }  // namespace bregmat
 
 namespace nanobind::detail {
 
-template <class T>
-struct type_caster<bregmat::Vector<T>> {
+template <class T> struct type_caster<bregmat::Vector<T>> {
     using Array = ndarray<T, ndim<1>, c_contig, device::cpu>;
     NB_TYPE_CASTER(bregmat::Vector<T>, make_caster<Array>::Name)
     make_caster<Array> array;
@@ -50,8 +32,7 @@ struct type_caster<bregmat::Vector<T>> {
     }
 };
 
-template <class T>
-struct type_caster<bregmat::Matrix<T>> {
+template <class T> struct type_caster<bregmat::Matrix<T>> {
     using Array = ndarray<T, ndim<2>, device::cpu>;
     NB_TYPE_CASTER(bregmat::Matrix<T>, make_caster<Array>::Name)
     make_caster<Array> array;
@@ -70,14 +51,25 @@ struct type_caster<bregmat::Matrix<T>> {
     }
 };
 
-}  // namespace nanobind::detail
-
 // A NamedTuple of Python as a struct whose member function fields() ties all its fields in their order.
-#define NAMED_TUPLE(Type)                                                   \
-    template <>                                                             \
-    struct nanobind::detail::type_caster<bregmat::Type> {                   \
-        NB_TYPE_CASTER(bregmat::Type, const_name(#Type))                    \
-        bool from_python(handle source, uint8_t, cleanup_list *) noexcept { \
-            return bregmat::read_fields(source, value.fields());            \
-        }                                                                   \
-    };
+template <class T> struct type_caster<T, enable_if_t<std::is_member_function_pointer_v<decltype(&T::fields)>>> {
+    NB_TYPE_CASTER(T, const_name("NamedTuple"))
+
+    bool from_python(handle source, uint8_t, cleanup_list *) noexcept {
+        const auto read = [&](auto &...field) {
+            if (!PyTuple_Check(source.ptr()) || PyTuple_GET_SIZE(source.ptr()) != sizeof...(field)) return false;
+            Py_ssize_t i = 0;
+            const auto take = [&](auto &one) {
+                make_caster<std::remove_reference_t<decltype(one)>> caster;
+                if (!caster.from_python(PyTuple_GET_ITEM(source.ptr(), i++), uint8_t(cast_flags::convert), nullptr))
+                    return false;
+                one = caster.value;
+                return true;
+            };
+            return (take(field) && ...);
+        };
+        return std::apply(read, value.fields());
+    }
+};
+
+}  // namespace nanobind::detail

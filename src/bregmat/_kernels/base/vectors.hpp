@@ -1,10 +1,33 @@
-// The small routines on vectors and rows that other kernels are made of.
+// Small routines on vectors and rows that other kernels are made of; matrix products and eigenvalues by SciPy's BLAS and LAPACK.
 #pragma once
-#include <algorithm>
+#include "base/arrays.hpp"
 
-#include "base/views.hpp"
+namespace bregmat {
 
-namespace bregmat::vectors {
+// Functions of scipy.linalg.cython_blas and cython_lapack, which module.cpp looks up at the first call.
+template <class T> using Gemm = void(const char *, const char *, int *, int *, int *, T *, const T *, int *, const T *,
+                                     int *, T *, T *, int *);
+template <class T>
+using Gemv = void(const char *, int *, int *, T *, const T *, int *, const T *, int *, T *, T *, int *);
+struct Blas {
+    Gemm<double> *dgemm;
+    Gemm<float> *sgemm;
+    Gemv<double> *dgemv;
+    void (*dsyevd)(char *, char *, int *, double *, int *, double *, double *, int *, int *, int *, int *);
+};
+const Blas &blas();
+
+enum class Transposed { NO, YES };
+
+// out = A B, or with the flags A' and B'; double and float
+template <class T> void product_inplace(Matrix<T> out, Matrix<const T> A, Matrix<const T> B,
+                                        Transposed a = Transposed::NO, Transposed b = Transposed::NO);
+// out = A v
+void product_inplace(Vector<double> out, Matrix<const double> A, Vector<const double> v);
+// Eigenvalues, ascending, of a symmetric A (n, n), overwritten: by eigenvectors, in rows, if they are wanted.
+void eigh_inplace(Vector<double> values, Matrix<double> A, bool vectors);
+
+namespace vectors {
 
 // vectors_relaxed.cpp: sums in any order
 double dot(Vector<const double> a, Vector<const double> b);
@@ -27,9 +50,7 @@ void gather_inplace(Matrix<T> out, Matrix<const S> A, Vector<const int64_t> rows
 void mirror_inplace(Matrix<float> K, Index old_size, Index new_size);
 
 // out = row, which may be longer
-template <class T>
-void copy_inplace(Vector<T> out, Vector<const T> row) {
-    std::copy_n(row.data, out.size, out.data);
-}
+template <class T> void copy_inplace(Vector<T> out, Vector<const T> row) { std::copy_n(row.data, out.size, out.data); }
 
-}  // namespace bregmat::vectors
+}  // namespace vectors
+}  // namespace bregmat

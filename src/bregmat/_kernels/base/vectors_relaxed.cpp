@@ -52,7 +52,8 @@ void add_rows_inplace(Vector<double> out, Matrix<const T> A, Vector<const int64_
         }
     }
 }
-template void add_rows_inplace(Vector<double>, Matrix<const double>, Vector<const int64_t>, Vector<const double>);
-template void add_rows_inplace(Vector<double>, Matrix<const float>, Vector<const int64_t>, Vector<const float>);
+
+template decltype(add_rows_inplace<double>) add_rows_inplace<double>;
+template decltype(add_rows_inplace<float>) add_rows_inplace<float>;
 
 }  // namespace bregmat::vectors

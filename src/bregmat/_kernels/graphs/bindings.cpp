@@ -1,8 +1,6 @@
+#include "graphs/graphs.hpp"
+
 #include "base/bind.hpp"
-#include "graphs/cut.hpp"
-#include "graphs/elimination.hpp"
-#include "graphs/pairs.hpp"
-#include "graphs/simplex.hpp"
 
 namespace bregmat {
 

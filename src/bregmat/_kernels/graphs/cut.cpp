@@ -1,10 +1,7 @@
-#include "graphs/cut.hpp"
+#include "graphs/graphs.hpp"
 
 #include <functional>
 #include <queue>
-#include <vector>
-
-#include "base/buffer.hpp"
 
 namespace bregmat::cut {
 

@@ -1,10 +1,7 @@
-#include "graphs/elimination.hpp"
+#include "graphs/graphs.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <functional>
 #include <queue>
-#include <utility>
 
 namespace bregmat::elimination {
 

@@ -1,6 +1,4 @@
-#include "graphs/pairs.hpp"
-
-#include <algorithm>
+#include "graphs/graphs.hpp"
 
 namespace bregmat::pairs {
 

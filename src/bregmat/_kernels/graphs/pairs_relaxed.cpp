@@ -1,12 +1,9 @@
-#include <algorithm>
-
-#include "graphs/pairs.hpp"
+#include "graphs/graphs.hpp"
 
 namespace bregmat::pairs {
 
-template <class T>
-void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a, Vector<const int32_t> b,
-                      Vector<const int8_t> sign) {
+template <class T> void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a,
+                                         Vector<const int32_t> b, Vector<const int8_t> sign) {
     for (Index i = 0; i < a.size; i++) {
         const T *za = Z[a[i]].data, *zb = Z[b[i]].data, s = sign[i];
         double total = 0.0;
@@ -17,14 +14,9 @@ void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_
         out[i] = total;
     }
 }
-template void sq_norms_inplace(Vector<double>, Matrix<const double>, Vector<const int32_t>, Vector<const int32_t>,
-                               Vector<const int8_t>);
-template void sq_norms_inplace(Vector<double>, Matrix<const float>, Vector<const int32_t>, Vector<const int32_t>,
-                               Vector<const int8_t>);
 
-template <class T>
-void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matrix<const T> Y, Vector<const int32_t> a,
-                      Vector<const int32_t> b, Vector<const int8_t> sign) {
+template <class T> void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matrix<const T> Y, Vector<const int32_t> a,
+                                         Vector<const int32_t> b, Vector<const int8_t> sign) {
     for (Index i = 0; i < a.size; i++) {
         const T *za = Z[a[i]].data, *zb = Z[b[i]].data, *ya = Y[a[i]].data, *yb = Y[b[i]].data, s = sign[i];
         T total = 0;
@@ -32,16 +24,11 @@ void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matrix<const T> Y, Vecto
         out[i] = total;
     }
 }
-template void bilinear_inplace(Vector<double>, Matrix<const double>, Matrix<const double>, Vector<const int32_t>,
-                               Vector<const int32_t>, Vector<const int8_t>);
-template void bilinear_inplace(Vector<float>, Matrix<const float>, Matrix<const float>, Vector<const int32_t>,
-                               Vector<const int32_t>, Vector<const int8_t>);
 
 // Four terms at a time, the last ones filled up with weight 0: a row of the sum is loaded and stored once for all of them.
-template <class T>
-void laplacian_product_inplace(Matrix<T> out, Vector<const int64_t> ptr, Vector<const int32_t> other,
-                               Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z, Index start,
-                               Index stop) {
+template <class T> void laplacian_product_inplace(Matrix<T> out, Vector<const int64_t> ptr, Vector<const int32_t> other,
+                                                  Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z,
+                                                  Index start, Index stop) {
     for (Index u = start; u < stop; u++) {
         T *row = out[u].data;
         const T *zu = Z[u].data;
@@ -67,9 +54,12 @@ void laplacian_product_inplace(Matrix<T> out, Vector<const int64_t> ptr, Vector<
         }
     }
 }
-template void laplacian_product_inplace(Matrix<double>, Vector<const int64_t>, Vector<const int32_t>,
-                                        Vector<const int8_t>, Vector<const double>, Matrix<const double>, Index, Index);
-template void laplacian_product_inplace(Matrix<float>, Vector<const int64_t>, Vector<const int32_t>,
-                                        Vector<const int8_t>, Vector<const float>, Matrix<const float>, Index, Index);
+
+template decltype(sq_norms_inplace<double>) sq_norms_inplace<double>;
+template decltype(sq_norms_inplace<float>) sq_norms_inplace<float>;
+template decltype(bilinear_inplace<double>) bilinear_inplace<double>;
+template decltype(bilinear_inplace<float>) bilinear_inplace<float>;
+template decltype(laplacian_product_inplace<double>) laplacian_product_inplace<double>;
+template decltype(laplacian_product_inplace<float>) laplacian_product_inplace<float>;
 
 }  // namespace bregmat::pairs

@@ -1,12 +1,6 @@
-#include "graphs/simplex.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
+#include "graphs/graphs.hpp"
 
 namespace bregmat::simplex {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
 
 std::pair<double, double> log_side(Vector<const double> u, Vector<const double> a, Vector<const double> w,
                                    double constant, double t) {

@@ -1,7 +1,6 @@
+#include "margin/margin.hpp"
+
 #include "base/bind.hpp"
-#include "margin/kernel_rows.hpp"
-#include "margin/smo.hpp"
-#include "margin/violators.hpp"
 
 namespace bregmat {
 

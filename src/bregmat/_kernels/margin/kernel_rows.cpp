@@ -1,16 +1,10 @@
-#include "margin/kernel_rows.hpp"
-
-#include <algorithm>
-
-#include "base/blas.hpp"
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "margin/margin.hpp"
 
 namespace bregmat::kernel_rows {
 
-template <class T>
-void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A, Vector<const T> hA, Vector<const T> sA, Matrix<const T> B,
-                            Vector<const T> hB, Vector<const T> sB, T scale, bool symmetric, Index start, Index stop) {
+template <class T> void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A, Vector<const T> hA, Vector<const T> sA,
+                                               Matrix<const T> B, Vector<const T> hB, Vector<const T> sB, T scale,
+                                               bool symmetric, Index start, Index stop) {
     constexpr Index width = std::is_same_v<T, float> ? CHUNK : HALF;
     const Buffer<T> memory(std::min(A.rows, width) * std::min(stop - start, width));
     for (Index left = start; left < stop; left += width) {
@@ -34,12 +28,6 @@ void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A, Vector<const T> hA
         }
     }
 }
-template void gaussian_block_inplace(Matrix<float>, Matrix<const float>, Vector<const float>, Vector<const float>,
-                                     Matrix<const float>, Vector<const float>, Vector<const float>, float, bool, Index,
-                                     Index);
-template void gaussian_block_inplace(Matrix<double>, Matrix<const double>, Vector<const double>, Vector<const double>,
-                                     Matrix<const double>, Vector<const double>, Vector<const double>, double, bool,
-                                     Index, Index);
 
 void gaussian_near_rows_inplace(Matrix<float> out, Matrix<const float> A, Matrix<const float> BT, Index start,
                                 Index stop) {
@@ -75,5 +63,8 @@ void gaussian_sums_inplace(Matrix<double> out, Matrix<const double> A, Vector<co
             add_rows(out[part], top, std::min(top + HALF, end));
     }
 }
+
+template decltype(gaussian_block_inplace<float>) gaussian_block_inplace<float>;
+template decltype(gaussian_block_inplace<double>) gaussian_block_inplace<double>;
 
 }  // namespace bregmat::kernel_rows

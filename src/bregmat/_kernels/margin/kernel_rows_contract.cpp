@@ -1,14 +1,9 @@
-#include <algorithm>
-#include <cstring>
-#include <limits>
-
-#include "margin/kernel_rows.hpp"
+#include "margin/margin.hpp"
 
 namespace bregmat::kernel_rows {
 
 // 1 / n! from n = degree down
-template <class T>
-struct Taylor {
+template <class T> struct Taylor {
     static constexpr int degree = std::is_same_v<T, float> ? 7 : 13;
     T c[degree + 1] = {};
     constexpr Taylor() {
@@ -19,8 +14,7 @@ struct Taylor {
 
 // exp(x), x <= 0, by a Taylor polynomial. The exponent of 2 is rounded to an integer by adding a large number, whose last bits are
 // then it. ln 2 comes in two parts: the first one times the exponent is exact.
-template <class T>
-static inline T exp_of(T x) {
+template <class T> static inline T exp_of(T x) {
     using Bits = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
     constexpr T large = T(1.5) / std::numeric_limits<T>::epsilon();
     constexpr Taylor<T> taylor;
@@ -37,20 +31,15 @@ static inline T exp_of(T x) {
 }
 
 // The exponent is cut to lowest ... highest. From constants gcc would make cases of the loops, which cost more than the cuts.
-template <class T>
-T lowest = std::is_same_v<T, float> ? T(-87) : T(-708);
-template <class T>
-T highest = T(0);
+template <class T> T lowest = std::is_same_v<T, float> ? T(-87) : T(-708);
+template <class T> T highest = T(0);
 
-template <class T>
-void exp_row_inplace(Vector<T> target, Vector<const T> source, T scale, T own, Vector<const T> h) {
+template <class T> void exp_row_inplace(Vector<T> target, Vector<const T> source, T scale, T own, Vector<const T> h) {
     const T low = lowest<T>, high = highest<T>;
     INDEPENDENT
     for (Index j = 0; j < target.size; j++)
         target[j] = exp_of(std::max(std::min(scale * source[j] - own - h[j], high), low));
 }
-template void exp_row_inplace(Vector<float>, Vector<const float>, float, float, Vector<const float>);
-template void exp_row_inplace(Vector<double>, Vector<const double>, double, double, Vector<const double>);
 
 void near_row_inplace(Vector<float> target, Vector<const float> own, Matrix<const float> BT, Index start) {
     for (Index k = 0; k < BT.rows; k++) {
@@ -64,5 +53,8 @@ void near_row_inplace(Vector<float> target, Vector<const float> own, Matrix<cons
     const float low = lowest<float>;
     for (Index j = 0; j < target.size; j++) target[j] = exp_of(std::max(-0.5f * target[j], low));
 }
+
+template decltype(exp_row_inplace<float>) exp_row_inplace<float>;
+template decltype(exp_row_inplace<double>) exp_row_inplace<double>;
 
 }  // namespace bregmat::kernel_rows

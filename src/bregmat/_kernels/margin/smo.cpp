@@ -1,10 +1,4 @@
-#include "margin/smo.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "base/buffer.hpp"
+#include "margin/margin.hpp"
 
 namespace bregmat::smo {
 
@@ -16,17 +10,16 @@ static void open_inplace(const Slopes<T, TK> &slopes, Vector<double> x, Bounds l
 }
 
 // What stands for a curvature that is zero, or negative, but for rounding: a few units of that of the largest entry.
-template <class T>
-static T least_curvature(Vector<const T> diagonal) {
+template <class T> static T least_curvature(Vector<const T> diagonal) {
     T largest = T(1e-20);
     for (Index t = 0; t < diagonal.size; t++) largest = std::max(largest, std::abs(diagonal[t]));
     return largest * std::numeric_limits<T>::epsilon() * T(4);
 }
 
-template <class T, class TK>
-std::tuple<Index, T, T> pair_descent_inplace(Vector<double> x, Vector<T> e, Matrix<const TK> K,
-                                             Vector<const T> diagonal, Bounds lower, Bounds upper, double tol,
-                                             Index max_iter) {
+template <class T, class TK> std::tuple<Index, T, T> pair_descent_inplace(Vector<double> x, Vector<T> e,
+                                                                          Matrix<const TK> K, Vector<const T> diagonal,
+                                                                          Bounds lower, Bounds upper, double tol,
+                                                                          Index max_iter) {
     const Buffer<T> memory(3 * x.size);
     const auto rows = memory.matrix(3, x.size);
     const Slopes<T, TK> slopes{e, rows[0], rows[1], rows[2]};
@@ -73,13 +66,11 @@ std::pair<Index, T> greedy_descent_inplace(Vector<double> x, Vector<T> e, Matrix
     }
 }
 
-#define INSTANTIATE(T, TK)                                                                                            \
-    template std::tuple<Index, T, T> pair_descent_inplace(Vector<double>, Vector<T>, Matrix<const TK>,                \
-                                                          Vector<const T>, Bounds, Bounds, double, Index);            \
-    template std::pair<Index, T> greedy_descent_inplace(Vector<double>, Vector<T>, Matrix<const TK>, Vector<const T>, \
-                                                        Bounds, Bounds, double, Index);
-INSTANTIATE(float, float)
-INSTANTIATE(float, double)
-INSTANTIATE(double, double)
+template decltype(pair_descent_inplace<float, float>) pair_descent_inplace<float, float>;
+template decltype(pair_descent_inplace<float, double>) pair_descent_inplace<float, double>;
+template decltype(pair_descent_inplace<double, double>) pair_descent_inplace<double, double>;
+template decltype(greedy_descent_inplace<float, float>) greedy_descent_inplace<float, float>;
+template decltype(greedy_descent_inplace<float, double>) greedy_descent_inplace<float, double>;
+template decltype(greedy_descent_inplace<double, double>) greedy_descent_inplace<double, double>;
 
 }  // namespace bregmat::smo

@@ -1,16 +1,10 @@
-#include <algorithm>
-
-#include "margin/smo.hpp"
+#include "margin/margin.hpp"
 
 namespace bregmat::smo {
 
-template <class T>
-static T larger(T a, T b) {
-    return a > b ? a : b;
-}
+template <class T> static T larger(T a, T b) { return a > b ? a : b; }
 
-template <class T, class TK>
-std::pair<T, T> Slopes<T, TK>::move_pair(Row Ki, Row Kj, T step) const {
+template <class T, class TK> std::pair<T, T> Slopes<T, TK>::move_pair(Row Ki, Row Kj, T step) const {
     T high = T(-1e30), low = T(1e30);
     INDEPENDENT
     for (Index t = 0; t < e.size; t++) {
@@ -36,8 +30,7 @@ T Slopes<T, TK>::pair_gain(Row Ki, Vector<const T> diagonal, T high, T own, T fl
     return best;
 }
 
-template <class T, class TK>
-std::pair<T, T> Slopes<T, TK>::move_one(Row Ki, Vector<const T> inverse, T step) const {
+template <class T, class TK> std::pair<T, T> Slopes<T, TK>::move_one(Row Ki, Vector<const T> inverse, T step) const {
     T best = T(-1), worst = T(0);
     INDEPENDENT
     for (Index t = 0; t < e.size; t++) {
@@ -51,8 +44,7 @@ std::pair<T, T> Slopes<T, TK>::move_one(Row Ki, Vector<const T> inverse, T step)
     return {best, worst};
 }
 
-template <class T, class TK>
-Index Slopes<T, TK>::position(T value) const {
+template <class T, class TK> Index Slopes<T, TK>::position(T value) const {
     for (Index start = 0; start < gain.size; start += 64) {
         const auto part = gain.slice(start, std::min(start + 64, gain.size));
         int hits = 0;

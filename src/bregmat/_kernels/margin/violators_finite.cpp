@@ -1,13 +1,9 @@
-#include "margin/violators.hpp"
+#include "margin/margin.hpp"
 
 namespace bregmat::violators {
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-static double smaller(double a, double b) {
-    return a < b ? a : b;
-}
+static double larger(double a, double b) { return a > b ? a : b; }
+static double smaller(double a, double b) { return a < b ? a : b; }
 
 Four slopes_inplace(Vector<double> slope, Values x, Values f, Values signs, Values ridge, Values lower, Values upper,
                     Vector<const bool> inside) {

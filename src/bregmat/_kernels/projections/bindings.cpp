@@ -1,7 +1,6 @@
-#include "projections/bindings.hpp"
-#include "projections/eigen_update.hpp"
-#include "projections/logdet.hpp"
-#include "projections/von_neumann.hpp"
+#include "projections/projections.hpp"
+
+#include "base/bind.hpp"
 
 namespace bregmat {
 

@@ -1,11 +1,4 @@
-#include "projections/boost.hpp"
-
-#include <algorithm>
-#include <cmath>
-
-#include "base/blas.hpp"
-#include "base/vectors.hpp"
-#include "projections/von_neumann.hpp"
+#include "projections/projections.hpp"
 
 namespace bregmat::boost {
 

@@ -1,10 +1,4 @@
-#include "projections/eigen_update.hpp"
-
-#include <algorithm>
-#include <cmath>
-
-#include "base/blas.hpp"
-#include "base/vectors.hpp"
+#include "projections/projections.hpp"
 
 namespace bregmat::eigen_update {
 

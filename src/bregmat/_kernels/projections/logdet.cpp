@@ -1,19 +1,9 @@
-#include "projections/logdet.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "base/blas.hpp"
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "projections/projections.hpp"
 
 namespace bregmat::logdet {
 
 using namespace outer_rows;
 using vectors::dot;
-
-static constexpr double inf = std::numeric_limits<double>::infinity();
 
 // The delta with p / (1 + delta p) = xi(mu + delta), in closed form (Kulis 2009, eq. 19 and section 6.2.1).
 double rank_one_step(const Row &row, double p) {

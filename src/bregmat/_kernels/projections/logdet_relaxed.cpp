@@ -1,6 +1,4 @@
-#include "projections/logdet.hpp"
-
-#include <cmath>
+#include "projections/projections.hpp"
 
 namespace bregmat::logdet {
 

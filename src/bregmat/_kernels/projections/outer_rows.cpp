@@ -1,7 +1,4 @@
-#include "projections/outer_rows.hpp"
-
-#include <algorithm>
-#include <cmath>
+#include "projections/projections.hpp"
 
 namespace bregmat::outer_rows {
 
@@ -9,9 +6,7 @@ Row row_at(const RowBounds &bounds, Index i, double mu) {
     return {bounds.loss[i], bounds.sense[i], bounds.bound[i], bounds.gamma[i], bounds.scale[i], mu, bounds.unit[i]};
 }
 
-double excess(const Row &row, double p) {
-    return row.sense == 0 ? std::abs(p - row.b) : row.sense * (p - row.b);
-}
+double excess(const Row &row, double p) { return row.sense == 0 ? std::abs(p - row.b) : row.sense * (p - row.b); }
 
 void load_inplace(Vector<double> v, const OuterRows &rows, Index t) {
     const auto za = rows.Z[rows.a[t]], zb = rows.Z[rows.b[t]];

@@ -1,7 +1,4 @@
-#include "projections/secular.hpp"
-
-#include <algorithm>
-#include <cmath>
+#include "projections/projections.hpp"
 
 namespace bregmat::secular {
 

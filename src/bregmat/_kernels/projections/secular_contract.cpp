@@ -1,6 +1,4 @@
-#include <cmath>
-
-#include "projections/secular.hpp"
+#include "projections/projections.hpp"
 
 namespace bregmat::secular {
 

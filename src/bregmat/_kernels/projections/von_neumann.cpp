@@ -1,11 +1,4 @@
-#include "projections/von_neumann.hpp"
-
-#include <algorithm>
-#include <cmath>
-
-#include "base/blas.hpp"
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "projections/projections.hpp"
 
 namespace bregmat::von_neumann {
 

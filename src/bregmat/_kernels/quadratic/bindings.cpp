@@ -1,16 +1,10 @@
-#include "base/bind.hpp"
-#include "quadratic/descent.hpp"
-#include "quadratic/exchange.hpp"
-#include "quadratic/tiles.hpp"
+#include "quadratic/quadratic.hpp"
 
-NAMED_TUPLE(Quadratic)
-NAMED_TUPLE(FreeSet)
-NAMED_TUPLE(RunPoint)
+#include "base/bind.hpp"
 
 namespace bregmat {
 
-template <class T>
-static void bind_passes(nb::module_ m) {
+template <class T> static void bind_passes(nb::module_ m) {
     m.def("packed_pass_inplace", tiles::packed_pass_inplace<T>, WithoutInterpreter{});
     m.def("signed_pass_inplace", tiles::signed_pass_inplace<T>, WithoutInterpreter{});
 }

@@ -1,9 +1,4 @@
-#include "quadratic/descent.hpp"
-
-#include <cmath>
-
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "quadratic/quadratic.hpp"
 
 namespace bregmat::descent {
 
@@ -54,13 +49,10 @@ Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
     return most;
 }
 
-template <class T>
-void gather_triangle_inplace(Matrix<T> M, Matrix<const double> A, Vector<const int64_t> rows) {
+template <class T> void gather_triangle_inplace(Matrix<T> M, Matrix<const double> A, Vector<const int64_t> rows) {
     for (Index i = 0; i < rows.size; i++)
         for (Index j = i; j < rows.size; j++) M(i, j) = T(A(rows[i], rows[j]));
 }
-template void gather_triangle_inplace(Matrix<double>, Matrix<const double>, Vector<const int64_t>);
-template void gather_triangle_inplace(Matrix<float>, Matrix<const double>, Vector<const int64_t>);
 
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack) {
     constexpr Index width = 64;
@@ -89,5 +81,8 @@ std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double
                 }
     return {FINE, 0, 0};
 }
+
+template decltype(gather_triangle_inplace<double>) gather_triangle_inplace<double>;
+template decltype(gather_triangle_inplace<float>) gather_triangle_inplace<float>;
 
 }  // namespace bregmat::descent

@@ -1,16 +1,9 @@
-#include "quadratic/exchange.hpp"
-
-#include <cmath>
-#include <limits>
-
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "quadratic/quadratic.hpp"
 
 namespace bregmat::exchange {
 
 using namespace free_factor;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
 static constexpr double least = 1e-13;  // pivot, relative to the diagonal entry, up to which a variable stays outside
 static constexpr double far = 1e13;     // times the largest variable: only rounding ends a step that is longer
 

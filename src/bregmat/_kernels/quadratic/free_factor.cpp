@@ -1,16 +1,9 @@
-#include "quadratic/free_factor.hpp"
-
-#include <cmath>
-#include <limits>
-
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
+#include "quadratic/quadratic.hpp"
 
 namespace bregmat::free_factor {
 
 using vectors::add_multiple_inplace, vectors::dot;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
 static constexpr double rank = 1e-10;  // pivot, relative to the diagonal entry, from which rows of E_F are independent
 
 void entries_inplace(Vector<double> out, Vector<const int64_t> F, const Quadratic &problem, Index j) {

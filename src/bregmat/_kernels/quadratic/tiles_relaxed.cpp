@@ -1,13 +1,9 @@
-#include <algorithm>
-#include <cmath>
-
-#include "quadratic/tiles.hpp"
+#include "quadratic/quadratic.hpp"
 
 namespace bregmat::tiles {
 
-template <class T>
-void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Matrix<const int64_t> places,
-                         Vector<const T> v, Index start, Index stop) {
+template <class T> void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles,
+                                            Matrix<const int64_t> places, Vector<const T> v, Index start, Index stop) {
     const Index size = tiles.columns, count = places.columns;
     for (Index part = start; part < stop; part++) {
         std::fill_n(P[part].data, P.columns, T(0));
@@ -36,10 +32,6 @@ void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles, Matrix
         }
     }
 }
-template void packed_pass_inplace(Matrix<double>, Matrix<double>, Matrix<const double>, Matrix<const int64_t>,
-                                  Vector<const double>, Index, Index);
-template void packed_pass_inplace(Matrix<float>, Matrix<float>, Matrix<const float>, Matrix<const int64_t>,
-                                  Vector<const float>, Index, Index);
 
 // Rows i ... i + N - 1, as halves of |A| v +- A v: long rows bear four streams at a time.
 template <Index N, class T>
@@ -62,8 +54,10 @@ void signed_pass_inplace(Vector<T> p, Vector<T> q, Matrix<const T> A, Vector<con
     for (; i + 4 <= stop; i += 4) signed_rows_inplace<4>(p, q, A, v, i);
     for (; i < stop; i++) signed_rows_inplace<1>(p, q, A, v, i);
 }
-template void signed_pass_inplace(Vector<double>, Vector<double>, Matrix<const double>, Vector<const double>, Index,
-                                  Index);
-template void signed_pass_inplace(Vector<float>, Vector<float>, Matrix<const float>, Vector<const float>, Index, Index);
+
+template decltype(packed_pass_inplace<double>) packed_pass_inplace<double>;
+template decltype(packed_pass_inplace<float>) packed_pass_inplace<float>;
+template decltype(signed_pass_inplace<double>) signed_pass_inplace<double>;
+template decltype(signed_pass_inplace<float>) signed_pass_inplace<float>;
 
 }  // namespace bregmat::tiles

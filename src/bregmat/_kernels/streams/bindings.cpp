@@ -1,14 +1,10 @@
+#include "streams/streams.hpp"
+
 #include <nanobind/stl/complex.h>
+#include "base/bind.hpp"
 
 #include <sstream>
 #include <string>
-
-#include "projections/bindings.hpp"
-#include "streams/lanczos.hpp"
-#include "streams/online.hpp"
-
-NAMED_TUPLE(lanczos::Learner<double>)
-NAMED_TUPLE(lanczos::Learner<std::complex<double>>)
 
 namespace bregmat {
 
@@ -23,8 +19,7 @@ static void set(nb::module_ m, std::string names, std::initializer_list<int> val
     }
 }
 
-template <class S>
-static void bind_learner(nb::module_ m) {
+template <class S> static void bind_learner(nb::module_ m) {
     using Learner = lanczos::Learner<S>;
     m.def("hermitian_product_inplace", lanczos::hermitian_product_inplace<S>);
     m.def("learn_pairs_inplace", &Learner::learn_pairs_inplace);

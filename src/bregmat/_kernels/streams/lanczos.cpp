@@ -1,9 +1,4 @@
-#include "streams/lanczos.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
+#include "streams/streams.hpp"
 
 namespace bregmat::lanczos {
 
@@ -86,17 +81,14 @@ void account_inplace(Vector<double> state, double value, double slope) {
     state[SEEN] += 1.0;
 }
 
-static bool is_in_range(Vector<const double> state) {
-    return state[Z] > 1e-2 * state[PEAK] && state[Z] < 1e10;
-}
+static bool is_in_range(Vector<const double> state) { return state[Z] > 1e-2 * state[PEAK] && state[Z] < 1e10; }
 
 bool is_due(Vector<const double> state, Vector<const double> settings) {
     return !(state[SINCE] < settings[REFRESH] && is_in_range(state));
 }
 
 // Start a run from v: the first two rows of Q; returns |v|^2 (0: nothing to do).
-template <class S>
-double Learner<S>::begin(Vector<const S> v) {
+template <class S> double Learner<S>::begin(Vector<const S> v) {
     const double size = std::real(inner(v, v)), inverse = 1.0 / std::sqrt(size);
     if (size > 0.0) {
         for (Index i = 0; i < v.size; i++) Q(0, i) = v[i] * inverse;
@@ -108,8 +100,7 @@ double Learner<S>::begin(Vector<const S> v) {
 // Lanczos up to `target` steps, or to the end of the Krylov space; false without room. Q[steps] holds the raw product of H with the last
 // vector. Every new vector is made orthogonal to all others once: a tenth of the time at order 52, nothing at 2000, and H with any
 // spectrum is done after n steps.
-template <class S>
-bool Learner<S>::lengthen(Index target) {
+template <class S> bool Learner<S>::lengthen(Index target) {
     if (target > T.columns - 1) return false;
     exact = target >= H.rows;
     for (; steps < target; steps++) {
@@ -131,8 +122,7 @@ bool Learner<S>::lengthen(Index target) {
 
 // For T + rho e1 e1' of order `steps`. The first entry is the squared length of exp(T / 2) e1. What the last step contributed is about
 // the square of its last component, relative to the first entry. NaN if the iteration fails, inf if the exponential is too large.
-template <class S>
-void Learner<S>::quadrature(double rho, double small) {
+template <class S> void Learner<S>::quadrature(double rho, double small) {
     const auto d = T[2], e = T[3], z = T[4], w = T[5];
     std::copy_n(T[0].data, steps, d.data);
     std::copy_n(T[1].data, steps, e.data);
@@ -154,8 +144,7 @@ void Learner<S>::quadrature(double rho, double small) {
 }
 
 // p = v* W v from the run that was started, size = |v|^2; false without room
-template <class S>
-bool Learner<S>::predict(double &p, double size) {
+template <class S> bool Learner<S>::predict(double &p, double size) {
     p = 0.0;
     if (size == 0.0) return true;
     T(0, 0) = std::real(inner<S>(Q[0], Q[1]));
@@ -172,8 +161,7 @@ bool Learner<S>::predict(double &p, double size) {
 
 // The normaliser after H += rho q q*, from the run of the prediction; false without room. Up to |rho| = 1 its steps are enough. Above, they
 // are checked in the same way. The next run starts with as many steps, or with one fewer where these were plenty.
-template <class S>
-bool Learner<S>::settle(double rho) {
+template <class S> bool Learner<S>::settle(double rho) {
     const bool plenty = last <= 1e-4 * settings[TOL] && steps > SHORTEST;
     const double guess = double(steps - plenty);
     double before = trace;
@@ -192,8 +180,7 @@ bool Learner<S>::settle(double rho) {
 }
 
 // begin(t) starts a run and returns the size of X_t, add(t, rho) is the change of H.
-template <class S>
-template <class Begin, class Add>
+template <class S> template <class Begin, class Add>
 Done Learner<S>::learn(Vector<double> predictions, Vector<const double> y, Begin begin, Add add) {
     for (Index t = 0; t < y.size; t++) {
         if (is_due(state, settings)) return {t, NEEDS_REFRESH};
@@ -211,9 +198,8 @@ Done Learner<S>::learn(Vector<double> predictions, Vector<const double> y, Begin
     return {y.size, DONE};
 }
 
-template <class S>
-Done Learner<S>::learn_pairs_inplace(Vector<double> predictions, Vector<const int64_t> a, Vector<const int64_t> b,
-                                     Vector<const double> y) {
+template <class S> Done Learner<S>::learn_pairs_inplace(Vector<double> predictions, Vector<const int64_t> a,
+                                                        Vector<const int64_t> b, Vector<const double> y) {
     const double half = std::sqrt(0.5);
     const auto q = Q[0], u = Q[1];
     const auto begin = [&](Index t) {
@@ -239,15 +225,13 @@ Done Learner<S>::learn_vectors_inplace(Vector<double> predictions, Matrix<const 
         [&](Index t, double rho) { add_outer_inplace(H, V[t], rho); });
 }
 
-template <class S>
-Done Learner<S>::predict_vectors_inplace(Vector<double> predictions, Matrix<const S> V) {
+template <class S> Done Learner<S>::predict_vectors_inplace(Vector<double> predictions, Matrix<const S> V) {
     for (Index t = 0; t < predictions.size; t++)
         if (!predict(predictions[t], begin(V[t]))) return {t, NEEDS_ROOM};
     return {predictions.size, DONE};
 }
 
-template <class S>
-Done Learner<S>::add_vectors_inplace(Matrix<const S> V, Vector<const double> rho) {
+template <class S> Done Learner<S>::add_vectors_inplace(Matrix<const S> V, Vector<const double> rho) {
     for (Index t = 0; t < rho.size; t++) {
         if (!is_in_range(state)) return {t, NEEDS_REFRESH};
         const double size = begin(V[t]);

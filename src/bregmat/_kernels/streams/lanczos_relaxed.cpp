@@ -1,13 +1,10 @@
-#include <algorithm>
-
-#include "streams/lanczos.hpp"
+#include "streams/streams.hpp"
 
 namespace bregmat::lanczos {
 
 using Complex = std::complex<double>;
 
-template <class S>
-S inner(Vector<const S> u, Vector<const S> v) {
+template <class S> S inner(Vector<const S> u, Vector<const S> v) {
     const Index half = u.size / 2;
     S left = 0.0, right = 0.0;  // two sums: an addition need not wait for the one before it
     for (Index i = 0; i < half; i++) {
@@ -21,8 +18,7 @@ S inner(Vector<const S> u, Vector<const S> v) {
 // Blocks of four rows; the rows that do not fill one come first, where they are shortest. Innermost loops are on the K = 1 or 2 real
 // numbers of an entry: sums[k] are products of rows with right[k], and above[k] sums of rows with f[k]. The real and the imaginary
 // part of a complex h q are the products of the real numbers of h with those of conj(q) and of i conj(q).
-template <class S>
-void hermitian_product_inplace(Vector<S> out, Matrix<S> work, Matrix<const S> H, Vector<const S> q) {
+template <class S> void hermitian_product_inplace(Vector<S> out, Matrix<S> work, Matrix<const S> H, Vector<const S> q) {
     constexpr int K = sizeof(S) / sizeof(double);
     const auto reals = [](const S &x) { return reinterpret_cast<const double *>(&x); };
     const double *right[2] = {reals(q[0])};
@@ -65,8 +61,7 @@ void hermitian_product_inplace(Vector<S> out, Matrix<S> work, Matrix<const S> H,
         for (Index j = 0; j < q.size; j++) out[j] += conj(work(2, j)) + S(0.0, 1.0) * conj(work(3, j));
 }
 
-template <class S>
-void add_outer_inplace(Matrix<S> H, Vector<const S> v, double c) {
+template <class S> void add_outer_inplace(Matrix<S> H, Vector<const S> v, double c) {
     for (Index i = 0; i < v.size; i++) {
         S *h = &H(i, 0);
         const S f = c * v[i];
@@ -75,11 +70,11 @@ void add_outer_inplace(Matrix<S> H, Vector<const S> v, double c) {
     }
 }
 
-template double inner(Vector<const double>, Vector<const double>);
-template Complex inner(Vector<const Complex>, Vector<const Complex>);
-template void hermitian_product_inplace(Vector<double>, Matrix<double>, Matrix<const double>, Vector<const double>);
-template void hermitian_product_inplace(Vector<Complex>, Matrix<Complex>, Matrix<const Complex>, Vector<const Complex>);
-template void add_outer_inplace(Matrix<double>, Vector<const double>, double);
-template void add_outer_inplace(Matrix<Complex>, Vector<const Complex>, double);
+template decltype(inner<double>) inner<double>;
+template decltype(inner<Complex>) inner<Complex>;
+template decltype(hermitian_product_inplace<double>) hermitian_product_inplace<double>;
+template decltype(hermitian_product_inplace<Complex>) hermitian_product_inplace<Complex>;
+template decltype(add_outer_inplace<double>) add_outer_inplace<double>;
+template decltype(add_outer_inplace<Complex>) add_outer_inplace<Complex>;
 
 }  // namespace bregmat::lanczos

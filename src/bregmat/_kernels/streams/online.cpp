@@ -1,20 +1,9 @@
-#include "streams/online.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "base/blas.hpp"
-#include "base/buffer.hpp"
-#include "base/vectors.hpp"
-#include "projections/eigen_update.hpp"
-#include "projections/logdet.hpp"
+#include "streams/streams.hpp"
 
 namespace bregmat::online {
 
 using vectors::dot;
 
-static constexpr double inf = std::numeric_limits<double>::infinity();
 static constexpr double TINY = 1e-200;  // squared norms below it move nothing
 // eta times the square of the largest of label, prediction and mean label; chosen by trial
 static constexpr double AUTO_SCALE = 0.1;

@@ -3,9 +3,14 @@
 // No header has a function that computes with floating-point numbers: it would be compiled under the flags of several files,
 // and the linker keeps any one of the copies.
 #pragma once
-#include <cstddef>
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <type_traits>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <tuple>
+#include <utility>
 
 // The next loop's iterations are independent. Only where the arrays that it writes overlap nothing that it reads.
 #if defined(__clang__)
@@ -19,9 +24,9 @@
 namespace bregmat {
 
 using Index = std::ptrdiff_t;
+constexpr double inf = std::numeric_limits<double>::infinity();
 
-template <class T>
-struct Vector {
+template <class T> struct Vector {
     T *data = nullptr;
     Index size = 0;
 
@@ -33,8 +38,7 @@ struct Vector {
 };
 
 // Rows of contiguous entries; row i starts at data + i * stride.
-template <class T>
-struct Matrix {
+template <class T> struct Matrix {
     T *data = nullptr;
     Index rows = 0, columns = 0, stride = 0;
 
@@ -48,6 +52,26 @@ struct Matrix {
     Matrix slice(Index start, Index stop) const { return {data + start * stride, stop - start, columns, stride}; }
     explicit operator bool() const { return data != nullptr; }
     operator Matrix<const T>() const { return {data, rows, columns, stride}; }
+};
+
+// Work memory of a kernel: zeros, aligned to a cache line, so that no vector load crosses one; released at the end of the scope.
+template <class T> class Buffer {
+  public:
+    explicit Buffer(Index size) : size_(size), data_(static_cast<T *>(::operator new(size * sizeof(T), line))) {
+        std::memset(static_cast<void *>(data_), 0, size * sizeof(T));
+    }
+    Buffer(const Buffer &) = delete;
+    Buffer &operator=(const Buffer &) = delete;
+    ~Buffer() { ::operator delete(data_, line); }
+
+    T &operator[](Index i) const { return data_[i]; }
+    Vector<T> vector() const { return {data_, size_}; }
+    Matrix<T> matrix(Index rows, Index columns) const { return {data_, rows, columns}; }
+
+  private:
+    static constexpr std::align_val_t line{64};
+    Index size_;
+    T *data_;
 };
 
 }  // namespace bregmat
