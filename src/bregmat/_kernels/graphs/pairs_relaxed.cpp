@@ -2,16 +2,20 @@
 
 namespace bregmat::pairs {
 
+// Two pairs at a time, the last one twice where their number is odd: an addition does not wait for the one before it.
 template <class T> void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a,
                                          Vector<const int32_t> b, Vector<const int8_t> sign) {
-    for (Index i = 0; i < a.size; i++) {
-        const T *za = Z[a[i]].data, *zb = Z[b[i]].data, s = sign[i];
-        double total = 0.0;
+    for (Index i = 0; i < a.size; i += 2) {
+        const Index j = std::min(i + 1, a.size - 1);
+        const T *za = Z[a[i]].data, *zb = Z[b[i]].data, *ya = Z[a[j]].data, *yb = Z[b[j]].data;
+        const T s = sign[i], t = sign[j];
+        double first = 0.0, second = 0.0;
         for (Index k = 0; k < Z.columns; k++) {
-            const T d = za[k] + s * zb[k];
-            total += d * d;
+            const T d = za[k] + s * zb[k], e = ya[k] + t * yb[k];
+            first += d * d;
+            second += e * e;
         }
-        out[i] = total;
+        out[i] = first, out[j] = second;
     }
 }
 
