@@ -34,10 +34,6 @@ void bind_graphs(nb::module_ module) {
 
     m = module.def_submodule("elimination");
     m.def("eliminate_inplace", eliminate_inplace);
-
-    m = module.def_submodule("simplex");
-    m.def("log_side", simplex::log_side);
-    m.def("balance", simplex::balance);
 }
 
 }  // namespace bregmat

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels import boost, simplex
+from bregmat._kernels import boost
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.checks import rows_text
@@ -18,6 +19,42 @@ from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 
 FAR = 50.0  # largest change of an exponent in a step onto a row that no vector reaches
+
+
+def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
+    """Zero t of ``log(sum_k up_k e_k) - log(sum_k down_k e_k)``, ``e_k = exp(u_k - t a_k)``, which falls in t.
+
+    Plus or minus inf if no weight of a side is positive; tol bounds the last change of an exponent. Newton's method, as the
+    difference is nearly linear in t unless one entry outweighs all others on both sides. There it is flat, and steps of
+    limited length and bisection take over.
+    """
+    weights = np.array([up, down])
+    logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
+    empty = np.isneginf(logs).all(axis=1)
+    if empty.any():
+        return np.inf if empty[1] else -np.inf
+    size = max(float(np.abs(a).max()), 1e-300)
+    left, right, t, last, reach = -np.inf, np.inf, 0.0, np.inf, (10.0 + float(np.ptp(u))) / size
+    for _ in range(300):
+        exponents = logs - t * a
+        top = exponents.max(axis=1)
+        e = np.exp(exponents - top[:, None])
+        total, moment = e.sum(axis=1).tolist(), (e @ a).tolist()
+        value = float(top[0] - top[1]) + math.log(total[0] / total[1])
+        slope = moment[1] / total[1] - moment[0] / total[0]
+        if value == 0.0:
+            return t
+        left, right = (t, right) if value > 0.0 else (left, t)
+        change = -value / slope if slope < 0.0 else math.copysign(np.inf, value)
+        if abs(change) > reach:
+            change, reach = math.copysign(reach, value), 4.0 * reach
+        after = t + change
+        if right - left < np.inf and (abs(value) > 0.5 * last or not left < after < right):
+            after = 0.5 * (left + right)
+        if abs(after - t) * size <= tol or after == t:
+            return after
+        t, last = after, abs(value)
+    return t
 
 
 def step_to_row(
@@ -44,7 +81,8 @@ def step_to_row(
         return 0.0
     a, b = a / scale, b / scale
     if total is None:
-        return simplex.balance(u, a, np.maximum(a, 0.0), max(-b, 0.0), np.maximum(-a, 0.0), max(b, 0.0), tol)[0] / scale
+        weights = np.append(a, -b)
+        return balance(np.append(u, 0.0), np.append(a, 0.0), weights, -weights, tol) / scale
     if rest > -np.inf:
         u, a = np.append(u, rest), np.append(a, 0.0)
     target, low, high = b / total, a.min(), a.max()
@@ -53,7 +91,7 @@ def step_to_row(
     if not low < target < high:
         return np.inf if target <= low else -np.inf
     # (high - low) (a - b) as a difference of two positive parts: their log ratio is linear in t for two-valued rows
-    return simplex.balance(u, a, (a - low) * (high - target), 0.0, (high - a) * (target - low), 0.0, tol)[0] / scale
+    return balance(u, a, (a - low) * (high - target), (high - a) * (target - low), tol) / scale
 
 
 def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:
