@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from bregmat.checks import rows_text
 from bregmat.constraints import Constraints
 from bregmat.linalg import blocks
-from bregmat.sampling import differ
+from bregmat.sampling import NothingToCompare, differ
 from bregmat.threads import cached_property
 from bregmat.typing import Form
 
@@ -29,6 +29,8 @@ MOST_DEFAULT_ROWS = 1_000_000
 MOST_BINS = 10  # of a continuous target
 BLOCK = 10_000_000  # numbers at a time
 NEAR = 1e-6  # distance relative to the median one below which two points are looked at more closely
+PROJECTIONS = 3  # random directions along which copies of points are looked for
+DIGITS = 1e-10  # share of the largest coordinate along them that tells points apart
 COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which it is rounding
 ALIKE, NEITHER, APART = 1, 0, -1
 
@@ -98,6 +100,7 @@ class Space(Protocol):
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray: ...
     def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]: ...
+    def places(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,12 @@ class PointSpace:
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are identical to 12 digits, shape (m,)."""
         return ~differ(self.Z)(i, j)
+
+    def places(self) -> np.ndarray:
+        """A number for each row, the same for copies of one point, shape (n,)."""
+        along = self.Z @ np.random.default_rng(0).normal(size=(self.Z.shape[1], PROJECTIONS))
+        unit = DIGITS * np.abs(along).max(axis=0, initial=0.0)
+        return np.unique(np.rint(along / np.where(unit > 0, unit, 1.0)), axis=0, return_inverse=True)[1].reshape(-1)
 
     def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """A function of row numbers (m,) that gives the k nearest of ``among``: distances and places in ``among``, (m, k)."""
@@ -144,9 +153,15 @@ class KernelSpace:
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are mapped to one point but for rounding, shape (m,)."""
-        sq = np.array([self.block(i[m : m + 1], j[m : m + 1])[0, 0] for m in range(len(i))])
+        sq, order = np.empty(len(i)), np.argsort(i, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
+            sq[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
         size = self.diagonal[i] + self.diagonal[j]
         return size - 2.0 * sq <= COINCIDENT * size
+
+    def places(self) -> np.ndarray:
+        """A number for each row; a kernel does not tell which of them are copies."""
+        return np.arange(len(self.diagonal))
 
     def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """As :meth:`PointSpace.index`."""
@@ -170,8 +185,16 @@ class Nearest:
     rows: np.ndarray  # (n, k)
     distances: np.ndarray  # (n, k), inf where there is none
 
+    def of(self, points: np.ndarray) -> Nearest:
+        """Of some points."""
+        return Nearest(self.rows[points], self.distances[points])
 
-def nearest_related(space: Space, kinds: Kinds, how: int, k: int) -> Nearest:
+    def without(self, gone: np.ndarray) -> Nearest:
+        """Without those marked (n, k)."""
+        return Nearest(np.where(gone, -1, self.rows), np.where(gone, np.inf, self.distances))
+
+
+def nearest_related(space: Space, kinds: Kinds, how: int, k: int, only: np.ndarray | None = None) -> Nearest:
     """The k nearest points of each known point among those alike (never itself) or apart; one index for each group.
 
     Parameters
@@ -182,11 +205,14 @@ def nearest_related(space: Space, kinds: Kinds, how: int, k: int) -> Nearest:
     how : int
         ALIKE or APART.
     k : int
+    only : ndarray of bool, shape (n,), optional
+        Which points may be found.
     """
     n = len(kinds.codes)
     rows, distances = np.full((n, k), -1, np.int64), np.full((n, k), np.inf)
     for group, among in enumerate(kinds.members):
         queries = kinds.related(group, how)
+        among = among if only is None else among[only[among]]
         is_alike = how == ALIKE  # then the point itself may be found
         found = min(k + is_alike, len(among))
         if not found or not len(queries):
@@ -242,11 +268,14 @@ def neighbor_constraints(
         Each with the weight 1000 / (number of rows).
     """
     targets = nearest_related(space, kinds, ALIKE, n_neighbors)
-    impostors = nearest_related(space, kinds, APART, n_impostors)
-    coincides = _coincident(space, impostors)
+    near = nearest_related(space, kinds, APART, n_impostors)
+    coincides = _coincident(space, near)
+    impostors = _apart(space, kinds, near, coincides)
     known, has_target = kinds.codes >= 0, targets.rows[:, 0] >= 0
-    has_impostor = np.any((impostors.rows >= 0) & ~coincides, axis=1)
-    _check_any(known, has_target, impostors.rows[:, 0] >= 0, has_impostor)
+    has_impostor = np.any(impostors.rows >= 0, axis=1)
+    copy = np.argwhere(coincides)[:1]
+    pair = (int(copy[0, 0]), int(near.rows[tuple(copy[0])])) if len(copy) else None
+    _check_any(known, has_target, near.rows[:, 0] >= 0, has_impostor, pair)
     if is_first:
         warn_of_left_out(kinds.alone, np.any(coincides, axis=1))
 
@@ -255,16 +284,14 @@ def neighbor_constraints(
     each = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
     if len(points) * each > most:
         points = np.sort(rng.choice(points, size=-(-most // each), replace=False))
-    far = np.where(coincides[points], -1, impostors.rows[points])
-    targets = Nearest(targets.rows[points], targets.distances[points])
-    return rows_between(points, targets, far, impostors.distances[points, 0], form, most, typical)
+    return rows_between(points, targets.of(points), impostors.of(points), space.coincide, form, most, typical)
 
 
 def rows_between(
     points: np.ndarray,
     targets: Nearest,
-    far: np.ndarray,
-    nearest_impostor: np.ndarray,
+    impostors: Nearest,
+    coincide: Callable[[np.ndarray, np.ndarray], np.ndarray],
     form: str,
     most: int,
     typical: float | None = None,
@@ -274,19 +301,27 @@ def rows_between(
     Parameters
     ----------
     points : ndarray of int, shape (m,)
-    targets : Nearest
-        Of these points.
-    far : ndarray of int, shape (m, k)
-        Impostors; -1 where there are fewer.
-    nearest_impostor : ndarray, shape (m,)
-        Distances.
+    targets, impostors : Nearest
+        Of these points; each has at least one impostor.
+    coincide : callable
+        Row numbers of m pairs -> which of them are identical, shape (m,).
     form, most, typical
         As ``form``, ``n_constraints`` and ``typical`` of :func:`neighbor_constraints`.
     """
-    near, sq = targets.rows, targets.distances**2
-    beyond = float(np.median(nearest_impostor**2))  # what there is where points have copies only
+    near, far, sq = targets.rows, impostors.rows, targets.distances**2
+    beyond = float(np.median(impostors.distances.min(axis=1) ** 2))  # where all targets are copies of their points
     if form == "comparison":
-        p, a, b = (column[:most] for column in ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero())
+        p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
+        # a target that is a copy of the impostor is as far in every metric
+        reach, beside = targets.distances[p, a], impostors.distances[p, b]
+        ties = np.flatnonzero(np.abs(reach - beside) <= NEAR * beside)
+        void = ties[coincide(near[p[ties], a[ties]], far[p[ties], b[ties]])]
+        if len(void) == len(p):
+            pair = int(near[p[0], a[0]]), int(far[p[0], b[0]])
+            raise NothingToCompare(
+                "y gives different classes to copies of every point that others could be nearer to.", pair
+            )
+        p, a, b = (np.delete(column, void)[:most] for column in (p, a, b))
         i, j, l = points[p], near[p, a], far[p, b]
         farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
@@ -304,6 +339,24 @@ def rows_between(
 def median_margin(rows: Constraints) -> float:
     """The median margin of rows that were drawn, in their squared units."""
     return float(np.median(np.abs(rows.bound[rows.sense > 0])))
+
+
+def _apart(space: Space, kinds: Kinds, near: Nearest, coincides: np.ndarray) -> Nearest:
+    """Impostors that are not at the point itself; where copies of it are all that was found, the nearest among different points."""
+    impostors = near.without(coincides)
+    hidden = (near.rows >= 0).any(axis=1) & ~(impostors.rows >= 0).any(axis=1)
+    if not hidden.any():
+        return impostors
+    n, k = near.rows.shape
+    groups = len(kinds.relation)
+    is_different = np.zeros(n, dtype=bool)
+    is_different[np.unique(space.places() * (groups + 1) + kinds.codes, return_index=True)[1]] = True
+    more = nearest_related(space, kinds, APART, k + groups, is_different)  # at most one copy in each group
+    more = more.without(_coincident(space, more))
+    order = np.argsort(more.distances, axis=1, kind="stable")[:, :k]
+    for mine, other in ((impostors.rows, more.rows), (impostors.distances, more.distances)):
+        mine[hidden] = np.take_along_axis(other, order, axis=1)[hidden]
+    return impostors
 
 
 def _coincident(space: Space, impostors: Nearest) -> np.ndarray:
@@ -335,16 +388,22 @@ def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
         raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
 
 
-def _check_any(known: np.ndarray, has_target: np.ndarray, has_other: np.ndarray, has_impostor: np.ndarray) -> None:
-    """Raise where no point has both a target and an impostor."""
+def _check_any(
+    known: np.ndarray,
+    has_target: np.ndarray,
+    has_other: np.ndarray,
+    has_impostor: np.ndarray,
+    pair: tuple[int, int] | None,
+) -> None:
+    """Raise where no point has both a target and an impostor; ``pair``: two identical points that belong apart, if there are some."""
     where = rows_text(np.flatnonzero(known))
     check_kinds(bool(has_other.any()), bool(has_target.any()), f"labelled point ({where})")
-    if not has_impostor.any():
-        raise ValueError(f"y gives different classes to identical points, and no others are near: see {where} of X.")
-    if not (has_target & has_impostor).any():
-        raise ValueError(
-            f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
-        )
+    if (has_target & has_impostor).any():
+        return
+    if pair is not None:
+        text = f"y gives different classes to identical points, and no others can be compared: see {where} of X."
+        raise NothingToCompare(text, pair)
+    raise ValueError(f"no labelled point of y ({where}) has both a point of its class and one of another to compare.")
 
 
 def warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:

@@ -44,6 +44,20 @@ def check_random_state(random_state: Any) -> None:
         generator(random_state)
 
 
+class NothingToCompare(ValueError):
+    """Labels of identical points leave nothing that a metric could change.
+
+    Attributes
+    ----------
+    pair : (int, int)
+        Two identical points.
+    """
+
+    def __init__(self, text: str, pair: tuple[int, int]) -> None:
+        super().__init__(text)
+        self.pair = pair
+
+
 def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Which pairs of rows are not identical, as a function of their row numbers."""
     if hasattr(points, "read_rows"):  # in blocks: no number for every row
@@ -178,7 +192,9 @@ def sq_distance_percentiles(
     enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
     i, j = pairs.draw(min(pairs.n_pairs, enough), rng, differ(points))
     if len(i) == 0:
-        raise ValueError(f"no two {which} of X were found to differ: see {rows_text(rows)}.")
+        raise NothingToCompare(
+            f"no two {which} of X were found to differ: see {rows_text(rows)}.", tuple(rows[:2].tolist())
+        )
     # of pairs that differ: a bound of 0 would have no slack
     near, far = np.percentile(sq_distances(points, i, j), percentiles)
     return float(near), float(far)

@@ -228,5 +228,29 @@ def streams(rng):
     )
 
 
-FAMILIES = {f.__name__: f for f in (correlations, cuts, distributions, boosting, streams)}
-COUNTS = {"correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}
+def categories(rng):
+    """Estimators on one-hot columns and other repeated points, whose copies may have different labels."""
+    n = int(rng.integers(4, 60))
+    X = np.hstack([np.eye(k)[rng.integers(k, size=n)] for k in rng.integers(1, 6, size=rng.integers(1, 4))])
+    if rng.random() < 0.3:
+        X = np.hstack([X, rng.normal(size=(3, 2))[rng.integers(3, size=n)]])
+    y = rng.integers(0, rng.integers(2, 5), size=n)
+    y[:4] = [0, 0, 1, 1]
+    options = {
+        "strategy": str(rng.choice(["neighbors", "random"])),
+        "form": str(rng.choice(["comparison", "sq_distance"])),
+        "divergence": str(rng.choice(["logdet", "vonneumann"])),
+    }
+    if rng.random() < 0.3:
+        options["unlabeled"], y = 0, np.append(y[:-2], [2, 2])
+    learner = (bregmat.MetricLearner if rng.random() < 0.7 else bregmat.KernelLearner)(random_state=0, **options)
+
+    def wrong(result):
+        return None if np.isfinite(learner.transform(X)).all() else "points are mapped to numbers that are not finite"
+
+    text = f"{type(learner).__name__} {n} x {X.shape[1]} {options}"
+    return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
+
+
+FAMILIES = {f.__name__: f for f in (correlations, cuts, distributions, boosting, streams, categories)}
+COUNTS = {"categories": 60, "correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}

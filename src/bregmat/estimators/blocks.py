@@ -21,7 +21,7 @@ from bregmat.linalg import blocks, dense, sq_norms
 from bregmat.nearest import nearest_metric
 from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, check_kinds, rows_between, warn_of_left_out
 from bregmat.result import MatrixResult
-from bregmat.sampling import IDENTICAL, check_percentiles, generator
+from bregmat.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
 from bregmat.sharded.cluster import computed
 from bregmat.sharded.collections import is_lazy
 from bregmat.sharded.points import PointBlock, PointsInBlocks
@@ -265,13 +265,14 @@ class BlockGround(Ground):
             warn_of_left_out(*(_marked(self.points.shape[0], rows) for rows in (alone, numbers[coincides.any(axis=1)])))
         has_impostor = ((far.rows >= 0) & ~coincides).any(axis=1)
         if not has_impostor.any():
-            raise ValueError("y gives different classes to identical points, and no others are near.")
+            pair = int(numbers[0]), int(far.rows[0, 0])
+            raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
         kept = np.flatnonzero(has_impostor)
         targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
-        others = np.where(coincides[kept], -1, far.rows[kept])
-        return rows_between(
-            numbers[kept], targets, others, np.sqrt(far.sq[kept, 0]), form, most, options.get("typical")
-        )
+        others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
+        apart = differ(self.points)
+        coincide = lambda i, j: ~apart(i, j)  # noqa: E731
+        return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
         Q = self.points[numbers]

@@ -29,7 +29,7 @@ from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.points import CheckedPoints
 from bregmat.result import MatrixResult
-from bregmat.sampling import PERCENTILE_PAIRS, generator
+from bregmat.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.spectral import SpectralDivergence
 from bregmat.threads import cached_property, on_one_blas_thread
 from bregmat.typing import Strategy
@@ -381,11 +381,14 @@ def _constraints_of_kernel(
     sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
     apart = sq > COINCIDENT * size
     if not apart.any():
-        raise ValueError(f"the kernel maps all labelled points of X to one: see {rows_text(rows)}.")
+        text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
+        raise NothingToCompare(text, tuple(rows[:2].tolist()))
     near, far = np.percentile(sq[apart], percentiles)
     i, j = drawn.index[:, :2].T.astype(np.int64)
     sq, size = base.sq_distances(X, i, j)
     keep, same = sq > COINCIDENT * size, drawn.sense > 0
     if not keep.any():
-        raise ValueError("the kernel maps the two points of every pair drawn from y to one.")
+        raise NothingToCompare(
+            "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
+        )
     return Constraints.sq_distance(i[keep], j[keep], np.where(same, near, far)[keep], np.where(same, "<=", ">=")[keep])

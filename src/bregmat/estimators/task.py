@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from bregmat.estimators.base import callback_of
 from bregmat.labels import as_kinds
 from bregmat.neighbors import Space, median_margin, neighbor_constraints
 from bregmat.result import ExitReason, MatrixResult, Record, Status
-from bregmat.sampling import generator
+from bregmat.sampling import NothingToCompare, generator
 from bregmat.threads import cached_property
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
@@ -79,7 +80,10 @@ class Task:
         else:
             names = ("strategy", "percentiles", "unlabeled", "random_state")
             options = {name: getattr(learner, name) for name in names}
-            rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
+            try:
+                rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
+            except NothingToCompare as nothing:
+                rows = self._without_labels(nothing)
         return self._solve(ground, rows, self.previous), rows
 
     def _learn_neighbors(self, ground: Ground, after: MatrixResult | None) -> tuple[MatrixResult, Constraints]:
@@ -102,9 +106,14 @@ class Task:
         for stage in range(before + 1, before + learner.passes + 1):
             try:
                 before_it = None if last is None else last.result
-                drawn = ground.neighbors(before_it, kinds, rng=generator(seed), is_first=stage == 1, **options)
-                options.setdefault("typical", median_margin(drawn))
-                rows = self._with_given(drawn)
+                try:
+                    drawn = ground.neighbors(before_it, kinds, rng=generator(seed), is_first=stage == 1, **options)
+                    options.setdefault("typical", median_margin(drawn))
+                    rows = self._with_given(drawn)
+                except NothingToCompare as nothing:
+                    if last is not None:  # the learned metric maps to one point what belongs apart
+                        break
+                    rows = self._without_labels(nothing)
                 keys = _keys(rows, self.n_points)
                 if last is None:
                     start = self.previous if after is None else None
@@ -141,6 +150,12 @@ class Task:
     def _with_given(self, drawn: Constraints) -> Constraints:
         drawn = self._weighed(drawn, is_drawn=True)
         return drawn if self.given is None else drawn + self._weighed(self.given)
+
+    def _without_labels(self, nothing: NothingToCompare) -> Constraints:
+        """The rows given, or one that every metric meets, where the labels ask for nothing that can be met."""
+        kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
+        warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
+        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self._weighed(self.given)
 
     def _weighed(self, rows: Constraints, is_drawn: bool = False) -> Constraints:
         """Rows that count as much as the points they name; those that are drawn still weigh as much together."""
