@@ -34,6 +34,7 @@ class Page:
         self.link = self.process.stdout.readline().split()[-1]
         self.origin = self.link.split("/?")[0]
         self.host = self.origin.removeprefix("http://")
+        self.inside = None  # where the page is, known to who has used the link
 
     def stop(self, how=signal.SIGINT):
         self.process.send_signal(how)
@@ -43,13 +44,19 @@ class Page:
         return code
 
     def cookie(self):
-        """The cookie for the token, as a program gets it."""
-        opener = urllib.request.build_opener(NoRedirect)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            opener.open(self.link)
-        with caught.value as answer_:
-            assert answer_.code == 303
-            return answer_.headers["set-cookie"].split(";")[0]
+        """The cookie for the token, as a program gets it; from then on the page's address is known."""
+        with urllib.request.urlopen(self.link) as answer_:
+            cookie, *facts = answer_.headers["set-cookie"].split("; ")
+            way = re.search(r"url=(/[^/]+)/", answer_.read().decode())[1]
+        assert f"Path={way}/" in facts
+        self.inside = self.origin + way
+        return cookie
+
+    def visit(self, browser):
+        """Open the page in a browser: by the link the first time."""
+        browser.get(f"{self.inside}/" if self.inside else self.link)
+        wait(browser, lambda: "token" not in browser.current_url and at(browser, "version") is not None, "the page")
+        self.inside = browser.current_url.rstrip("/")
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -78,9 +85,7 @@ def own_demo(tmp_path):
 @pytest.fixture
 def version(demo, browser):
     """The page is open, nothing is said in it, and the version is this one."""
-    browser.get(demo.origin)
-    if "works once" in browser.page_source:
-        browser.get(demo.link)
+    demo.visit(browser)
     wait(browser, lambda: at(browser, "details") is not None, "the page")
     while browser.find_element(By.ID, "undo").is_enabled():
         now = int(at(browser, "version"))
@@ -127,7 +132,7 @@ def wait(browser, condition, what, seconds=60):
 
 
 def at(browser, name):
-    return browser.execute_script(f"return document.body.dataset.{name} ?? null")
+    return browser.execute_script(f"return document.body?.dataset.{name} ?? null")
 
 
 def wait_for(browser, name, value):
@@ -165,7 +170,7 @@ def answer(browser, version, click=False):
 def say(browser, event):
     """Say something through the page's own line, as a tab beside would."""
     browser.execute_script(
-        "const s = new WebSocket(`ws://${location.host}/tab`);"
+        "const s = new WebSocket(`ws://${location.host}${location.pathname}tab`);"
         "s.onopen = () => { s.send(arguments[0]); setTimeout(() => s.close(), 300); };",
         json.dumps({"type": "say", "event": event}),
     )

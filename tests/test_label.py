@@ -464,11 +464,18 @@ def test_who_is_let_in():
         assert door.refusal({**ours, "origin": origin})
     assert door.refusal(ours, needs_origin=True)
     token = door.token
-    assert not door.is_known(ours) and door.admit("") is None and door.admit(token[:-1]) is None and announced == []
-    cookie = door.admit(token)
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
-    assert door.is_known({**ours, "cookie": cookie.split(";")[0]})
-    assert not door.is_known({**ours, "cookie": cookie.split(";")[0][:-1]}) and not door.is_known(
-        {**ours, "cookie": "\x00=;=;"}
+    way = f"/{door.key}/"
+    assert (
+        not door.is_known(ours, way) and door.admit("") is None and door.admit(token[:-1]) is None and announced == []
     )
+    cookie = door.admit(token)
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and f"Path={way}" in cookie
+    assert cookie.startswith("bregmat-label-8000=")
+    sent = cookie.split(";")[0]
+    for path in (way, f"{way}pictures/3", way[:-1]):
+        assert door.is_known({**ours, "cookie": sent}, path)
+    for path in ("/", "", f"/{door.key[:-1]}/", f"/x{way}", "/tab"):
+        assert not door.is_known({**ours, "cookie": sent}, path)
+    for wrong in (sent[:-1], "\x00=;=;", sent.replace("8000", "8001")):
+        assert not door.is_known({**ours, "cookie": wrong}, way)
     assert door.admit(token) is None and announced == [door.token] and door.token != token  # once only

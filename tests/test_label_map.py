@@ -45,9 +45,7 @@ def drawn(browser):
 
 
 def opened(page, browser):
-    browser.get(page.origin)
-    if "works once" in browser.page_source:
-        browser.get(page.link)
+    page.visit(browser)
     wait(
         browser, lambda: browser.execute_script("return document.body.dataset.details ?? null") is not None, "the page"
     )

@@ -1,13 +1,16 @@
 """The work of `bregmat label`: read the points, open the journal, serve the page until Ctrl-C."""
 
 import webbrowser
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from bregmat._interrupt import interruptible
 from bregmat.cli.intake import Intake, find_labels, find_sample_ids
 from bregmat.cli.show import bad_input, fail, note, stdout, warn
 from bregmat.label.learning import LabelSettings
@@ -73,15 +76,33 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
     door = Doorkeeper(options.host, port, announce)
     if options.host not in _LOOPBACK:
         warn(f"the page can be reached from other machines at {options.host}, unencrypted; the link is all they need")
-    stdout().print(f"page    {link(door.token)}", soft_wrap=True, markup=False)
-    stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
-    note("Ctrl-C ends it; --resume goes on.")
-    if options.open_browser:
-        webbrowser.open(link(door.token))
-    with suppress(KeyboardInterrupt):
-        serve(session, door, listening)
+    try:
+        with suppress(KeyboardInterrupt), interruptible():
+            stdout().print(f"page    {link(door.token)}", soft_wrap=True, markup=False)
+            stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
+            note("Ctrl-C ends it; --resume goes on.")
+            with _opened(link(door.token) if options.open_browser else None):
+                serve(session, door, listening)
+    finally:
+        listening.close()
+        session.close()
     n_answers = len(session.answers.active())
     note(f"{n_answers} answers are kept in {session.journal.path}" if n_answers else "nothing was answered")
+
+
+@contextmanager
+def _opened(link: str | None) -> Iterator[None]:
+    """Show a link in the browser, by a file that leads there: other users see the arguments of the browser's process, not the file."""
+    if link is None:
+        yield
+        return
+    from bregmat.label.safety import way_to
+
+    with TemporaryDirectory(prefix="bregmat-label-") as folder:  # for its owner alone
+        file = Path(folder) / "open.html"
+        file.write_text(way_to(link), encoding="utf-8")
+        webbrowser.open(file.as_uri())
+        yield
 
 
 def _read(path: Path, options: LabelOptions) -> LabelPoints:

@@ -1,12 +1,17 @@
-"""Who may talk to the page: a one-time token, a cookie, and no other host or page.
+"""Who may talk to the page: a one-time token, a cookie, a secret in the address, and no other host or page.
 
 The server listens on the loopback address, where every page in the same browser can send requests to it. What these can do is
 nothing: the Host has to be ours (a name that an attacker points to the loopback address is not), the Origin has to be our own,
 the cookie is only given for the token, and it is not sent along with requests from other sites.
+
+Other users of the machine can listen at other ports, and browsers do not tell the ports of a host apart where they send cookies.
+Therefore all addresses of the page begin with a secret, the key, to which the cookie is bound: a browser sends it with requests for
+these addresses only, and it is worth nothing without the key.
 """
 
 from __future__ import annotations
 
+import html
 import secrets
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -27,6 +32,14 @@ HEADERS = {
 LONGEST = 256  # letters of a token or cookie that are looked at
 
 
+def way_to(address: str) -> str:
+    """A page that leads to an address at once."""
+    return (
+        '<!DOCTYPE html><html lang="en"><title>bregmat label</title>'
+        f'<meta http-equiv="refresh" content="0; url={html.escape(address)}"></html>\n'
+    )
+
+
 class Doorkeeper:
     """Decides on every request by its headers.
 
@@ -43,6 +56,7 @@ class Doorkeeper:
         names = {"127.0.0.1", "localhost"} if host in ("127.0.0.1", "localhost") else {host}
         self.hosts = {f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names}
         self.cookie_name = f"bregmat-label-{port}"  # cookies are shared between the ports of a host
+        self.key = secrets.token_urlsafe(32)
         self.token = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)
         self._spent: set[str] = set()
@@ -59,22 +73,23 @@ class Doorkeeper:
             "" if origin.lower() in {f"http://{name}" for name in self.hosts} else "requests of other pages are refused"
         )
 
-    def is_known(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request carries the cookie."""
+    def is_known(self, headers: Mapping[str, str], path: str) -> bool:
+        """Whether the request is for an address below the key and carries the cookie."""
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load(headers.get("cookie", "")[:4096])
         except CookieError:
             return False
         found = cookies.get(self.cookie_name)
-        return found is not None and self._equal(found.value, self._cookie)
+        has_key = self._equal(path.removeprefix("/").partition("/")[0], self.key)
+        return has_key and found is not None and self._equal(found.value, self._cookie)
 
     def admit(self, token: str) -> str | None:
         """The value of Set-Cookie for the token, which is worth nothing from then on; None for any other."""
         if self._equal(token, self.token):
             self._spent.add(self.token)
             self.token = secrets.token_urlsafe(32)
-            return f"{self.cookie_name}={self._cookie}; HttpOnly; SameSite=Strict; Path=/"
+            return f"{self.cookie_name}={self._cookie}; HttpOnly; SameSite=Strict; Path=/{self.key}/"
         if self._announce is not None and any(self._equal(token, spent) for spent in self._spent):
             self._announce(self.token)
         return None

@@ -1,5 +1,7 @@
 """The page's server: Starlette on the loopback address. Static files, pictures, files to take away, and one socket a tab.
 
+Every address of the page begins with a secret, and only the link of the terminal leads there (:class:`Guard`, ``safety.py``).
+
 Over the socket a tab says what the person said, as JSON; every tab gets what follows: first what is known at once and the map
 (a binary frame), then what takes longer (clusters, contradictions, the next question), unless another answer came in between.
 """
@@ -10,7 +12,7 @@ import asyncio
 import gc
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,17 @@ from typing import Any
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bregmat.label.exports import NAMES, exported
-from bregmat.label.safety import HEADERS, Doorkeeper
+from bregmat.label.safety import HEADERS, Doorkeeper, way_to
 from bregmat.label.session import Moment, Session
 
 STATIC = Path(__file__).parent / "static"
@@ -33,6 +39,7 @@ FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if p
 DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
 LONGEST_MESSAGE = 65_536  # bytes that a tab may send at once
 MOST_TABS = 16
+MOST_WAITING = 64  # connections that may be open without having sent a request
 POSITIONS, CLUSTERS = 1, 2  # what a binary frame holds; then the version; then float32 pairs, or uint32
 
 
@@ -154,32 +161,58 @@ def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
     return np.array([kind, version], dtype="<u4").tobytes() + np.ascontiguousarray(values).tobytes()
 
 
+class Guard:
+    """Asks the doorkeeper about every request before anything else looks at it.
+
+    Parameters
+    ----------
+    app : ASGI application
+    door : Doorkeeper
+    """
+
+    def __init__(self, app: ASGIApp, door: Doorkeeper) -> None:
+        self.app, self.door = app, door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it."""
+        headers, is_socket = Headers(scope=scope), scope["type"] == "websocket"
+        reason = self.door.refusal(headers, needs_origin=is_socket)
+        is_known = not reason and self.door.is_known(headers, scope["path"])
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                sent.update(HEADERS)
+                if not is_known:  # strangers keep no connection
+                    sent["connection"] = "close"
+            await send(message)
+
+        if is_known:
+            await self.app(scope, receive, send_safely)
+        elif is_socket:
+            await WebSocketClose(1008)(scope, receive, send)
+        else:
+            answer = PlainTextResponse(reason, 403) if reason else self._entrance(scope)
+            await answer(scope, receive, send_safely)
+
+    def _entrance(self, scope: Scope) -> Response:
+        """What who is not known is told; the cookie for the token, and the way to the page.
+
+        The way is a page and not a redirect: browsers send strict cookies only where a page of the same site, or nobody, leads.
+        """
+        query = QueryParams(scope.get("query_string", b""))
+        if scope["path"] != "/" or "token" not in query:
+            return PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
+        cookie = self.door.admit(query["token"])
+        if cookie is None:
+            words = "This link was used before, or is none; the terminal shows a new one if it was."
+            return PlainTextResponse(words, 403)
+        return HTMLResponse(way_to(f"/{self.door.key}/"), headers={"set-cookie": cookie})
+
+
 def make_app(session: Session, door: Doorkeeper) -> Starlette:
     """The application: who comes in is for the doorkeeper to say."""
     hub = Hub(session)
-
-    def guarded(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def guard(request: Request) -> Response:
-            if reason := door.refusal(request.headers):
-                response: Response = PlainTextResponse(reason, 403)
-            elif handle is page and "token" in request.query_params:
-                response = enter(request.query_params["token"])
-            elif not door.is_known(request.headers):
-                response = PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
-            else:
-                response = await handle(request)
-            response.headers.update(HEADERS)
-            return response
-
-        return guard
-
-    def enter(token: str) -> Response:
-        cookie = door.admit(token)
-        if cookie is None:
-            return PlainTextResponse(
-                "This link was used before, or is none; the terminal shows a new one if it was.", 403
-            )
-        return RedirectResponse("/", 303, {"set-cookie": cookie})
 
     async def page(request: Request) -> Response:
         return static_file("index.html")
@@ -218,25 +251,39 @@ def make_app(session: Session, door: Doorkeeper) -> Starlette:
         return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
 
     async def tab(socket: WebSocket) -> None:
-        if door.refusal(socket.headers, needs_origin=True) or not door.is_known(socket.headers):
-            await socket.close(1008)
-            return
         await socket.accept()
         await hub.serve(socket)
 
-    app = Starlette(
-        routes=[
-            Route("/", guarded(page)),
-            Route("/about.json", guarded(about)),
-            Route("/points/{i:int}", guarded(point)),
-            Route("/pictures/{i:int}", guarded(picture)),
-            Route("/take/{name}", guarded(take)),
-            Route("/static/{name}", guarded(static)),
-            WebSocketRoute("/tab", tab),
-        ]
-    )
+    routes = [
+        Route("/", page),
+        Route("/about.json", about),
+        Route("/points/{i:int}", point),
+        Route("/pictures/{i:int}", picture),
+        Route("/take/{name}", take),
+        Route("/static/{name}", static),
+        WebSocketRoute("/tab", tab),
+    ]
+    app = Starlette(routes=[Mount(f"/{door.key}", routes=routes)], middleware=[Middleware(Guard, door=door)])
     app.state.hub = hub
     return app
+
+
+class Connection(H11Protocol):
+    """A connection of a browser, or of any other process of this machine.
+
+    One that has not sent a request gives way to a newer one where there are too many of them. A limit on all connections would let
+    idle ones keep the owner out.
+    """
+
+    since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, and close the oldest of those that wait if they are too many."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        waiting = [other for other in self.connections if isinstance(other, Connection) and other.cycle is None]
+        if len(waiting) > MOST_WAITING:
+            min(waiting, key=lambda other: other.since).transport.abort()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -254,19 +301,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted; to be called where Ctrl-C ends the whole block, not a solver's run."""
     session.learning.warm_up()
     gc.collect()
     gc.freeze()  # what is there now stays: a full collection that looks at all of it would hold an answer up
     app = make_app(session, door)
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_level="error",
         access_log=False,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,  # it costs more time than the loopback address does
-        limit_concurrency=64,
         timeout_graceful_shutdown=1,
         lifespan="off",
         server_header=False,
@@ -276,4 +323,3 @@ def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         app.state.hub.close()
-        session.close()

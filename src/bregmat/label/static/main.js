@@ -1,8 +1,8 @@
 // The page: keys and buttons to what is said, and what is learned to map and panel.
 
-import { PointMap } from "/static/map.js";
-import { Line } from "/static/socket.js";
-import { answerRow, el, featureRows, fill, statusRows, swatch } from "/static/panel.js";
+import { PointMap } from "./map.js";
+import { Line } from "./socket.js";
+import { answerRow, el, featureRows, fill, statusRows, swatch } from "./panel.js";
 
 const $ = (id) => document.getElementById(id);
 const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b8860b", "#cc3399", "#5b4bc4", "#2b8cbe", "#7a5230", "#c0392b", "#4d7d1f", "#8e44ad", "#167d7f"];
@@ -11,10 +11,10 @@ const NOTHING = 65535; // code of a point without colour
 const palette = (code, isDark) => (code === NOTHING ? (isDark ? "#737d88" : "#9aa3ad") : (isDark ? DARK : LIGHT)[code % LIGHT.length]);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const about = await (await fetch("/about.json")).json();
+const about = await (await fetch("about.json")).json();
 const images = new Map();
 function picture(i) {
-  if (!images.has(i)) { const image = new Image(); image.src = `/pictures/${i}`; images.set(i, image); }
+  if (!images.has(i)) { const image = new Image(); image.src = `pictures/${i}`; images.set(i, image); }
   return images.get(i);
 }
 const map = new PointMap($("map"), about.has_pictures ? picture : null);
@@ -30,12 +30,12 @@ document.title = `${about.title} – bregmat label`;
 // ---------------------------------------------------------------- a point in words and pictures
 const nameOf = (i) => about.names[i];
 function pointPicture(i, size) {
-  return about.has_pictures ? el("img", { src: `/pictures/${i}`, alt: `picture of ${nameOf(i)}`, width: size, height: size }) : null;
+  return about.has_pictures ? el("img", { src: `pictures/${i}`, alt: `picture of ${nameOf(i)}`, width: size, height: size }) : null;
 }
 function pointText(i, node) {
   if (!about.has_texts) return;
   if (texts.has(i)) { node.textContent = texts.get(i); return; }
-  fetch(`/points/${i}`).then((response) => response.json()).then(({ text }) => { texts.set(i, text); node.textContent = text; });
+  fetch(`points/${i}`).then((response) => response.json()).then(({ text }) => { texts.set(i, text); node.textContent = text; });
 }
 function card(i) {
   const text = about.has_texts ? el("p") : null;

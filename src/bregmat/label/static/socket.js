@@ -6,7 +6,7 @@ export class Line extends EventTarget {
   constructor() { super(); this.wait = 300; this.open(); }
 
   open() {
-    this.socket = new WebSocket(`ws://${location.host}/tab`);
+    this.socket = new WebSocket(`ws://${location.host}${location.pathname}tab`);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => { this.wait = 300; this.tell("open"); };
     this.socket.onclose = () => { this.tell("gone"); setTimeout(() => this.open(), this.wait); this.wait = Math.min(2 * this.wait, 5000); };
