@@ -27,10 +27,8 @@ void bind_graphs(nb::module_ module) {
     m.def("adjacency_inplace", pairs::adjacency_inplace);
 
     m = module.def_submodule("cut");
-    m.def("swap_gains_inplace", cut::swap_gains_inplace);
     m.def("refine_inplace", cut::refine_inplace);
     m.def("curved_inplace", cut::curved_inplace);
-    m.def("project_inplace", cut::project_inplace);
 
     m = module.def_submodule("elimination");
     m.def("eliminate_inplace", eliminate_inplace);

@@ -8,14 +8,6 @@ namespace bregmat::cut {
 using Entry = std::pair<double, int64_t>;  // minus the gain of a vertex, and the vertex
 using Heap = std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>>;
 
-void swap_gains_inplace(Vector<double> gain, Vector<const double> x, Vector<const int32_t> indptr,
-                        Vector<const int32_t> indices, Vector<const double> data) {
-    for (Index i = 0; i < x.size; i++) {
-        gain[i] = 0.0;
-        for (Index k = indptr[i]; k < indptr[i + 1]; k++) gain[i] += x[indices[k]] != x[i] ? data[k] : -data[k];
-    }
-}
-
 // The free vertex of largest gain; entries whose gain has changed since are thrown away. -1 if there is none.
 static Index best(Heap &heap, Vector<const double> gain, const std::vector<char> &free) {
     for (; !heap.empty(); heap.pop()) {
@@ -40,8 +32,9 @@ double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<con
                       Vector<const double> data, double least, Index patience, Index max_passes) {
     const Index n = x.size;
     const Buffer<double> gains(n);
-    const auto gain = gains.vector();
-    swap_gains_inplace(gain, x, indptr, indices, data);
+    const auto gain = gains.vector();  // by how much the cut falls when a vertex alone changes sides
+    for (Index i = 0; i < n; i++)
+        for (Index k = indptr[i]; k < indptr[i + 1]; k++) gain[i] += x[indices[k]] != x[i] ? data[k] : -data[k];
     std::vector<char> free(n);
     std::vector<Index> order(n);
     double total = 0.0;
@@ -92,18 +85,6 @@ void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const doubl
         double total = 0.0;
         for (Index q = 0; q < row.size; q++) total += row[q] * beside[q];
         along[i] = total;
-    }
-}
-
-void project_inplace(Matrix<double> U, Vector<double> along, Matrix<const double> R, Vector<const double> b) {
-    for (Index i = 0; i < U.rows; i++) {
-        const auto row = U[i];
-        const auto own = R[i];
-        double a = along[i];
-        for (Index q = 0; q < row.size; q++) a -= own[q] * b[q];
-        INDEPENDENT
-        for (Index q = 0; q < row.size; q++) row[q] -= a * own[q] + b[q];
-        along[i] = a;
     }
 }
 

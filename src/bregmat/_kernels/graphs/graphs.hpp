@@ -38,10 +38,6 @@ void adjacency_inplace(Vector<int64_t> ptr, Vector<int32_t> edge, Vector<int32_t
 // (benchmarks/bench_cut.py), and 64 starts want refinement.
 namespace cut {
 
-// By how much the cut falls when vertex i alone changes sides: sum_j w_ij over the other side minus over its own; gain, x (n,).
-void swap_gains_inplace(Vector<double> gain, Vector<const double> x, Vector<const int32_t> indptr,
-                        Vector<const int32_t> indices, Vector<const double> data);
-
 // Kernighan-Lin: in every pass all vertices change sides once, best pair next; the best prefix of the pass is kept.
 //
 // x (n,) is +-1 with equal numbers of each. A pair is the best vertex of either side and then the best of the other, whose gain
@@ -54,9 +50,6 @@ double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<con
 void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,
                     Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
                     Vector<const double> data);
-
-// U - a R - e b' with a = along - R b; U, R (n, k), along (n,), which becomes a, b (k,).
-void project_inplace(Matrix<double> U, Vector<double> along, Matrix<const double> R, Vector<const double> b);
 
 }  // namespace cut
 

@@ -77,7 +77,10 @@ class LowRank:
         """Projection ``U - a R - e b'`` of ``U = (L + diag y) D`` onto the tangent space, and a (n,)."""
         U, along, A = np.empty_like(D), np.empty(len(D)), self.graph.A
         cut.curved_inplace(U, along, D, self.R, self.graph.degree + y, A.indptr, A.indices, A.data)
-        cut.project_inplace(U, along, self.R, (U.sum(axis=0) - along @ self.R) @ self.inner)
+        b = (U.sum(axis=0) - along @ self.R) @ self.inner
+        along -= self.R @ b
+        U -= along[:, None] * self.R
+        U -= b
         return U, along
 
     @staticmethod
