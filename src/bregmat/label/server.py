@@ -12,7 +12,7 @@ import asyncio
 import gc
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -281,7 +281,8 @@ class Connection(H11Protocol):
         """Begin, and close the oldest of those that wait if they are too many."""
         super().connection_made(transport)
         self.since = self.loop.time()
-        waiting = [other for other in self.connections if isinstance(other, Connection) and other.cycle is None]
+        open_ones: Iterable[Any] = self.connections
+        waiting = [other for other in open_ones if isinstance(other, Connection) and other.cycle is None]
         if len(waiting) > MOST_WAITING:
             min(waiting, key=lambda other: other.since).transport.abort()
 
