@@ -71,8 +71,7 @@ struct Rest {
 // but a few times what `rounding` may change in the sizes of the pivots.
 //
 // The method stops when the entries of the rows that a pivot changes exceed `share` of the square of the number of rows that
-// are left. Rows whose pivot is small or negative are left, too. Minimum degree with explicit fill: a list of neighbours that
-// outgrows its place moves to the end of a pool. If the pool is full, all lists move to another pool.
+// are left. Rows whose pivot is small or negative are left, too. Minimum degree with explicit fill.
 //
 // diagonal and border (n,) are overwritten; terms (n,) becomes the number of pivots that changed each row, without the
 // border's. Entries of N off the diagonal, of both triangles: indptr (n + 1,), indices and data (m,).
