@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels import boost
 from bregmat.applications import boost_hypotheses, nearest_distribution
+from bregmat.solvers import definite_boost as boost
 from bregmat.solvers.definite_boost import DefiniteBoost
 
 

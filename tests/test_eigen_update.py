@@ -159,6 +159,18 @@ def test_few_evaluations_a_root(rng):
     assert evaluations <= 4.0 * 52 * solves
 
 
+def test_rows_rotate_and_are_sorted(rng):
+    """Some of the eigenvectors become rotated ones of each other, with new eigenvalues: the matrix is the same, in ascending order."""
+    n, keep = 6, np.array([1, 2, 4])
+    lam, Vt, work = np.sort(rng.normal(size=n)), basis(n, rng), EigenWork.of_order(n)
+    U, theta = basis(3, rng), rng.normal(size=3)
+    work.keep[:3], work.theta[:3], work.U[:9] = keep, theta, U.ravel()
+    H = assemble(np.delete(lam, keep), np.delete(Vt, keep, axis=0)) + assemble(theta, U @ Vt[keep])
+    eigen_update.rotate_rows_inplace(lam, Vt, work, 3)
+    assert np.all(np.diff(lam) >= 0)
+    assert np.allclose(assemble(lam, Vt), H, rtol=0, atol=1e-14)
+
+
 def test_nothing_moves(rng):
     lam, w, work = spectrum("random", 8, rng), vector("dense", 8, rng), EigenWork.of_order(8)
     assert secular.solve_inplace(work, lam, w, 0.0) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bregmat._kernels import boost, eigen_update, logdet, secular, von_neumann
+from bregmat._kernels import eigen_update, logdet, secular, von_neumann
 from bregmat._kernels import outer_rows as rows
 from bregmat._kernels import vectors as vector_kernels
 from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, row, sweep_case, vectors
@@ -22,7 +22,7 @@ def test_every_kernel_is_tested_here():
         Path(__file__).with_name(f"test_{name}.py") for name in ("row_kernels", "row_kernels_spectral", "eigen_update")
     )
     source = "".join(path.read_text(encoding="utf-8") for path in files)
-    for module in (rows, logdet, von_neumann, boost, eigen_update, secular):
+    for module in (rows, logdet, von_neumann, eigen_update, secular):
         for name in dir(module):
             if callable(getattr(module, name)) and not name.startswith("_"):
                 assert f"{module.__name__.rsplit('.', 1)[1].removeprefix('outer_')}.{name}(" in source, name

@@ -8,8 +8,9 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
-from bregmat._kernels import boost, von_neumann
-from bregmat._kernels.arrays import Boosted, EigenWork
+from bregmat._kernels import von_neumann
+from bregmat._kernels.arrays import EigenWork
+from bregmat.solvers.definite_boost import Boosted, Course, DefiniteBoost, approximate_step, log_step_bound
 from flat_rows import EXACT, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
 
 OUTER, DENSE, IDENTITY = von_neumann.FORMS
@@ -161,12 +162,9 @@ def test_vonneumann_sweep(corrected, rng):
 
 
 # ---------------------------------------------------------------- DefiniteBoost
-def boosted(R, total, low=None, high=None):
-    V, A = R.terms(), assembled(R)
-    values = np.linalg.eigvalsh(A)
-    low, high = values[:, 0] if low is None else low, values[:, -1] if high is None else high
-    low, high, memory = np.ascontiguousarray(low), np.ascontiguousarray(high), (np.empty(V.shape), np.empty(len(low)))
-    return Boosted(V, R.shift == 0, low, high, total, *memory), A
+def boosted(R, bounds, total, low=None, high=None):
+    values = np.linalg.eigvalsh(assembled(R))
+    return Boosted.of(R, bounds, values[:, 0] if low is None else low, values[:, -1] if high is None else high, total)
 
 
 def test_terms(rng):
@@ -183,24 +181,24 @@ def test_approximate_step(low, high, share):
     def bound(alpha):
         return ((high - r) * np.exp(-alpha * low) + (r - low) * np.exp(-alpha * high)) / (high - low)
 
-    alpha = boost.approximate_step(r, low, high)
+    alpha = approximate_step(r, low, high)
     best = minimize_scalar(bound, bracket=(alpha - 1, alpha + 1), tol=1e-12)
     assert bound(alpha) <= best.fun * (1 + 1e-13)
     assert alpha == pytest.approx(best.x, abs=1e-5)  # the square root of rounding
     for a in (alpha, -0.3, 0.0, 2.0):
-        assert boost.log_step_bound(r, low, high, a) == pytest.approx(np.log(bound(a)), abs=1e-13)
+        assert log_step_bound(r, low, high, a) == pytest.approx(np.log(bound(a)), abs=1e-13)
     width = high - low
     rho = (1 - r / high) ** (high / width) * (1 - r / low) ** (-low / width)
-    assert boost.log_step_bound(r, low, high, alpha) == pytest.approx(np.log(rho), abs=1e-13)
+    assert log_step_bound(r, low, high, alpha) == pytest.approx(np.log(rho), abs=1e-13)
 
 
 def test_approximate_step_at_the_ends():
-    assert 0 < boost.approximate_step(0.5, 0.0, 1.0) < np.inf  # only singular matrices meet the row
-    assert 0 < boost.approximate_step(1.0, -1.0, 1.0) < np.inf
-    assert boost.approximate_step(-1.0, -1.0, 1.0) == -np.inf  # cut by the correction
-    assert boost.approximate_step(-0.5, -1.0, 0.0) == -np.inf
-    assert boost.log_step_bound(0.3, 0.5, 0.5, 2.0) == -0.6
-    assert np.isfinite(boost.log_step_bound(0.3, -1.0, 1.0, 1e5))
+    assert 0 < approximate_step(0.5, 0.0, 1.0) < np.inf  # only singular matrices meet the row
+    assert 0 < approximate_step(1.0, -1.0, 1.0) < np.inf
+    assert approximate_step(-1.0, -1.0, 1.0) == -np.inf  # cut by the correction
+    assert approximate_step(-0.5, -1.0, 0.0) == -np.inf
+    assert log_step_bound(0.3, 0.5, 0.5, 2.0) == -0.6
+    assert np.isfinite(log_step_bound(0.3, -1.0, 1.0, 1e5))
 
 
 def scores(p, bounds, cone, dual, corrected):
@@ -221,24 +219,23 @@ def test_choice(corrected, rng):
     n, c, total = 5, 30, 1.7
     for _ in range(20):
         R = outer_rows(rng, n, rng.integers(1, 3, c))
-        cone, A = boosted(R, total, -rng.uniform(5, 9, c), rng.uniform(5, 9, c))
-        cone = cone._replace(usable=rng.random(c) < 0.8)
+        A = assembled(R)
         lam, Vt, sense = np.sort(rng.normal(size=n)), basis(rng, n), rng.integers(-1, 2, c)
         W = (Vt.T * np.exp(lam)) @ Vt
         p = np.tensordot(A, W / np.trace(W), 2)
         bounds = row_bounds(total * (p + rng.normal(size=c)), sense)
+        ends = (-rng.uniform(5, 9, c), rng.uniform(5, 9, c))
+        cone, usable = boosted(R, bounds, total, *ends), rng.random(c) < 0.8
+        cone = cone._replace(usable=usable, share=np.where(usable, cone.share, 0.0))
         dual = np.where(
             rng.random(c) < 0.5, 0.0, np.where(sense == 0, rng.normal(size=c), sense * rng.uniform(0, 1, c))
         )
         score, largest = scores(p, bounds, cone, dual, corrected)
-        work, series, how = EigenWork.of_order(n), np.zeros((1, 5)), (True, True, corrected, 0.0, 1e-10)
-        moving = (lam, Vt, dual, np.zeros(3), series, work, np.empty((n, n)))
-        assert boost.steps_inplace(*moving, R, bounds, cone, *how) == (1, pytest.approx(largest, rel=1e-10))
-        assert series[0, 0] == np.argmax(score)
-        assert np.allclose(cone.p, p, **EXACT)
+        assert np.allclose(cone.values(lam, Vt), p, **EXACT)
+        found = cone.choose(p, dual, corrected)
+        assert found == (np.argmax(score), pytest.approx(largest, rel=1e-10))
         met = bounds._replace(bound=np.full(c, 1e3), sense=np.ones(c, np.int8))
-        moving = (lam, Vt, np.zeros(c), np.zeros(3), series, work, np.empty((n, n)))
-        assert boost.steps_inplace(*moving, R, met, cone, *how) == (0, 0.0)
+        assert boosted(R, met, total, *ends).choose(p, np.zeros(c), corrected)[0] == -1
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -248,34 +245,27 @@ def test_boost(exact, corrected, greedy, rng):
     """A block of steps against the page with dense matrices: rows chosen, step lengths, dual objective, bound, matrix."""
     total, n = 1.4, 5
     R = outer_rows(rng, n, [1, 1, 2, 0, 1, 3, 1], shift=[0, 0, 0, 1.0])
-    cone, A = boosted(R, total)
+    A = assembled(R)
     F = np.eye(n) + 0.3 * rng.normal(size=(n, n))
     met = np.tensordot(A, F @ F.T / np.sum(F**2) * total, 2)
     sense = np.array([1, -1, 1, 0, 0, -1, -1])
     bounds = row_bounds(met, sense)
+    cone = boosted(R, bounds, total)
     lam, Vt, dual = np.full(n, 0.0), np.eye(n), np.zeros(7)
-    level, series = np.array([0.0, np.log(n), np.log(n)]), np.zeros((12 if greedy else 6, 5))
+    level, size = np.array([0.0, np.log(n), np.log(n)]), 12 if greedy else 6
+    how = {
+        "projection": "exact" if exact else "approximate",
+        "order": "greedy" if greedy else "cyclic",
+        "corrected": corrected,
+    }
+    solver = DefiniteBoost(**how, violation_tol=1e-9, root_tol=1e-13)
+    course = Course(solver, lam, Vt, dual, level, EigenWork.of_order(n), np.empty((n, n)), R, bounds, cone)
     H, mu = np.zeros((n, n)), np.zeros(7)
     log_bound, taken = np.log(n), 0
     C = A - met[:, None, None] / total * np.eye(n)
     for _ in range(2):
-        done, worst = boost.steps_inplace(
-            lam,
-            Vt,
-            dual,
-            level,
-            series,
-            EigenWork.of_order(n),
-            np.empty((n, n)),
-            R,
-            bounds,
-            cone,
-            exact,
-            greedy,
-            corrected,
-            1e-9,
-            1e-13,
-        )
+        series, worst = course.run(size)
+        done = len(series)
         queue, steps = iter(range(7)), 0
         while steps < done:
             W = expm(H) / np.trace(expm(H))

@@ -68,21 +68,6 @@ class EigenWork(NamedTuple):
         return cls(*(np.zeros(s, np.int64 if f in integers else float) for f, s in zip(cls._fields, shapes)))
 
 
-class Boosted(NamedTuple):
-    """What steps of DefiniteBoost do not change, and memory for them.
-
-    The eigenvalues of ``A_j`` are between ``low[j]`` and ``high[j]``.
-    """
-
-    V: np.ndarray  # (m, r) the vectors of all terms
-    usable: np.ndarray  # (c,) bool: not a multiple of the identity
-    low: np.ndarray  # (c,)
-    high: np.ndarray  # (c,)
-    total: float  # the trace
-    Y: np.ndarray  # (m, r) memory: V in the eigenbasis
-    p: np.ndarray  # (c,) memory: values of the rows
-
-
 class Quadratic(NamedTuple):
     """What does not change in a run of the active set: ``1/2 x'Ax + b'x`` in the box, on the rows of E."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import repeat
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat._kernels import boost
-from bregmat._kernels.arrays import Boosted, OuterRows
+from bregmat._kernels import eigen_update, outer_rows, von_neumann
+from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.iterates import Iterate
 from bregmat.nearness import Nearness
@@ -18,6 +20,108 @@ from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected
 from bregmat.threads import cached_property
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
+OUTER, DENSE, _ = von_neumann.FORMS
+# a violation of this size, relative to value and bound, is rounding: of a copy of a row that was just projected onto
+ROUNDING = 1e-15
+
+
+class Boosted(NamedTuple):
+    """What steps do not change: the rows ``A_j``, their bounds and the interval of the eigenvalues of each; (c,) unless told."""
+
+    V: np.ndarray  # (m, r) the vectors of all terms
+    sums: Any  # sparse (c, m): the coefficients of each row's terms
+    usable: np.ndarray  # bool: not a multiple of the identity
+    low: np.ndarray
+    high: np.ndarray
+    total: float  # the trace
+    b: np.ndarray  # bounds at trace one
+    sense: np.ndarray  # int8: 1 for <=, -1 for >=, 0 for ==
+    share: np.ndarray  # makes violations relative; 0 where unusable
+    curvature: np.ndarray  # the largest one of the dual objective, the square of half of the interval
+
+    @classmethod
+    def of(cls, rows: OuterRows, bounds: RowBounds, low: np.ndarray, high: np.ndarray, total: float) -> Boosted:
+        """Of flat rows.
+
+        Parameters
+        ----------
+        rows : OuterRows
+        bounds : RowBounds
+        low, high : ndarray, shape (c,)
+            Numbers below and above all eigenvalues of ``A_j``.
+        total : float
+            The trace.
+        """
+        V, usable = rows.terms(), rows.shift == 0.0
+        places = np.arange(len(rows.coef))
+        sums = scipy.sparse.csr_array((rows.coef, places, rows.ptr), shape=(len(usable), len(V)))
+        share = np.where(usable, total / bounds.unit, 0.0)
+        curvature = np.where(usable, np.maximum(0.25 * (high - low) ** 2, 1e-300), 1.0)
+        return cls(V, sums, usable, low, high, total, bounds.bound / total, bounds.sense, share, curvature)
+
+    def values(self, lam: np.ndarray, Vt: np.ndarray) -> np.ndarray:
+        """``tr(W A_j)`` of all usable rows for ``W = exp(H) / tr exp(H)``, shape (c,)."""
+        e = np.exp(lam)
+        Y = self.V @ Vt.T
+        return np.asarray(self.sums @ (np.square(Y, out=Y) @ (e / e.sum())))
+
+    def side(self, value: float, j: int) -> tuple[float, float, float, float]:
+        """Sign s, violation r, ends of the spectrum of ``C_j = s (A_j - b_j / total I)``; an equality takes the side it violates."""
+        b, sense, low, high = float(self.b[j]), self.sense[j], float(self.low[j]), float(self.high[j])
+        gap = value - b
+        if sense < 0 or (sense == 0 and gap < 0.0):
+            return -1.0, -gap, b - high, b - low
+        return 1.0, gap, low - b, high - b
+
+    def choose(self, p: np.ndarray, dual: np.ndarray, corrected: bool) -> tuple[int, float]:
+        """The row to project onto, -1 if none is violated, and the largest relative violation.
+
+        As published it is the most violated row. With corrections it gains most in the quadratic model ``gap step - q step^2 / 2``, where q
+        is the largest curvature.
+        """
+        gap = p - self.b
+        r = np.where(self.sense == 0, np.abs(gap), self.sense * gap)
+        worst = float((r * self.share).max(initial=0.0))
+        score = np.where(self.usable, r, 0.0)
+        if corrected:
+            step = gap / self.curvature
+            step = np.where(self.sense * (step + dual) < 0.0, -dual, step)
+            score = np.where(self.usable, step * (gap - 0.5 * self.curvature * step), 0.0)
+        best = int(score.argmax())
+        return best if score[best] > 0.0 else -1, worst
+
+
+def approximate_step(r: float, low: float, high: float) -> float:
+    """The minimiser of the bound of Theorem 4.1 for ``low <= r <= high``. Eq. 13 is misprinted: it holds only for ``high = -low``."""
+    if r == 0.0:
+        return 0.0
+    if not low < 0.0:  # only singular matrices satisfy the row
+        return 10.0 / max(high - low, 1e-300)
+    if not high > 0.0 or r <= low:
+        return -np.inf
+    r = min(r, high * (1.0 - 1e-15))  # as long as a step needs to be to leave nothing on the other eigenvalues
+    return float((np.log1p(-r / low) - np.log1p(-r / high)) / (high - low))
+
+
+def log_step_bound(r: float, low: float, high: float, alpha: float) -> float:
+    """Logarithm of ``((high - r) e^(-alpha low) + (r - low) e^(-alpha high)) / (high - low)``, which bounds ``tr(W e^(-alpha C))``.
+
+    At the approximate step it is ``log rho(r)`` of Theorem 4.1.
+
+    Parameters
+    ----------
+    r : float
+        Violation ``tr(W C)``.
+    low, high : float
+        Numbers below and above all eigenvalues of C.
+    alpha : float
+        Length of the step.
+    """
+    if not high > low:
+        return -alpha * r
+    a, b = -alpha * low, -alpha * high
+    top = max(a, b)
+    return float(top + np.log(((high - r) * np.exp(a - top) + (r - low) * np.exp(b - top)) / (high - low)))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -144,8 +248,7 @@ class DefiniteBoost(SolverWithNeeds):
         usable = rows.shift == 0.0
         matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
-        V = rows.terms()
-        cone = Boosted(V, usable, low, high, total, np.empty(V.shape), np.empty(problem.c))
+        cone = Boosted.of(rows, bounds, low, high, total)
         # at the prior the dual objective tr exp(log W1) is 1
         lam = matrix.lam
         log_dual = float(np.log(np.exp(lam - lam[-1]).sum()) + lam[-1] - np.log(problem.prior.sum()))
@@ -190,16 +293,96 @@ class DefiniteBoost(SolverWithNeeds):
         cone = state.cone
         greedy = self.order == "greedy"
         size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
-        series = np.zeros((size, len(SERIES)))
-        moving = (matrix.lam, matrix.Vt, mu, level, series, matrix.work, matrix.square(state.rows))
-        how = (self.projection == "exact", greedy, bool(self.corrected), self.violation_tol, self.root_tol)
-        done, worst = boost.steps_inplace(*moving, state.rows, state.bounds, cone, *how)
-        state.series.append(series[:done])
+        course = Course(
+            self,
+            matrix.lam,
+            matrix.Vt,
+            mu,
+            level,
+            matrix.work,
+            matrix.square(state.rows),
+            state.rows,
+            state.bounds,
+            cone,
+        )
+        series, worst = course.run(size)
+        done = len(series)
+        state.series.append(series)
         bound = _set_trace_row(problem, matrix, level, mu, cone)
         new = replace(state, matrix=matrix, dual=mu, level=level, worst=worst, **state.progress(bound, self.corrected))
         new.finished = not self.corrected and worst <= self.violation_tol
         new.stalled = (done == 0 or new.idle >= 20) and not new.finished
         return new
+
+
+class Course(NamedTuple):
+    """A block of steps: the matrix ``exp(Vt' diag(lam) Vt)``, multipliers and level, which change in place, and the rows."""
+
+    how: DefiniteBoost
+    lam: np.ndarray  # (r,) ascending, the largest is 0
+    Vt: np.ndarray  # (r, r)
+    dual: np.ndarray  # (c,)
+    level: np.ndarray  # what was taken off lam, log dual objective, log of the bound of Theorem 4.1
+    work: EigenWork
+    X: np.ndarray  # (r, r) memory for a row; (0, 0) if every row is a single outer product
+    rows: OuterRows
+    bounds: RowBounds
+    cone: Boosted
+
+    def run(self, size: int) -> tuple[np.ndarray, float]:
+        """Up to so many steps: the entries of the trace, (steps, 5), and the largest relative violation met last."""
+        how, cone, lam, dual, level = self.how, self.cone, self.lam, self.dual, self.level
+        is_greedy = how.order == "greedy"
+        # log dual = log tr exp H + rest, rest = sum mu b / total + constant
+        rest, worst = level[1] - np.log(np.exp(lam).sum()) - level[0], 0.0
+        series: list[tuple[float, ...]] = []
+        for i in repeat(-1, size) if is_greedy else np.flatnonzero(cone.usable).tolist():
+            value = np.nan
+            if is_greedy:
+                p = cone.values(lam, self.Vt)
+                i, worst = cone.choose(p, dual, how.corrected)
+                if i < 0 or (not how.corrected and worst <= how.violation_tol):
+                    break
+                value = p[i]
+            form, raw = von_neumann.row_in_basis_inplace(self.work, self.X, self.Vt, lam, self.rows, i)
+            value = value if is_greedy else raw / np.exp(lam).sum()
+            b, sense, mu = float(cone.b[i]), int(cone.sense[i]), float(dual[i])
+            s, r, low, high = cone.side(float(value), i)
+            if not is_greedy:
+                worst = max(worst, r * float(cone.share[i]))
+                holds = r <= ROUNDING * (abs(value) + abs(b))
+                if holds and sense != 0 and (mu == 0.0 or not how.corrected):
+                    continue
+            model = s * approximate_step(r, low, high)
+            if how.corrected:
+                model = outer_rows.corrected_step(model, mu, sense)
+            delta, evaluations = self._move(form, i, model)
+            if delta == 0.0 and is_greedy:  # nothing left to gain beyond the accuracy of a projection
+                break
+            if delta == 0.0:
+                continue
+            dual[i] = 0.0 if delta == -mu else mu + delta
+            rest += delta * b
+            level[0] += lam[-1]
+            lam -= lam[-1]
+            level[1] = np.log(np.exp(lam).sum()) + level[0] + rest
+            level[2] += log_step_bound(r, low, high, s * model)
+            series.append((i, delta, level[1], level[2], evaluations))
+        return np.array(series).reshape(-1, len(SERIES)), worst
+
+    def _move(self, form: int, i: int, model: float) -> tuple[float, int]:
+        """Step onto row i, which is in the eigenbasis; its length, and evaluations of the zero finder."""
+        lam, Vt, work, B = self.lam, self.Vt, self.work, self.bounds
+        if self.how.projection == "exact":
+            row = (outer_rows.HARD, B.sense[i], B.bound[i], B.gamma[i], B.scale[i], self.dual[i], B.unit[i])
+            how = (0.0, self.cone.total, row, self.how.corrected, self.how.root_tol)
+            return von_neumann.project_inplace(lam, Vt, work, self.X, form, *how)
+        if form == OUTER:
+            eigen_update.rank_one_update_inplace(lam, Vt, work.rows_of_projections[1], -model, work)
+        elif form == DENSE:
+            von_neumann.dense_along_inplace(work, lam, self.X, model)
+            eigen_update.rotate_rows_inplace(lam, Vt, work, len(lam))
+        return model, 0
 
 
 def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:

@@ -33,6 +33,7 @@ void bind_projections(nb::module_ module) {
     module.def_submodule("eigen_update")
         .def("rotate_ties_inplace", eigen_update::rotate_ties_inplace)
         .def("apply_secular_inplace", eigen_update::apply_secular_inplace)
+        .def("rotate_rows_inplace", eigen_update::rotate_rows_inplace)
         .def("rank_one_update_inplace", eigen_update::rank_one_update_inplace)
         .def("exp_along_inplace", eigen_update::exp_along_inplace);
     auto m = module.def_submodule("von_neumann");
@@ -41,10 +42,6 @@ void bind_projections(nb::module_ module) {
     m.def("project_inplace", von_neumann::project_inplace);
     m.def("row_in_basis_inplace", von_neumann::row_in_basis_inplace);
     m.def("sweep_inplace", von_neumann::sweep_inplace);
-    module.def_submodule("boost")
-        .def("approximate_step", boost::approximate_step)
-        .def("log_step_bound", boost::log_step_bound)
-        .def("steps_inplace", boost::steps_inplace);
 }
 
 }  // namespace bregmat

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels import boost
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.checks import rows_text
 from bregmat.columns import excess_of
 from bregmat.proofs import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.solvers.definite_boost import DefiniteBoost, approximate_step, log_step_bound
 from bregmat.solvers.dual_newton import DualNewton
 
 FAR = 50.0  # largest change of an exponent in a step onto a row that no vector reaches
@@ -27,6 +26,14 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
     Plus or minus inf if no weight of a side is positive; tol bounds the last change of an exponent. Newton's method, as the
     difference is nearly linear in t unless one entry outweighs all others on both sides. There it is flat, and steps of
     limited length and bisection take over.
+
+    Parameters
+    ----------
+    u, a : ndarray, shape (n,)
+        Exponents, and how fast they fall.
+    up, down : ndarray, shape (n,)
+        Weights of the two sides, not negative.
+    tol : float
     """
     weights = np.array([up, down])
     logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
@@ -278,7 +285,7 @@ class VectorBoost(_VectorSolver):
         if total is not None:
             low, high = (ends[j] for ends in state.kept)
             r, far = min(max(excess / total, low), high), FAR / max(high - low, 1e-300)
-            alpha = model = max(min(max(boost.approximate_step(r, low, high), -far), far), lowest)
+            alpha = model = max(min(max(approximate_step(r, low, high), -far), far), lowest)
         if settings.projection == "exact":
             alpha = max(sign * _row_step(problem, state.logx, j, settings.root_tol), lowest)
         mu, v = state.mu.copy(), state.v.copy()
@@ -291,7 +298,7 @@ class VectorBoost(_VectorSolver):
         if total is not None:
             # an exact step lowers the dual objective at least as far as the approximate one
             before, mass = new.steps["log_bound"][-1:] or [0.0], float(problem.x0.sum())
-            new.steps["log_bound"].append(before[0] + boost.log_step_bound(r, low, high, model))
+            new.steps["log_bound"].append(before[0] + log_step_bound(r, low, high, model))
             new.steps["log_dual_objective"].append((mass - total - new.objective) / total - np.log(mass / total))
         return new
 
