@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat._kernels import kernel_rows, smo, vectors, violators
+from bregmat._kernels import kernel_rows, smo, vectors
 from bregmat.margin import kernel_source
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 
@@ -222,32 +222,6 @@ def test_greedy_descent_on_a_singular_program(rng):
 
 
 # ---------------------------------------------------------------- one look over all samples
-def test_slopes_violators_and_objectives(rng):
-    n = 333
-    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    x = y * np.where(rng.random(n) < 0.4, 0.0, np.where(rng.random(n) < 0.5, 1.0, rng.random(n)))
-    lower, upper = np.where(y > 0, 0.0, -1.0), np.where(y > 0, 1.0, 0.0)
-    f, ridge, inside, price = (
-        rng.standard_normal(n),
-        rng.random(n) * (rng.random(n) < 0.5),
-        rng.random(n) < 0.3,
-        rng.random(n),
-    )
-    slope, worse = np.empty(n), np.empty(n)
-    got = violators.slopes_inplace(slope, x, f, y, ridge, lower, upper, inside)
-    want = y - f - ridge * x
-    np.testing.assert_allclose(slope, want, atol=1e-15)
-    rise, fall = x < upper, x > lower
-    assert got == (slope[rise].max(), slope[fall].min(), slope[rise & inside].max(), slope[fall & inside].min())
-    count = violators.violations_inplace(worse, slope, x, lower, upper, inside, 0.1, 0.3)
-    bent = slope - 0.1
-    want = np.maximum(np.where(rise, bent, 0.0), np.where(fall, -bent, 0.0)).clip(0) * ~inside
-    np.testing.assert_array_equal(worse, want)
-    assert count == (want > 0.3).sum()
-    slack = np.maximum(1 - y * (f + 0.1), 0)
-    squared = np.divide(0.5 * slack**2, ridge, out=np.zeros(n), where=ridge > 0).sum()
-    want = (x @ f, np.abs(x).sum(), ridge @ x**2, price @ slack, squared, (y * (f + 0.1)).min())
-    np.testing.assert_allclose(violators.objectives(x, f, y, price, ridge, 0.1), want, rtol=1e-12)
 
 
 # ---------------------------------------------------------------- rows and blocks

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat._interrupt import tells_interrupts
-from bregmat._kernels import violators
 from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
@@ -248,10 +247,14 @@ class MarginTraining(Problem):
 
     def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows."""
-        data = self.data
-        q, total, squares, linear, quadratic, least = violators.objectives(
-            state.x, state.f, data.signs, self.price, data.ridge, state.shift
+        data, x, ridge = self.data, state.x, self.data.ridge
+        margin = data.signs * (state.f + state.shift)
+        slack, least = np.maximum(1.0 - margin, 0.0), float(margin.min())
+        q, total, squares, linear = (
+            float(a @ b) for a, b in ((x, state.f), (data.signs, x), (ridge, x * x), (self.price, slack))
         )
+        has_ridge = ridge > 0
+        quadratic = 0.5 * float((slack[has_ridge] ** 2 / ridge[has_ridge]).sum())
         primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)
         if data.loss == "hard":
             primal = 0.5 * q / least**2 if least > 0 else np.inf

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import smo, vectors, violators
+from bregmat._kernels import smo, vectors
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
@@ -24,6 +24,7 @@ SINGLE = 4e-7  # typical error of an entry of the float32 kernel
 WHOLE = 900  # samples up to which the working set is everything
 STEPS = 20_000  # and 100 per member: limit of one round
 PIECE = 30_000_000  # entries of rows that are passed between two looks at the clock
+FAR = 1e300  # stands for infinity, of which no differences can be formed
 HARD = 1e6  # ceiling of the weights, in units of 1 / K_ii, while the support of a hard margin is looked for
 
 
@@ -178,9 +179,10 @@ class SupportSearch(State):
         block, inside, worse = self.block, self.inside, self.worse
         assert block is not None
         W, goal = block.members, 0.5 * self.tol
-        count = violators.violations_inplace(
-            worse, self.slope, self.x, self.lower, self.upper, inside, self.shift, goal
-        )
+        above = self.slope - self.shift
+        np.maximum(np.where(self.x < self.upper, above, 0.0), np.where(self.x > self.lower, -above, 0.0), out=worse)
+        worse[inside] = 0.0
+        count = int(np.count_nonzero(worse > goal))
         most_new = max(200, len(W) // 2)
         if count == 0:
             self.inner = max(0.2 * self.inner, 0.3 * self.tol)
@@ -255,16 +257,15 @@ class SupportSearch(State):
         problem = self.problem
         self.rounds += 1
         self.noise = SINGLE * float(np.sqrt(self.x @ self.x))
-        high, low, above, below = violators.slopes_inplace(
-            slope, self.x, self.f, problem.signs, problem.ridge, self.lower, self.upper, inside
-        )
+        np.subtract(problem.signs - self.f, problem.ridge * self.x, out=slope)
+        rising, falling = np.where(self.x < self.upper, slope, -FAR), np.where(self.x > self.lower, slope, FAR)
+        high, low = float(rising.max()), float(falling.min())
+        above, below = float(rising[inside].max(initial=-FAR)), float(falling[inside].min(initial=FAR))
         if not problem.intercept:
             self.shift, self.violation = 0.0, max(high, -low, 0.0)
         else:
             self.violation = high - low
-            self.shift = 0.5 * (
-                above + below if abs(above) < violators.FAR and abs(below) < violators.FAR else high + low
-            )
+            self.shift = 0.5 * (above + below if max(abs(above), abs(below)) < FAR else high + low)
         if not np.isfinite(slope.sum()) or not np.isfinite(self.violation):
             self.violation = np.nan
         self.done = not self.violation > self.tol

@@ -13,12 +13,6 @@ void bind_margin(nb::module_ module) {
     m.def("greedy_descent_inplace", smo::greedy_descent_inplace<float, double>);
     m.def("greedy_descent_inplace", smo::greedy_descent_inplace<double, double>);
 
-    m = module.def_submodule("violators");
-    m.attr("FAR") = violators::FAR;
-    m.def("slopes_inplace", violators::slopes_inplace);
-    m.def("violations_inplace", violators::violations_inplace);
-    m.def("objectives", violators::objectives);
-
     m = module.def_submodule("kernel_rows");
     m.attr("CHUNK") = kernel_rows::CHUNK;
     m.attr("HALF") = kernel_rows::HALF;
