@@ -6,6 +6,8 @@ import json
 import time
 import tracemalloc
 import zipfile
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import networkx as nx
@@ -25,6 +27,7 @@ from bregmat import (
     MetricLearner,
     MetricLearnerCV,
     MultiplicativeUpdates,
+    Status,
     balanced_cut,
     constraints_from_labels,
     load,
@@ -479,3 +482,37 @@ def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
     path.write_text("1," * 2**19)
     with pytest.raises(ValueError, match=r"endless\.csv: no table of text, the first two lines have more than"):
         read_points(path)
+
+
+# ---------------------------------------------------------------- quadratic programs whose matrix is indefinite by rounding
+@pytest.mark.parametrize("negative", [0.0, 1e-16, 1e-13, 1e-10])
+@pytest.mark.parametrize("n", [2, 300])
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_a_claim_says_how_indefinite_a_matrix_may_be(n, negative, solver, rng):
+    """The objective falls without end along (1, 1, 0, ...) where the matrix is indefinite; the claim says from where on."""
+    A = np.eye(n)
+    A[0, 1] = A[1, 0] = -1.0 - negative
+    b = np.r_[2.0, -1.0, rng.normal(size=n - 2)]
+    result = nnqp(A, b, solver=solver)
+    assert result.status == "OPTIMAL"
+    delta = Fraction(result.curvature_tolerance)
+    assert negative <= delta <= 2e-10 * n**0.5
+    x, matrix, linear = ([Fraction(float(value)) for value in row] for row in (result.x, A[:2, :2].ravel(), b))
+    rest = sum(z * (z / 2 + c) for z, c in zip(x[2:], linear[2:], strict=True))
+    for far in (1, 10**3, 10**6, 10**9, 10**12):
+        u, v = x[0] + far, x[1] + far
+        value = (matrix[0] * u * u + 2 * matrix[1] * u * v + matrix[3] * v * v) / 2 + linear[0] * u + linear[1] * v
+        reach = u * u + v * v + sum(z * z for z in x[2:])
+        assert value + rest >= Fraction(result.dual_bound) - delta * reach / 2
+    assert verify({"A": A, "b": b}, result).holds
+    claim = replace(result, status=Status.OPTIMAL, curvature_tolerance=0.0)
+    assert verify({"A": A, "b": b}, claim).holds <= (negative == 0.0)
+
+
+def test_a_matrix_that_is_more_indefinite_is_refused():
+    """From 256 rows on the test was one in single precision, which let eigenvalues of -1e-6 pass."""
+    for n in (2, 300):
+        A = np.eye(n)
+        A[0, 1] = A[1, 0] = -1.0 - 1e-8 * n**0.5
+        with pytest.raises(ValueError, match="A is not positive semidefinite"):
+            nnqp(A, np.r_[1.0, -1.0, np.zeros(n - 2)])

@@ -189,7 +189,7 @@ def test_indefinite_matrix_that_no_minor_shows():
 
 @pytest.mark.parametrize("n", [40, 300])
 def test_indefinite_kernel_matrix_in_a_box(rng, n):
-    """A box hides negative curvature from the search: A is looked at as a whole. 300 rows: in float32."""
+    """A box hides negative curvature from the search: A is looked at as a whole."""
     Z = rng.standard_normal((n, 3))
     A = np.tanh(Z @ Z.T - 1.0)
     A[np.diag_indices(n)] = np.abs(A).max() * 1.01

@@ -222,5 +222,46 @@ def integers(rng):
     )
 
 
-FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, least_squares, machines)}
-COUNTS = {"quadratic": 500, "integers": 500, "unbounded": 150, "least_squares": 300, "machines": 300}
+def indefinite(rng):
+    """A nearly singular matrix, most often with a negative eigenvalue: the objective falls without end along a nonnegative direction."""
+    n = int(rng.integers(2, 8))
+    Q = np.linalg.qr(np.column_stack([rng.uniform(0.1, 1, n), rng.normal(size=(n, n - 1))]))[0]
+    values = np.r_[-(10.0 ** rng.uniform(-17, -8)) * rng.choice([1, 1, 1, -1]), rng.uniform(0.1, 1, n - 1)]
+    A = (Q * values) @ Q.T
+    A, direction = (A + A.T) / 2, np.abs(Q[:, 0])
+    b = rng.normal(size=n)
+    b -= direction * (direction @ b)
+    solver = str(rng.choice(["auto", "active_set"]))
+
+    def wrong(result):
+        largest, delta = float(A.diagonal().max()), result.curvature_tolerance
+        if np.linalg.eigvalsh(A)[0] < -delta * largest:
+            return f"the smallest eigenvalue is {np.linalg.eigvalsh(A)[0]:.3g}, not -{delta * largest:.3g} at the least"
+        for far in 10.0 ** np.arange(0, 12):
+            w = (result.x + far * direction).astype(np.longdouble)
+            value, reach = w @ A @ w / 2 + b @ w, max(np.linalg.norm(w), far)
+            less = delta * largest * reach**2 / 2 + result.bound_perturbation * np.abs(b).max() * w.sum()
+            if value < result.dual_bound - less - 1e-14 * abs(result.dual_bound):
+                return f"at {far:g} from x the objective is {float(value):.9g}, below what the bound allows"
+        return None
+
+    return Case(
+        solve=lambda: bregmat.nnqp(A, b, solver=solver, max_seconds=SECONDS),
+        arguments={"A": A, "b": b},
+        judge=wrong,
+        expected=("OPTIMAL", "FEASIBLE"),
+        may_refuse=True,
+        own_rule=True,
+        text=f"n {n} eigenvalue {values[0]:.2g} {solver}",
+    )
+
+
+FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, indefinite, least_squares, machines)}
+COUNTS = {
+    "quadratic": 500,
+    "integers": 500,
+    "unbounded": 150,
+    "indefinite": 300,
+    "least_squares": 300,
+    "machines": 300,
+}

@@ -1,8 +1,7 @@
 """Whether a matrix is symmetric and positive semidefinite, as far as rounding lets one say; without it no gap is a proof.
 
-Three tests of definiteness, by price: entries of a kernel alone (n^2, :func:`check_entries`), a Cholesky factor in single
-precision (:func:`check_definite`, for quadratic programs, whose solvers meet what it passes over), and one in double
-precision (:func:`check_spectrum`, for kernels, whose duality gap proves nothing otherwise).
+Three tests of definiteness: entries of a kernel alone (n^2, :func:`check_entries`), and a Cholesky factor of the whole matrix, for
+quadratic programs (:func:`check_definite`) and for kernels (:func:`check_spectrum`), whose duality gap proves nothing otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ WHOLE = 500  # training examples up to which the spectrum of a given kernel is l
 MOST_SUPPORT, SAMPLE = 1000, 300  # beyond: on so many support vectors, and so many examples at random
 
 # of check_definite
-SMALL = 256  # rows up to which float64 costs nothing worth saving
-RAISED = {np.float32: 1e-6, np.float64: 1e-13}  # times sqrt(n), of the diagonal: more than factoring a singular A loses
-RANGE = {np.float32: (1e-25, 1e25), np.float64: (0.0, np.inf)}  # of the largest diagonal entry
+RAISED = 1e-13  # times sqrt(n), of the diagonal: more than factoring a singular A loses
+FLOOR = 1e-14  # of the largest diagonal entry: what rounding leaves in rows that would be 0
 NEGATIVE = 1e-10  # eigenvalue, relative to the largest diagonal entry and times sqrt(n), that is no rounding
+UNIT = 1.2e-16  # half a unit in the last place, and a little
 
 
 # ---------------------------------------------------------------- eigenvalues
@@ -124,16 +123,21 @@ def _norm(K: np.ndarray) -> float:
 
 
 # ---------------------------------------------------------------- matrices of quadratic programs
-def check_definite(A: np.ndarray) -> None:
-    """Raise unless ``A`` is positive semidefinite.
+def check_definite(A: np.ndarray) -> float:
+    """Raise unless ``A`` is positive semidefinite up to rounding; else say up to how much.
 
-    The test is a Cholesky factorisation of A with its diagonal raised by a millionth times sqrt(n); where that fails, the
-    same in float64; and where that fails, the smallest eigenvalue of the leading block that failed.
+    The test is a Cholesky factorisation of A with its diagonal raised by 1e-13 times sqrt(n); where that fails, the smallest
+    eigenvalue may be at most 1e-10 times sqrt(n) below zero, relative to the largest diagonal entry.
 
     Parameters
     ----------
     A : ndarray, shape (n, n)
         Symmetric and finite, with a nonnegative diagonal.
+
+    Returns
+    -------
+    float
+        delta, with which ``A + delta max(A_ii) I`` is positive semidefinite, rounding of the test included.
 
     Raises
     ------
@@ -142,36 +146,30 @@ def check_definite(A: np.ndarray) -> None:
 
     Notes
     -----
-    What passes in float32 has ``x'Ax >= -delta sum A_ii x_i^2`` with delta a few millionths times sqrt(n); from 256 rows on smaller
-    negative eigenvalues pass unless a free set or an exchange meets them. Cost: n^3 / 3 in float32.
+    The factor is exact for a matrix whose entries differ by at most ``(n + 2) u sqrt(A_ii A_jj)`` (Higham 2002, theorem 10.3), u
+    half a unit in the last place; eigenvalues are taken to be off by as much. Cost: n^3 / 3.
     """
-    n = len(A)
-    if n > SMALL and _unfactored_when_raised(A, np.float32) == 0:
-        return
-    failed = _unfactored_when_raised(A, np.float64)
-    if failed == 0:
-        return
-    values, vectors = np.linalg.eigh(A[:failed, :failed])
-    largest = float(A.diagonal().max())
-    if values[0] < -NEGATIVE * np.sqrt(n) * largest or not largest > 0:
-        raise ValueError(
-            f"A is not positive semidefinite: its leading {failed} rows and columns have the eigenvalue {values[0]:.6g}; "
-            f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}."
-        )
-
-
-def _unfactored_when_raised(A: np.ndarray, dtype: Any) -> int:
-    """0 where A with a raised diagonal has a Cholesky factor, else the order of the leading block that has none."""
-    n = len(A)
-    largest = float(A.diagonal().max())
-    if not largest > 0.0:
-        return 0 if not A.any() else n
-    if not RANGE[dtype][0] < largest < RANGE[dtype][1]:
-        return n
-    M = np.empty((n, n), dtype)
-    descent.gather_triangle_inplace(M, A, np.arange(n))
-    M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED[dtype] * np.sqrt(n)) + 1e-14 * largest
-    return _unfactored(M)
+    n, largest = len(A), float(A.diagonal().max())
+    rounding = n * (n + 2) * UNIT
+    if largest > 0.0:
+        M = np.empty((n, n))
+        descent.gather_triangle_inplace(M, A, np.arange(n))
+        M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED * np.sqrt(n)) + FLOOR * largest
+        failed = _unfactored(M)
+        if failed == 0:
+            return float(RAISED * np.sqrt(n)) + FLOOR + rounding
+    elif not A.any():
+        return 0.0
+    else:
+        failed = n
+    for leading in (failed, n):
+        values, vectors = np.linalg.eigh(A[:leading, :leading])
+        if values[0] < -NEGATIVE * np.sqrt(n) * largest or not largest > 0:
+            raise ValueError(
+                f"A is not positive semidefinite: its leading {leading} rows and columns have the eigenvalue {values[0]:.6g}; "
+                f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}."
+            )
+    return max(-float(values[0]) / largest, 0.0) + rounding
 
 
 # ---------------------------------------------------------------- kernels on training points

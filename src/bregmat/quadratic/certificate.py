@@ -32,6 +32,7 @@ class QPCertificate(Certificate):
     kkt_residual: float
     size: float = 1.0
     bound_perturbation: float = 0.0
+    curvature_tolerance: float = 0.0
     falling: np.ndarray | None = None
     excess: float | None = None
 

@@ -39,7 +39,8 @@ def nnqp(
     Parameters
     ----------
     A : array-like, shape (n, n)
-        Symmetric positive semidefinite. Used as it is where it is float64 and C-contiguous; never changed.
+        Symmetric positive semidefinite: no eigenvalue is below ``-1e-10 sqrt(n) max(A_ii)``. It is used as it is where it is float64
+        and C-contiguous, and never changed.
     b : array-like, shape (n,)
     x0 : array-like, shape (n,), optional
         Start: nonnegative, at most ``upper``. It need not meet ``E x = e``. Copied.
@@ -77,9 +78,9 @@ def nnqp(
 
     Notes
     -----
-    That A is positive semidefinite is tested by one factorisation of all of A (in float32 from 256 rows on), by the pivots of
-    every free set that is factored and the curvature of every single exchange; what rounding hides from these is taken
-    to be nonnegative, and the dual bound holds under that condition. Rounding of the gradient and of ``x'Ax`` is allowed for in the bound,
+    That A is positive semidefinite is tested by one factorisation of all of A. Eigenvalues that are negative by less than the limit
+    above are taken for rounding; ``curvature_tolerance`` of the result says how negative they can be, and what this
+    changes in the bound. Rounding of the gradient and of ``x'Ax`` is allowed for in the bound,
     so that OPTIMAL is proven for the numbers given; where the terms of F cancel too far for that, the status is FEASIBLE and the gap says
     what is known. The conditions are met to the rounding of the gradient's terms, which is above 1e-12 of b where these cancel.
     Sizes beyond 1e60 are brought to 1 by powers of two. Cost: n^3 / 3 for the test, and a few ``|F|^3 / 3`` with F
@@ -176,6 +177,7 @@ class Units:
             equality_dual=np.ldexp(proof.equality_dual, self.multiplier),
             kkt_residual=proof.kkt_residual,
             bound_perturbation=proof.bound_perturbation,
+            curvature_tolerance=proof.curvature_tolerance,
             direction=proof.falling,
         )
         if result.status is Status.INFEASIBLE:

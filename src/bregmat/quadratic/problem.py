@@ -277,14 +277,16 @@ def minimize(
         With a :class:`QPCertificate` in terms of the rows given, which is the last line of the history, too.
     """
     course = _Course(problem, start, request, log)
+    curvature = 0.0 if trusted else np.inf
     with single_thread_blas(), np.errstate(all="ignore"):
         try:
             if not trusted:
-                check_definite(problem.A)
+                curvature = check_definite(problem.A)
             outcome = course.run()
         except KeyboardInterrupt:
             take_interrupt()
             outcome = course.interrupted()
+        outcome = replace(outcome, certificate=replace(outcome.certificate, curvature_tolerance=curvature))
         log.note(outcome.n_iter, **outcome.certificate.figures)
     return outcome
 

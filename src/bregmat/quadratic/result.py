@@ -46,6 +46,11 @@ class QPResult(Result):
         0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
         bound is proven for b raised somewhere by at most this, relative to the largest b that matters, and for b itself at
         points that are no farther out than x. Never more than 1e-12.
+    curvature_tolerance : float
+        delta, relative to the largest diagonal entry of A: ``A + delta max(A_ii) I`` is positive semidefinite. At every point w of the
+        problem the objective is at least ``dual_bound - 1/2 delta max(A_ii) r^2``, with r the larger of ``|w|`` and ``|w - x|``. A
+        problem whose objective falls without end farther out, along a direction of rounding, is OPTIMAL in this sense. It is at
+        most a little above ``1e-10 sqrt(n)``, and 0 for least squares; inf where the test of A was interrupted.
     direction : ndarray, shape (n,), or None
         For UNBOUNDED: ``direction >= 0``, ``b'direction < 0``; ``A direction = 0`` and ``E direction = 0`` to the rounding of their
         terms, and no curvature along it beyond a quarter of a unit in the last place.
@@ -65,6 +70,7 @@ class QPResult(Result):
     equality_dual: np.ndarray
     kkt_residual: float
     bound_perturbation: float = 0.0
+    curvature_tolerance: float = 0.0
     direction: np.ndarray | None = None
 
     shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "kkt_residual")

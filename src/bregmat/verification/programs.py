@@ -14,6 +14,7 @@ from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_ar
 
 FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
 CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
+INDEFINITE = 1e-10  # times sqrt(n), of the largest diagonal entry: eigenvalues of A that may be taken for rounding
 PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
 EPS = unit_of(LONG)
 SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # of the largest variable, above which a variable is taken for free
@@ -180,6 +181,7 @@ class Program:
             found.problem(f"the rows are missed by {worst:.2g}")
         objective = self.objective(x)
         bound, granted = self.bound(x, y)
+        self._convexity(result, found)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
@@ -206,6 +208,18 @@ class Program:
     def _largest(self) -> Any:
         diagonal = np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0)
         return max(diagonal.max(initial=0), LONG(1e-300))
+
+    def _convexity(self, result: QPResult, found: Verification) -> None:
+        """Whether A is positive semidefinite up to what the result says, and that is within what the bound may take for granted."""
+        delta, n = result.curvature_tolerance, len(self.b)
+        most = INDEFINITE * np.sqrt(n) + n * (n + 2) * ROUNDING
+        if not 0 <= delta <= (most if found.claimed is Status.OPTIMAL else np.inf):
+            found.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
+        elif self.A is not None and np.isfinite(delta) and self.A.any():
+            try:
+                np.linalg.cholesky((self.A / self._largest()).astype(float) + delta * np.eye(n))
+            except np.linalg.LinAlgError:
+                found.problem(f"A is not positive semidefinite up to {delta:.2g} of its largest diagonal entry")
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
         """``y'E x < y'e`` for every x in the box."""
