@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bregmat._kernels import free_factor
 from bregmat.quadratic import (
     MultiplicativeUpdates,
     NonnegativeQP,
@@ -291,7 +290,7 @@ def test_least_squares_of_any_size(rng, sx, sy):
 
 
 # ---------------------------------------------------------------- Ctrl-C, wherever it comes
-PLACES = ["check_definite", "onto_row_inplace", "DenseSplit", "BlockPivoting", "rough_point"]
+PLACES = ["check_definite", "onto_row", "DenseSplit", "BlockPivoting", "rough_point"]
 
 
 @EVERY_SOLVER
@@ -300,12 +299,12 @@ def test_interrupt_before_the_first_step(rng, monkeypatch, solver, place):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    user = sys.modules[f"bregmat.quadratic.{'split_program' if place == 'DenseSplit' else 'problem'}"]
-    monkeypatch.setattr(free_factor if place == "onto_row_inplace" else user, place, interrupt)
+    user = sys.modules[f"bregmat.quadratic.{'split_program' if place in ('DenseSplit', 'onto_row') else 'problem'}"]
+    monkeypatch.setattr(user, place, interrupt)
     X = rng.standard_normal((30, 12))
     y = np.where(np.arange(12) % 2, 1.0, -1.0)
     users = {
-        "onto_row_inplace": "multiplicative",
+        "onto_row": "multiplicative",
         "DenseSplit": "multiplicative",
         "BlockPivoting": "auto",
         "rough_point": "active_set",

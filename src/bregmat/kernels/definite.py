@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat._kernels import descent
 from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
 from bregmat.kernels.functions import KernelFunction, check_values
 from bregmat.linalg import blocks
@@ -152,8 +151,7 @@ def check_definite(A: np.ndarray) -> float:
     n, largest = len(A), float(A.diagonal().max())
     rounding = n * (n + 2) * UNIT
     if largest > 0.0:
-        M = np.empty((n, n))
-        descent.gather_triangle_inplace(M, A, np.arange(n))
+        M = A.astype(float, order="C")
         M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED * np.sqrt(n)) + FLOOR * largest
         failed = _unfactored(M)
         if failed == 0:

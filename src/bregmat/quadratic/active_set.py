@@ -11,7 +11,7 @@ from bregmat._kernels import exchange, free_factor, vectors
 from bregmat._kernels.arrays import Quadratic, RunPoint
 from bregmat.linalg import column_basis
 from bregmat.quadratic.free_set import FEW, FreeFactor
-from bregmat.quadratic.program import Minimum, QuadraticProgram
+from bregmat.quadratic.program import Minimum, QuadraticProgram, onto_row
 from bregmat.threads import single_thread_blas
 
 CHUNK = 200  # single exchanges between two looks at the clock
@@ -214,7 +214,7 @@ class _Search:
             target = x + t * d
             if len(self.E):
                 row = self.E[0, F]
-                free_factor.onto_row_inplace(target, row, float(row @ x + t * residual[0]), u)
+                target = onto_row(target, row, float(row @ x + t * residual[0]), u)
             else:
                 target = np.minimum(np.maximum(target, 0.0), u)
             if self.change_along(target - x) < least:

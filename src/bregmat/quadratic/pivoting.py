@@ -282,7 +282,7 @@ class _BlockFactor:
         if self._memory.size < k * k:
             self._memory = np.empty(min(k + k // 8 + 8, len(self.A)) ** 2, self.dtype)
         M = self._memory[: k * k].reshape(k, k)
-        descent.gather_triangle_inplace(M, self.A, F)
+        vectors.gather_inplace(M, self.A, F, F)
         diagonal = M.diagonal().copy()
         L, info = self._potrf(M.T, lower=1, overwrite_a=1, clean=0)
         pivots = L.diagonal()

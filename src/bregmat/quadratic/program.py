@@ -262,6 +262,39 @@ def _check_entries(A: np.ndarray) -> None:
         )
 
 
+def onto_row(x: np.ndarray, row: np.ndarray, total: float, upper: np.ndarray) -> np.ndarray:
+    """``clip(x - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit; all (n,), row is not 0.
+
+    Where the box does not allow that total, the point of the box nearest to it along the way.
+    """
+
+    def clipped(mu: float) -> np.ndarray:
+        return np.minimum(np.maximum(x - mu * row, 0.0), upper)
+
+    def excess(mu: float) -> float:
+        return float(row @ clipped(mu)) - total
+
+    size = np.abs(row[row != 0.0])
+    smallest, strongest = float(size.min()), float(size.max())
+    reach = (np.abs(x) + upper)[(row != 0.0) & (upper < np.inf)].max(initial=0.0)
+    first, ratio = (1.0 + max(abs(total), float(np.abs(x).max()))) / strongest, strongest / smallest
+    far = 4.0 * first * (ratio * ratio)
+    back = -max(far, 2.0 * float(reach) / smallest)  # beyond it every variable with a bound is at one
+    lo = hi = 0.0
+    step = first
+    while hi < far and excess(hi) > 0.0:
+        hi, step = hi + step, 2.0 * step
+    step = first
+    while lo > back and excess(lo) < 0.0:
+        lo, step = lo - step, 2.0 * step
+    for _ in range(200):
+        mu = 0.5 * (lo + hi)
+        if mu in (lo, hi):
+            break
+        lo, hi = (mu, hi) if excess(mu) > 0.0 else (lo, mu)
+    return clipped(hi)
+
+
 def as_upper(value: Any, n: int) -> np.ndarray:
     """Upper bounds, shape (n,)."""
     if value is None:

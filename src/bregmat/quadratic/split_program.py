@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat._kernels import free_factor
 from bregmat.linalg import EPS, cholesky, cholesky_solve
 from bregmat.proofs import Certificate, Problem, Proof
 from bregmat.quadratic.certificate import Evidence, QPCertificate
-from bregmat.quadratic.program import QuadraticProgram
+from bregmat.quadratic.program import QuadraticProgram, onto_row
 from bregmat.quadratic.splits import DenseSplit, Split
 from bregmat.quadratic.updates import spread
 from bregmat.solve import State
@@ -248,9 +247,8 @@ class DenseUpdates(SplitProgram):
         """A start that meets the row."""
         if self.signs is None:
             return start
-        begin = np.ones(self.problem.n) if start is None else start.copy()
-        free_factor.onto_row_inplace(begin, self.signs, self.given_total, self.problem.upper)
-        return begin
+        begin = np.ones(self.problem.n) if start is None else start
+        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
 
     def prove(self, point: Point) -> QPCertificate:
         """What a point proves, with the multipliers that its free variables ask for."""

@@ -18,7 +18,6 @@ void bind_quadratic(nb::module_ module) {
     m.def("constrain_inplace", free_factor::constrain_inplace);
     m.def("is_needed", free_factor::is_needed);
     m.def("constrained_solve_inplace", free_factor::constrained_solve_inplace);
-    m.def("onto_row_inplace", free_factor::onto_row_inplace);
     m = module.def_submodule("exchange");
     m.attr("OPTIMAL") = int(exchange::OPTIMAL);
     m.attr("DEFICIENT") = int(exchange::DEFICIENT);
@@ -33,8 +32,6 @@ void bind_quadratic(nb::module_ module) {
     m.attr("NOT_DEFINITE") = int(descent::NOT_DEFINITE);
     m.def("sweep_inplace", descent::sweep_inplace);
     m.def("greedy_inplace", descent::greedy_inplace);
-    m.def("gather_triangle_inplace", descent::gather_triangle_inplace<double>);
-    m.def("gather_triangle_inplace", descent::gather_triangle_inplace<float>);
     m.def("inspect", descent::inspect);
     m = module.def_submodule("tiles");
     bind_passes<double>(m);

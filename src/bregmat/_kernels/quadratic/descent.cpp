@@ -49,11 +49,6 @@ Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
     return most;
 }
 
-template <class T> void gather_triangle_inplace(Matrix<T> M, Matrix<const double> A, Vector<const int64_t> rows) {
-    for (Index i = 0; i < rows.size; i++)
-        for (Index j = i; j < rows.size; j++) M(i, j) = T(A(rows[i], rows[j]));
-}
-
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack) {
     constexpr Index width = 64;
     const Index n = A.rows;
@@ -81,8 +76,5 @@ std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double
                 }
     return {FINE, 0, 0};
 }
-
-template decltype(gather_triangle_inplace<double>) gather_triangle_inplace<double>;
-template decltype(gather_triangle_inplace<float>) gather_triangle_inplace<float>;
 
 }  // namespace bregmat::descent

@@ -143,34 +143,4 @@ void constrained_solve_inplace(Vector<double> d, Vector<double> multiplier, Vect
     for (Index r = 0; r < problem.E.rows; r++) add_multiple_inplace(d, free.W[r], -multiplier[r]);
 }
 
-void onto_row_inplace(Vector<double> x, Vector<const double> row, double total, Vector<const double> upper) {
-    const auto clipped = [&](Index i, double mu) { return std::min(std::max(x[i] - mu * row[i], 0.0), upper[i]); };
-    const auto excess = [&](double mu) {
-        double sum = 0.0;
-        for (Index i = 0; i < x.size; i++)
-            if (row[i] != 0.0) sum += row[i] * clipped(i, mu);
-        return sum - total;
-    };
-    double largest = std::abs(total), smallest = inf, strongest = 0.0, reach = 0.0;
-    for (Index i = 0; i < x.size; i++) {
-        largest = std::max(largest, std::abs(x[i]));
-        if (row[i] == 0.0) continue;
-        smallest = std::min(smallest, std::abs(row[i]));
-        strongest = std::max(strongest, std::abs(row[i]));
-        if (upper[i] < inf) reach = std::max(reach, std::abs(x[i]) + upper[i]);
-    }
-    const double first = (1.0 + largest) / strongest, ratio = strongest / smallest;
-    // beyond it every variable with a bound is at one
-    const double far = 4.0 * first * (ratio * ratio), back = -std::max(far, 2.0 * reach / smallest);
-    double lo = 0.0, hi = 0.0;
-    for (double step = first; hi < far && excess(hi) > 0.0; step *= 2.0) hi += step;
-    for (double step = first; lo > back && excess(lo) < 0.0; step *= 2.0) lo -= step;
-    for (int halving = 0; halving < 200; halving++) {
-        const double mu = 0.5 * (lo + hi);
-        if (mu == lo || mu == hi) break;
-        (excess(mu) > 0.0 ? lo : hi) = mu;
-    }
-    for (Index i = 0; i < x.size; i++) x[i] = clipped(i, hi);
-}
-
 }  // namespace bregmat::free_factor

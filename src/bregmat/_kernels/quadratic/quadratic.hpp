@@ -40,9 +40,6 @@ bool is_needed(const FreeSet &free, Index p);
 // M d + E_F' multiplier = rhs and E_F d = residual; d (k,) holds rhs, multiplier and residual (m,)
 void constrained_solve_inplace(Vector<double> d, Vector<double> multiplier, Vector<const double> residual,
                                const FreeSet &free, const Quadratic &problem);
-// x <- clip(x - mu row, 0, upper) with row . x = total, mu by bisection to the last digit; all (n,), row is not 0. Where the box
-// does not allow that total, the point of the box nearest to it along the way.
-void onto_row_inplace(Vector<double> x, Vector<const double> row, double total, Vector<const double> upper);
 
 }  // namespace free_factor
 
@@ -80,8 +77,6 @@ std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matri
 // Minimise over the coordinate that gains most, until no condition is violated by more than tol; the number of steps.
 Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double tol,
                      Index most);
-// Upper triangle of A[rows][:, rows] in the precision of M; M (k, k), A (n, n), rows (k,)
-template <class T> void gather_triangle_inplace(Matrix<T> M, Matrix<const double> A, Vector<const int64_t> rows);
 // First reason why A is not finite, symmetric and positive semidefinite that its 2 x 2 minors show, with the entry.
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack);
 
