@@ -456,7 +456,7 @@ def test_limits(rng, solver):
     X, t = regression(rng, 120, decades=3)
     A, b = X.T @ X, -X.T @ t
     assert nnqp(A, b, max_seconds=1e-9, solver=solver).exit_reason is ExitReason.TIME
-    X, t = regression(rng, 300, decades=4)  # needs more than the 50 exchanges that count as one free set
+    X, t = regression(rng, 300, decades=7)  # needs more than the 50 exchanges that count as one free set
     hasty = nnqp(X.T @ X, -X.T @ t, max_iter=1, solver="active_set")
     assert hasty.exit_reason is ExitReason.MAX_ITER
     assert hasty.status is Status.FEASIBLE

@@ -12,7 +12,7 @@ HERE = {
     free_factor: "gather_upper_inplace squared_length join_inplace leave_inplace constrain_inplace is_needed "
     "constrained_solve_inplace",
     exchange: "run_inplace",
-    descent: "sweep_inplace greedy_inplace inspect",
+    descent: "sweep_inplace inspect",
 }
 
 
@@ -312,21 +312,6 @@ def test_sweeps(case):
         np.testing.assert_allclose(x, y, **TOLERANCE)
         np.testing.assert_allclose(g, case.A @ x + b, **TOLERANCE)
         assert changed == expected[1]
-
-
-def test_greedy_descent_takes_the_largest_gain(case):
-    b, upper = case.rng.standard_normal(12), np.full(12, 0.2)
-    x, g = np.zeros(12), b.copy()
-    assert descent.greedy_inplace(x, g, case.A, upper, 0.0, 1) == 1
-    goal = np.clip(-b / case.A.diagonal(), 0, 0.2)
-    gain = -goal * (b + 0.5 * goal * case.A.diagonal())
-    expected = np.zeros(12)
-    expected[gain.argmax()] = goal[gain.argmax()]
-    np.testing.assert_allclose(x, expected, **TOLERANCE)
-    assert descent.greedy_inplace(x, g, case.A, upper, 1e-9, 10_000) < 10_000
-    np.testing.assert_allclose(g, case.A @ x + b, **TOLERANCE)
-    violation = np.where(x <= 0, -g, np.where(x >= 0.2, g, np.abs(g)))
-    assert violation.max() <= 1e-9
 
 
 def test_inspection_finds_one_bad_entry_anywhere(rng):

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from bregmat._kernels import descent
 from bregmat.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.pivoting import first_sides
 from bregmat.quadratic.program import QuadraticProgram, no_rows
 
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
-ROUGH = 1e-2  # KKT residual at which coordinate descent hands over
 NEAREST = ExactActiveSet(tol=1e-14, is_single=True)
 
 
@@ -87,11 +86,8 @@ def nearest_feasible(program: QuadraticProgram, x: np.ndarray) -> np.ndarray:
 
 
 def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarray:
-    """A feasible point not far from the solution, shape (n,), by greedy coordinate descent with a penalty for the rows."""
-    relaxed = program.without_rows()
-    x = np.zeros(program.n) if start is None else start.copy()
-    g = relaxed.gradient(x)
-    descent.greedy_inplace(x, g, relaxed.A, relaxed.upper, ROUGH * relaxed.unit(g), 20 * program.n)
+    """A feasible point not far from the solution, shape (n,), by coordinate descent with a penalty for the rows."""
+    x = first_sides(program.without_rows(), start)[0]
     # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
     if not np.isfinite(x).all():
         x[:] = 0.0

@@ -343,7 +343,7 @@ class _Course:
         return again if better or new.gap < old.gap or new.kkt_residual < old.kkt_residual else first
 
     def active_set(self, start: np.ndarray | None, most: int, *, after: Minimum | None = None) -> Outcome:
-        """Greedy coordinate descent to a rough point, then the active set; perhaps ``after`` pivoting."""
+        """Coordinate descent to a rough point, then the active set; perhaps ``after`` pivoting."""
         problem = self.problem
         if after is not None:
             self.name, self.before = "pivoting + active_set", after.n_iter

@@ -31,7 +31,6 @@ void bind_quadratic(nb::module_ module) {
     m.attr("NOT_SYMMETRIC") = int(descent::NOT_SYMMETRIC);
     m.attr("NOT_DEFINITE") = int(descent::NOT_DEFINITE);
     m.def("sweep_inplace", descent::sweep_inplace);
-    m.def("greedy_inplace", descent::greedy_inplace);
     m.def("inspect", descent::inspect);
     m = module.def_submodule("tiles");
     bind_passes<double>(m);

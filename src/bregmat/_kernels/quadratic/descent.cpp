@@ -19,36 +19,6 @@ std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matri
     return {gain, changed};
 }
 
-Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double tol,
-                     Index most) {
-    const Index n = x.size;
-    const Buffer<double> memory(4 * n);
-    const auto work = memory.matrix(4, n);
-    const auto diagonal = work[0], goals = work[1], gains = work[2], violations = work[3];
-    for (Index i = 0; i < n; i++) diagonal[i] = A(i, i);
-    for (Index step = 0; step < most; step++) {
-        INDEPENDENT
-        for (Index i = 0; i < n; i++) {  // without branches, so that it vectorises
-            const double d = diagonal[i], goal = std::min(std::max(x[i] - g[i] / d, 0.0), upper[i]), move = goal - x[i];
-            const bool falls = (g[i] < 0.0) & (x[i] < upper[i]), rises = (g[i] > 0.0) & (x[i] > 0.0);
-            const bool is_violated = (falls | rises) & !(d <= 0.0);
-            goals[i] = goal;
-            gains[i] = is_violated ? -move * (g[i] + 0.5 * move * d) : 0.0;
-            violations[i] = is_violated ? std::abs(g[i]) : 0.0;
-        }
-        double best = 0.0, worst = 0.0;
-        Index j = -1;
-        for (Index i = 0; i < n; i++) {
-            worst = std::max(worst, violations[i]);
-            if (gains[i] > best) best = gains[i], j = i;
-        }
-        if (j < 0 || worst <= tol) return step;
-        vectors::add_multiple_inplace(g, A[j], goals[j] - x[j]);
-        x[j] = goals[j];
-    }
-    return most;
-}
-
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack) {
     constexpr Index width = 64;
     const Index n = A.rows;

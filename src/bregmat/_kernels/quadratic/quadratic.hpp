@@ -74,9 +74,6 @@ enum Inspection : int { FINE, NOT_FINITE, NOT_SYMMETRIC, NOT_DEFINITE };
 // coordinates went to a bound or left one.
 std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
                                        Vector<const double> upper, double relaxation);
-// Minimise over the coordinate that gains most, until no condition is violated by more than tol; the number of steps.
-Index greedy_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double tol,
-                     Index most);
 // First reason why A is not finite, symmetric and positive semidefinite that its 2 x 2 minors show, with the entry.
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack);
 
