@@ -188,20 +188,10 @@ class _Pivots:
         return True
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        """``A x + b + E' multiplier``; on the free set it is 0 by construction, where that saves products."""
-        n, F = len(x), self.F
-        if len(F) < n // 3 or n < 128:
-            g = self.A @ x + self.b
-            return g + self.multiplier @ self.E if len(self.E) else g
-        g = np.zeros(n)
-        outside = np.ones(n, bool)
-        outside[F] = False
-        rows = np.flatnonzero(outside)
-        vectors.row_products_inplace(g, self.A, rows, x)
-        g[rows] += self.b[rows]
-        if len(self.E):
-            g[rows] += self.multiplier @ self.E[:, rows]
-        return g
+        """``A x + b + E' multiplier``, from the rows of the symmetric A where x is not 0."""
+        g, rows = self.b.copy(), np.flatnonzero(x)
+        vectors.add_rows_inplace(g, self.A, rows, x[rows])
+        return g + self.multiplier @ self.E if len(self.E) else g
 
     def bordered(self, r: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """d and mu with ``A_FF d + E_F' mu = r``, ``E_F d = residual``."""

@@ -6,7 +6,6 @@ namespace bregmat {
 void bind_base(nb::module_ module) {
     auto m = module.def_submodule("vectors");
     m.def("dot", vectors::dot);
-    m.def("row_products_inplace", vectors::row_products_inplace);
     m.def("add_rows_inplace", vectors::add_rows_inplace<double>);
     m.def("add_rows_inplace", vectors::add_rows_inplace<float>);
     m.def("gather_inplace", vectors::gather_inplace<double, double>);

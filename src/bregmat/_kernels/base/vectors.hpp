@@ -31,9 +31,6 @@ namespace vectors {
 
 // vectors_relaxed.cpp: sums in any order
 double dot(Vector<const double> a, Vector<const double> b);
-// out[rows] = A[rows] v, out and v (n,), A (n, n), rows (k,)
-void row_products_inplace(Vector<double> out, Matrix<const double> A, Vector<const int64_t> rows,
-                          Vector<const double> v);
 // out += weights' A[rows], out (n,), A (m, n), rows and weights (k,). Four rows at a time are added in the type of A and their sum in
 // double: a quarter of the traffic of one by one.
 template <class T>

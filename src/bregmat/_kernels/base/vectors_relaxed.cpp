@@ -15,21 +15,6 @@ double dot(Vector<const double> a, Vector<const double> b) {
     return total0 + total1 + total2 + total3;
 }
 
-void row_products_inplace(Vector<double> out, Matrix<const double> A, Vector<const int64_t> rows,
-                          Vector<const double> v) {
-    Index k = 0;
-    for (; k + 4 <= rows.size; k += 4) {  // four rows at a time share the loads of v
-        const double *a = &A(rows[k], 0), *b = &A(rows[k + 1], 0), *c = &A(rows[k + 2], 0), *d = &A(rows[k + 3], 0);
-        double totals[4] = {};
-        for (Index j = 0; j < v.size; j++) {
-            totals[0] += a[j] * v[j], totals[1] += b[j] * v[j];
-            totals[2] += c[j] * v[j], totals[3] += d[j] * v[j];
-        }
-        for (Index i = 0; i < 4; i++) out[rows[k + i]] = totals[i];
-    }
-    for (; k < rows.size; k++) out[rows[k]] = dot(A[rows[k]], v);
-}
-
 template <class T>
 void add_rows_inplace(Vector<double> out, Matrix<const T> A, Vector<const int64_t> rows, Vector<const T> weights) {
     constexpr Index width = 2048;
