@@ -235,7 +235,7 @@ def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
         return draw(*arguments, **options)
 
     monkeypatch.setattr(task, "neighbor_constraints", second)
-    learner = MetricLearner(random_state=0)
+    learner = MetricLearner(strategy="neighbors", random_state=0)
     with pytest.warns(RuntimeWarning, match="was interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
     assert learner.result_.exit_reason == "INTERRUPTED" and learner.result_.gap <= 1e-4

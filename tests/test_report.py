@@ -129,7 +129,7 @@ def test_report_says_what_was_measured(wine, wine_html):
     better, _, worse = wine.held_out.compared()
     assert f"beats scaled columns in {better} of 5 folds" in text and f"loses in {worse}" in text
     assert "learner = bregmat.load('wine.bm')" in text
-    assert "learner = bregmat.MetricLearner(random_state=0, strategy='random').fit(X, y)" in text
+    assert "learner = bregmat.MetricLearner(random_state=0, slack_weight=1.0, strategy='random').fit(X, y)" in text
     same = wine.constraints.sense == 1
     assert f"{same.sum()} “at most” (similar pairs), {(~same).sum()} “at least” (dissimilar pairs)" in text
 

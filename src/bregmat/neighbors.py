@@ -83,6 +83,11 @@ class Kinds:
         return [order[a:b] for a, b in zip(starts, starts[1:])]
 
     @property
+    def are_classes(self) -> bool:
+        """Whether groups belong together with themselves alone, and apart from all others."""
+        return bool(np.array_equal(self.relation, Kinds.of_classes(np.arange(len(self.relation))).relation))
+
+    @property
     def alone(self) -> np.ndarray:
         """Which points are known, and alike to no other; shape (n,)."""
         sizes = np.array([len(rows) for rows in self.members])

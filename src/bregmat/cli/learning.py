@@ -155,9 +155,15 @@ def _with_slack_weight(
     return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
 
 
+def _slack_weight(learner: Any) -> float:
+    """The slack weight in use, also where nothing could be learned."""
+    weight = getattr(learner, "slack_weight_", learner.slack_weight)
+    return 1.0 if weight == "auto" else float(weight)
+
+
 def _weight_text(learner: Any, settings: LearnSettings) -> str:
     """The slack weight in use, and how it came about."""
-    weight = number(float(learner.slack_weight))
+    weight = number(_slack_weight(learner))
     if not settings.choose_slack_weight:
         return weight
     among = ", ".join(number(float(w)) for w in sorted(settings.slack_weights))
@@ -194,7 +200,7 @@ def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
 
 def is_any_hard(learner: Any, rows: Constraints) -> bool:
     """Whether a row must hold, rather than cost."""
-    return bool(np.isinf(learner.slack_weight) or np.isinf(rows.weight).any())
+    return bool(np.isinf(_slack_weight(learner)) or np.isinf(rows.weight).any())
 
 
 def _failed(task: LearnInput, learner: Any, settings: LearnSettings, error: SolverError) -> Exception:

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from bregmat._interrupt import is_interrupted, take_interrupt
 from bregmat.estimators.base import Lines, say
+from bregmat.estimators.choice import usual_weight
 from bregmat.estimators.learner import ConstraintLearner
 from bregmat.result import SolverError
 from bregmat.sampling import generator
@@ -31,7 +32,6 @@ N_FOLDS = 5
 # rows: where a third of the folds predicts as many, it decides who meets the others; where all folds predict fewer, they are drawn again
 ENOUGH_PREDICTED = 300
 MOST_REPEATS = 3  # times at the most: with few rows it is the draw of the folds that decides
-USUAL_ROWS = 500  # training points, up to which the learner's own slack weight is leaned to
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
 # of each pass of what is compared: in columns of very different size heavy weights take many times as long
 SEARCH_STEPS = 60
@@ -189,7 +189,8 @@ class Search:
         means = np.nan_to_num(means, nan=-np.inf)
         table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
         n = min(len(train) for train, _ in self.folds)
-        usual = usual_weight(float(self.template.slack_weight), n)
+        own = self.template.slack_weight
+        usual = usual_weight(1.0 if own == "auto" else float(own), n)
         return table, left[choose([candidates[c] for c in left], scores[left, :scored], usual)]
 
     def _rounds(self) -> list[tuple[int, int]]:
@@ -271,15 +272,6 @@ def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> 
     n_repeats = min(MOST_REPEATS, -(-ENOUGH_PREDICTED // max(1, len(y))))
     kind = RepeatedStratifiedKFold if is_class else RepeatedKFold
     return kind(n_splits=N_FOLDS, n_repeats=n_repeats, random_state=seed)
-
-
-def usual_weight(slack_weight: float, n: int) -> float:
-    """The slack weight to lean to with n training points, from the learner's own.
-
-    Rows drawn from labels weigh as much together whatever their number, so each point counts the less against the prior the more there
-    are; from many more points than the learner's weight was chosen on (docs/defaults.md) it is heavier in proportion.
-    """
-    return slack_weight * max(1.0, n / USUAL_ROWS)
 
 
 def choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:

@@ -94,6 +94,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     random_state: RandomState = None
 
     _kept: ClassVar[tuple[str, ...]] = ("n_dropped_constraints_",)
+    _decided: ClassVar[tuple[str, ...]] = ()  # parameters that may be "auto"
 
     # Whole by default when metadata routing is enabled: no set_fit_request is needed.
     __metadata_request__fit = {"constraints": True, "sample_id": True}
@@ -176,7 +177,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise _none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy != "neighbors"):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy not in ("auto", "neighbors")):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -214,12 +215,17 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
         check_integer("n_constraints", self.n_constraints, 0)
-        check_positive("slack_weight", self.slack_weight)
+        check_positive("slack_weight", self._told("slack_weight", 1.0))
         check_percentiles(self.percentiles)
-        check_drawing(self.strategy, self.n_neighbors, self.n_impostors, self.form)
+        check_drawing(self._told("strategy", "neighbors"), self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
+
+    def _told(self, name: str, otherwise: Any) -> Any:
+        """A parameter, or something else where the learner itself decides about it."""
+        value = getattr(self, name)
+        return otherwise if name in self._decided and isinstance(value, str) and value == "auto" else value
 
 
 # ---------------------------------------------------------------------- constraints and the rows at hand

@@ -15,12 +15,14 @@ from bregmat.constraints import Constraints
 from bregmat.coordinates import Factor
 from bregmat.dimension import Neighborhood, few_components
 from bregmat.divergences import as_divergence
-from bregmat.estimators.base import check_at_most, stand_in, validated
+from bregmat.estimators.base import check_at_most, say, stand_in, validated
+from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
+    POINTS_PRIORS,
     PRIORS,
     MahalanobisMetric,
     inverse_deviations,
@@ -74,9 +76,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
-    Use it before anything that works with Euclidean distances: nearest neighbours, k-means, kernel machines. From labels it scales the
-    columns, then compares each point's neighbours, three times over, each time in the metric learned so far. If neighbours are
-    already right, or in no linear map of the data, it gains nothing: :class:`MetricLearnerCV` finds out.
+    Use it before anything that works with Euclidean distances: nearest neighbours, k-means, kernel machines. From labels it first decides
+    whether to scale the columns, then compares each point's neighbours, three times over, each time in the metric learned so far.
+    What is "auto" is chosen on at most 1,500 of the training rows, at about the cost of the fit itself: see ``comparison_``.
 
     Parameters
     ----------
@@ -88,18 +90,19 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         than neighbours of one's class by most; or, where few components tell less than all of them, a map of that rank is sought, and
         the metric learned once more in its range (see :func:`bregmat.dimension.few_components`; "logdet" and
         "vonneumann", up to 2,000 features). Else the leading ones by variance.
-    slack_weight : float
-        What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. Worth
-        a search over 0.1, 1, 10, 100: the best value differs between data sets more than any other setting does.
+    slack_weight : "auto" or float
+        What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. "auto" is 1; with
+        "neighbors" n / 500 for more than 500 points; 0.1 for random pairs that were chosen by ``strategy="auto"``.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
         the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
         to its bound, met or not.
-    strategy : {"neighbors", "random", "uniform"}
-        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`): that each point's nearest of its class are
-        nearer than its nearest of others, or bounds for random pairs: "random" draws as many pairs of one class as of two, "uniform"
-        draws all pairs alike, as in the papers. With "neighbors" y may be classes, numbers
-        that are not whole, or sets of labels as 0 and 1, shape (n, n_labels).
+    strategy : {"auto", "neighbors", "random", "uniform"}
+        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`). "neighbors": that each point's nearest of its class
+        are nearer than its nearest of others; y may be classes, numbers that are not whole, or sets of labels as 0 and 1, shape
+        (n, n_labels). Else bounds for random pairs: "random" draws as many pairs of one class as of two, "uniform" draws all pairs alike,
+        as in the papers. "auto" is "neighbors", unless "random", or not to learn at all, is better by three standard errors of its accuracy
+        on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
         no longer change, or come round again (``result_.exit_reason`` is then CYCLE).
@@ -119,8 +122,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         covariance of the rows of X; where that is singular, its pseudo-inverse (see
         :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
         tenths of numbers, equal sets of labels), shrunk toward "variance" where rows are few (see
-        :func:`bregmat.estimators.mahalanobis.inverse_within`); not in blocks. "auto" is "variance" where all rows are drawn among
-        neighbours, which has no units; else "identity": bounds are in the units of the data then.
+        :func:`bregmat.estimators.mahalanobis.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
+        given constraints, whose bounds are in the units of the data. With neighbours it is "variance", unless the 4 nearest training rows
+        are of the right class more often in X as it is, by one and a half standard errors: columns of one unit, such as pixels,
+        principal components and embeddings, are often better left alone.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -148,6 +153,12 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Given constraints left out because a sample they name is not in ``sample_id``.
     prior_ : str
         The prior in use by its name, where "auto" was asked for too; "given" for an array.
+    strategy_ : str or None
+        What was asked of the labels; None where not to learn was better: the metric is the prior then.
+    slack_weight_ : float
+        The slack weight in use.
+    comparison_ : dict of str to float
+        Accuracies of 4 nearest neighbours that "auto" decided by; empty where nothing was compared.
     result_ : MatrixResult
         Status, duality gap, violation, dual weights (one per row of ``constraints_``), history; with "neighbors" those of the last
         pass, with the history of all: ``stage`` is the pass of a record.
@@ -176,11 +187,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """
 
     divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
-    strategy: Strategy = "neighbors"
+    strategy: Literal["auto"] | Strategy = "auto"  # type: ignore[assignment]
+    slack_weight: Literal["auto"] | float = "auto"  # type: ignore[assignment]
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
-    _kept = ("n_dropped_constraints_", "_fit_components", "prior_")
+    _kept = ("n_dropped_constraints_", "_fit_components", "prior_", "strategy_", "slack_weight_")
+    _decided = ("strategy", "slack_weight")
     transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:
@@ -275,6 +288,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
         task = Task(self, points.shape[0], given, labels, None)
+        self._decide(points, task)
         ground = BlockGround(points, self._prior(points, task), block_size)
         result, rows = self._learn_on(ground, points, task)
         self._keep_all(points, task, result, rows)
@@ -286,6 +300,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        self._decide(X, task)
         ground: Any = MetricGround(CheckedPoints(X, task.space), self._prior(X, task))
         return self._learn_on(ground, X, task)
 
@@ -314,7 +329,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _neighborhood(self, X: Any, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None where these do not decide which components are kept."""
         n, d = X.shape
-        if self.n_components is None or self.strategy != "neighbors" or task.y is None or d > MOST_FEATURES:
+        if self.n_components is None or self.strategy_ != "neighbors" or task.y is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         if hasattr(task.y, "kinds_of"):  # in blocks
@@ -333,15 +348,57 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
 
+    def _decide(self, X: Any, task: Task) -> None:
+        """Set what "auto" stands for: :attr:`prior_`, :attr:`strategy_`, :attr:`slack_weight_`, and what was compared for it."""
+        asks_neighbors = task.y is not None and self.strategy in ("auto", "neighbors")
+        self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
+        self.strategy_: str | None = self.strategy
+        self.comparison_: dict[str, float] = {}
+        if self.prior_ == "auto" and (task.given is not None or not asks_neighbors):
+            self.prior_ = "identity"  # bounds are in the units of the data
+        if self.prior_ == "auto" or (self.strategy == "auto" and asks_neighbors and task.given is None):
+            rows, codes = self._sample(X, task)
+            sample = X[rows]
+            if self.prior_ == "auto":
+                self.prior_, self.comparison_ = scaled_or_not(sample, codes)
+            if self.strategy == "auto" and self.prior_ in POINTS_PRIORS:
+                self.strategy_, more = best_strategy(self._quickly, self.prior_, sample, codes)
+                self.comparison_ |= more
+        if self.strategy_ == "auto":
+            self.strategy_ = "neighbors"
+        weight: Any = self.slack_weight
+        if weight == "auto":
+            weight = RANDOM_WEIGHT if self.strategy_ != self.strategy == "auto" and self.strategy_ == "random" else 1.0
+            weight = (
+                usual_weight(1.0, task.n_points) if self.strategy_ == "neighbors" and task.y is not None else weight
+            )
+        self.slack_weight_: float = float(weight)
+        if self.comparison_ and self.verbose:
+            found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
+            say(f"accuracy of 4 neighbours on {len(rows)} training rows: {found}")
+
+    def _quickly(self, X: Any, codes: np.ndarray, strategy: Strategy) -> MetricLearner:
+        """Learned with the strategy from some rows, loosely: the order of candidates is known long before their last digits."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in QUICKLY}
+        usual = RANDOM_WEIGHT if strategy == "random" else 1.0
+        weight = usual if self.slack_weight == "auto" else self.slack_weight
+        asked = {"prior": self.prior_, "strategy": strategy, "slack_weight": weight, "unlabeled": None}
+        return MetricLearner(**given | QUICKLY | asked).fit(X, codes)
+
+    def _sample(self, X: Any, task: Task) -> tuple[np.ndarray, np.ndarray]:
+        """Some rows, evenly spaced, and their classes (-1: not known); none known where y is no class labels."""
+        rows = np.arange(X.shape[0])[:: -(-X.shape[0] // MOST_COMPARED)]
+        if hasattr(task.y, "kinds_of"):  # in blocks
+            return rows, task.y.kinds_of(rows).codes
+        kinds = as_kinds(task.y, X.shape[0], "neighbors", unlabeled=self.unlabeled)
+        return rows, kinds.codes[rows] if kinds.are_classes else np.full(len(rows), -1)
+
     def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
-            is_free_of_units = task.y is not None and task.given is None and self.strategy == "neighbors"
-            name = ("variance" if is_free_of_units else "identity") if self.prior == "auto" else self.prior
-            self.prior_: str = name
+            name = self.prior_
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
             return None if name == "identity" else Factor(prior_components(X, name, self._codes(X, task)).T)
-        self.prior_ = "given"
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):

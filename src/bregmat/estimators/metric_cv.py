@@ -103,7 +103,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     _kept = (*LearnerSearch._kept, "_fit_components")
     _last = "_fit_components"
     _learner = MetricLearner
-    _learner_settings: ClassVar[dict[str, Any]] = {"passes": 6}
+    _learner_settings: ClassVar[dict[str, Any]] = {"passes": 6, "strategy": "neighbors", "slack_weight": 1.0}
     transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 
     def __sklearn_tags__(self) -> Any:

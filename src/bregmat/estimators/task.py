@@ -59,6 +59,11 @@ class Task:
     weight: np.ndarray | None = None  # of points, positive, of mean 1
     space: ArraySpace | None = None  # where the points were handed in, if not in the host's memory
 
+    @property
+    def strategy(self) -> str | None:
+        """What is asked of the labels; None: nothing, since not learning was better."""
+        return getattr(self.learner, "strategy_", self.learner.strategy)
+
     def learn(self, ground: Ground, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
         """The result, and its rows in row numbers: those drawn from the labels, then those given.
 
@@ -75,11 +80,13 @@ class Task:
         if self.y is None:
             assert self.given is not None
             rows = self._weighed(self.given)
-        elif learner.strategy == "neighbors":
+        elif self.strategy == "neighbors":
             return self._learn_neighbors(ground, after)
+        elif self.strategy is None:
+            rows = self._unlearned(ground)
         else:
-            names = ("strategy", "percentiles", "unlabeled", "random_state")
-            options = {name: getattr(learner, name) for name in names}
+            options = {name: getattr(learner, name) for name in ("percentiles", "unlabeled", "random_state")}
+            options["strategy"] = self.strategy
             try:
                 rows = self._with_given(ground.pairs(self.y, learner.n_constraints, **options))
             except NothingToCompare as nothing:
@@ -151,6 +158,17 @@ class Task:
         drawn = self._weighed(drawn, is_drawn=True)
         return drawn if self.given is None else drawn + self._weighed(self.given)
 
+    def _unlearned(self, ground: Ground) -> Constraints:
+        """One row that the prior meets, and so leaves as it is."""
+        names = ("n_neighbors", "n_impostors", "form")
+        options = {name: getattr(self.learner, name) for name in names} | {"n_constraints": 1}
+        kinds = ground.kinds(self.y, self.n_points, self.learner.unlabeled)
+        drawn = ground.neighbors(None, kinds, rng=generator(self.learner.random_state), is_first=False, **options)
+        first = drawn.select(
+            np.arange(drawn.n_constraints) == 0
+        )  # near points are at most as far apart as half of its margin
+        return replace(first, bound=np.abs(first.bound))
+
     def _without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The rows given, or one that every metric meets, where the labels ask for nothing that can be met."""
         kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
@@ -178,7 +196,7 @@ class Task:
                 settings["callback"] = lambda row: callback(replace(row, stage=stage))
         return ground.solve(
             rows,
-            slack_weight=float(learner.slack_weight),
+            slack_weight=float(getattr(learner, "slack_weight_", learner.slack_weight)),
             warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
             **{"callback": callback} | settings,
         )

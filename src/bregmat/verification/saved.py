@@ -113,11 +113,18 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
 def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
     """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
     mu, p, b = result.dual, result.values, constraints.bound
-    D, gamma, zero = as_divergence(learner.divergence), float(learner.slack_weight) * constraints.weight, b == 0
+    D, gamma, zero = (
+        as_divergence(learner.divergence),
+        float(getattr(learner, "slack_weight_", learner.slack_weight)) * constraints.weight,
+        b == 0,
+    )
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
     losses = [(as_loss(learner.loss) or OwnSlack(D)).bind(given)]
     # of labels; files do not say whether there were any
-    if learner.loss is None and getattr(learner, "strategy", None) == "neighbors":
+    if learner.loss is None and getattr(learner, "strategy_", getattr(learner, "strategy", None)) in (
+        "neighbors",
+        None,
+    ):
         losses.append(SquaredHinge().bind(given))
     sense = losses[0].sense  # of a loss on both sides, too
     with_right_signs(mu, sense, found)
