@@ -256,7 +256,35 @@ def indefinite(rng):
     )
 
 
-FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, indefinite, least_squares, machines)}
+def close_classes(rng):
+    """Hard margins far below the rounding of the kernel's values, and classes whose hulls meet in one point of small binary fractions."""
+    from bregmat.kernels import kernel_source
+
+    n, d = int(rng.integers(2, 12)), int(rng.integers(1, 4))
+    X, y = rng.normal(size=(n, d)) * rng.choice([1.0, 1e-3]) + rng.choice([0.0, 1.0, 1e3]), np.ones(n)
+    y[: max(1, n // 2)] = -1.0
+    kernel, meets = str(rng.choice(["linear", "linear", "rbf"])), bool(rng.random() < 0.3)
+    if meets:  # a point between two of the other class; under a Gaussian kernel a point of both
+        X, step = np.round(8 * X) / 8, np.round(8 * rng.normal(size=d)) / 8 * (kernel == "linear")
+        X[-1] = X[0]
+        X, y = np.vstack([X, X[0] + step, X[0] - step]), np.r_[y, -1.0, -1.0]
+    else:
+        apart = 10.0 ** rng.uniform(-14, -5) * (1.0 + np.abs(X[:, 0]).max())
+        X[:, 0] = X[0, 0] + np.where(y > 0, apart * rng.integers(1, 3, n), -apart * rng.integers(0, 3, n))
+    problem = MarginProblem.build(
+        kernel_source(X, kernel=kernel, **({"gamma": 1.0} if kernel == "rbf" else {})), y, C=np.inf
+    )
+    return Case(
+        solve=lambda: train_margin(problem, tol=1e-6, max_seconds=SECONDS),
+        arguments=problem,
+        feasible=not meets,
+        expected=("OPTIMAL", "FEASIBLE", "UNKNOWN"),
+        own_rule=True,
+        text=f"{kernel} {n} x {d} meets {meets}",
+    )
+
+
+FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, indefinite, least_squares, machines, close_classes)}
 COUNTS = {
     "quadratic": 500,
     "integers": 500,
@@ -264,4 +292,5 @@ COUNTS = {
     "indefinite": 300,
     "least_squares": 300,
     "machines": 300,
+    "close_classes": 300,
 }

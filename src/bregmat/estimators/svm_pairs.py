@@ -89,8 +89,11 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
     for first, second in combinations(range(len(machine.classes_)), 2):
         rows = np.flatnonzero((codes == first) | (codes == second))
         signs = np.where(codes[rows] == second, 1.0, -1.0)
+        kernel = source(rows)
+        if center is not None:  # what centring rounds counts as given where a proof is exact
+            kernel.points = X[rows]
         problem = MarginProblem.build(
-            source(rows),
+            kernel,
             signs,
             C=float(machine.C),
             sample_weight=examples.weights[rows],

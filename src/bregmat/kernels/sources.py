@@ -56,6 +56,14 @@ class KernelSource(ABC):
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         """``K[rows][:, columns]``, a new C-contiguous array; in float64 to full accuracy."""
 
+    @abstractmethod
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Numbers without rounding that tell some samples apart, shape (len(rows), m), and whether their sums are those of the samples.
+
+        For a matrix that is given these are its entries. For other kernels these are the points, and sums are known for the linear
+        kernel alone: the values of others are rounded.
+        """
+
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
         """``out[i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous and at least that large; all columns by default."""
         columns = np.arange(self.n) if columns is None else columns
@@ -156,6 +164,9 @@ class Gaussian(KernelSource):
         both = out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns
         in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*both, *part), len(columns), work, kernel_rows.HALF)
 
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.X[rows], False
+
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centred points in float64 and ``gamma |x|^2``."""
         A = self.X[rows] - self.mean
@@ -217,6 +228,9 @@ class Precomputed(KernelSource):
     def diagonal(self) -> np.ndarray:
         return self.own
 
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.K[np.ix_(rows, rows)], True
+
     @cached_property
     def _asymmetry(self) -> float:
         return asymmetry(self.K)[0] / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
@@ -238,6 +252,7 @@ class Pairwise(KernelSource):
 
     def __init__(self, X: np.ndarray, function: Callable[..., Any], name: str) -> None:
         self.n, self.X, self.function, self.name = len(X), X, function, name
+        self.points = X  # before any shift of the origin
         self.own: np.ndarray | None = None
 
     def diagonal(self) -> np.ndarray:
@@ -259,6 +274,9 @@ class Pairwise(KernelSource):
             raise ValueError(f"kernel {self.name} is not finite in row {rows[bad[0]]}.")
         return np.ascontiguousarray(K, dtype=dtype)
 
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.points[rows], isinstance(self.function, KernelFunction) and self.function.kernel == "linear"
+
 
 class Subset(KernelSource):
     """A kernel restricted to some samples."""
@@ -272,6 +290,9 @@ class Subset(KernelSource):
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         return self.kernel.block(self.chosen[rows], self.chosen[columns], dtype)
+
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.kernel.exact(self.chosen[rows])
 
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
         self.kernel.fill(out, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
@@ -298,6 +319,9 @@ class Scaled(KernelSource):
 
     def diagonal(self) -> np.ndarray:
         return self.factor * self.kernel.diagonal()
+
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.kernel.exact(rows)
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
         return np.ascontiguousarray(self.factor * self.kernel.block(rows, columns), dtype=dtype)

@@ -245,7 +245,9 @@ class Machine:
         margins = problem.signs * (self.f + b)
         alpha, m = np.abs(x[known]), margins[known]
         least = float(np.min(margins - self.error, initial=np.inf, where=problem.counts))
-        if not (least > self._rounding()[1] and q > 0):  # a margin of rounding alone is none
+        if not (
+            least > 4.0 * self._rounding()[1] and q > 0
+        ):  # a margin of rounding alone, in its terms and their sum, is none
             return None
         delta = rounding / least
         scale = (1.0 + delta) / least

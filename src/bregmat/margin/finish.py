@@ -9,6 +9,7 @@ import numpy as np
 
 from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.certificate import Machine
+from bregmat.margin.hulls import coinciding
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.active_set import ExactActiveSet
@@ -17,7 +18,7 @@ from bregmat.quadratic.program import Minimum, QuadraticProgram
 TOL = 1e-11  # violation that the active set leaves, in units of the margin
 BAND = 0.02  # distance from the margin within which a sample takes part, in units of the margin
 OBJECTION = 1e-9  # violation of a sample outside that brings it in
-SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, that float64 cannot tell from none
+SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, that float64 may not tell from none
 
 
 def finish(search: SupportSearch) -> None:
@@ -91,7 +92,7 @@ def _minimum(
 @dataclass(eq=False)
 class Hulls:
     """Nearest points of the convex hulls of the classes: weights ``alpha`` (sum 2, or 1 without an intercept), the distance
-    from the origin or half the distance between them, and whether it is above what float64 can tell from none."""
+    from the origin or half the distance between them, and whether they are not proven to coincide."""
 
     alpha: np.ndarray
     margin: float
@@ -105,7 +106,8 @@ def nearest_points(
     """The largest margin geometrically: ``min |sum alpha_i signs_i phi_i|``, each class of weight 1.
 
     What the hard margin is where its weights are too large to be found in float32, or do not exist: then the distance is
-    zero, and the weights prove it.
+    zero, and the weights prove it (:func:`coinciding`). Where rounding hides the distance and there is no proof, it is nothing but
+    a start, and the machine says what it is worth.
 
     Parameters
     ----------
@@ -144,7 +146,9 @@ def nearest_points(
         # |sum|^2 of n terms is known to a few units of rounding
         margin = float(np.sqrt(max(q, 0.0) + 4e-16 * total**2 * largest**2)) / total
         if margin <= SEPARABLE * largest:
-            return Hulls(weight, margin, False, n_iter)
+            exact = coinciding(kernel, y, counts, weight, intercept=problem.intercept)
+            if exact is not None:
+                return Hulls(exact, margin, False, n_iter)
         f = kernel.sums(np.arange(problem.n), np.flatnonzero(weight), (y * weight)[weight > 0])
         # Optimal: signs (f + shift) is q / total for those with weight, and at least that for the others.
         shift, level = float(end.multiplier[1]) if problem.intercept else 0.0, q / total
@@ -152,4 +156,4 @@ def nearest_points(
         if not objections.any() or stop():
             break
         part |= objections
-    return Hulls(weight * (total / q), margin, True, n_iter)
+    return Hulls(weight * (total / q if q > 0 else 1.0), margin, True, n_iter)

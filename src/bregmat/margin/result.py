@@ -33,7 +33,9 @@ class MarginResult(Result):
     ----------
     status : Status
         OPTIMAL: the gap is proven to be at most ``tol``. FEASIBLE: a machine, its gap larger or not computed. INFEASIBLE:
-        hard margin on classes that cannot be separated; ``alpha`` is the proof.
+        hard margin on classes that cannot be separated, proven in rational arithmetic; ``alpha`` is the proof, rounded. Of the
+        linear kernel and of a kernel matrix the numbers given count, of others only points that both classes share. UNKNOWN:
+        no machine was found, nor a proof that there is none.
     alpha : ndarray of shape (n,)
         Dual weights, 0 <= alpha <= upper: those of the solver, divided by their smallest margin under a hard margin, and under the
         hinge where that is nearer to the optimum and within the bounds. Where INFEASIBLE, the weights of two points of the

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.kernels.sources import Precomputed
+from bregmat.margin.hulls import coinciding
 from bregmat.margin.result import MarginResult
 from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, precision_text, unit_of
@@ -44,10 +46,12 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
         if not abs(float(alpha.sum()) - wanted) <= 1e-9:
             found.problem(f"the weights sum to {float(alpha.sum()):.9g} instead of {wanted:g}", Status.UNKNOWN)
         distance = float(np.sqrt(max(float(q), 0.0)))
-        scale = float(np.sqrt(np.diag(K)[counts].max()))
         found.figures["distance of the hulls"] = (np.nan, distance)
-        if not distance <= 1e-5 * scale + np.sqrt(noise):
-            found.problem(f"the points of the two hulls are {distance:.3g} apart", Status.UNKNOWN)
+        source = Precomputed(K) if isinstance(problem, Mapping) else problem.kernel
+        if coinciding(source, signs, result.alpha > 0, result.alpha, intercept=has_intercept) is None:
+            found.problem(
+                f"the points of the two hulls are {distance:.3g} apart, not proven to coincide", Status.UNKNOWN
+            )
         if np.isfinite(result.margin_bound) and not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(
             noise
         ):
@@ -72,7 +76,8 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
         price = upper * slack
     else:
         missed = float(slack.max())
-        blur = 256 * ROUNDING * float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum())
+        lengths = np.sqrt(np.maximum(np.diag(K), 0))
+        blur = 16 * ROUNDING * float(lengths[counts].max()) * float(lengths @ alpha)
         is_feasible = missed <= 1e-8 + blur < 1
         if blur >= 1:
             found.problem("rounding of weights as large hides whether samples are outside the margin")
