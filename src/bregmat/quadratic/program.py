@@ -266,6 +266,11 @@ def onto_row(x: np.ndarray, row: np.ndarray, total: float, upper: np.ndarray) ->
     """``clip(x - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit; all (n,), row is not 0.
 
     Where the box does not allow that total, the point of the box nearest to it along the way.
+
+    Parameters
+    ----------
+    x, row, upper : ndarray, shape (n,)
+    total : float
     """
 
     def clipped(mu: float) -> np.ndarray:

@@ -5,8 +5,8 @@
 namespace bregmat {
 
 // Functions of scipy.linalg.cython_blas and cython_lapack, which module.cpp looks up at the first call.
-template <class T> using Gemm = void(const char *, const char *, int *, int *, int *, T *, const T *, int *, const T *,
-                                     int *, T *, T *, int *);
+template <class T> using Gemm = void(
+    const char *, const char *, int *, int *, int *, T *, const T *, int *, const T *, int *, T *, T *, int *);
 template <class T>
 using Gemv = void(const char *, int *, int *, T *, const T *, int *, const T *, int *, T *, T *, int *);
 struct Blas {
@@ -20,8 +20,8 @@ const Blas &blas();
 enum class Transposed { NO, YES };
 
 // out = A B, or with the flags A' and B'; double and float
-template <class T> void product_inplace(Matrix<T> out, Matrix<const T> A, Matrix<const T> B,
-                                        Transposed a = Transposed::NO, Transposed b = Transposed::NO);
+template <class T> void product_inplace(
+    Matrix<T> out, Matrix<const T> A, Matrix<const T> B, Transposed a = Transposed::NO, Transposed b = Transposed::NO);
 // out = A v
 void product_inplace(Vector<double> out, Matrix<const double> A, Vector<const double> v);
 // Eigenvalues, ascending, of a symmetric A (n, n), overwritten: by eigenvectors, in rows, if they are wanted.

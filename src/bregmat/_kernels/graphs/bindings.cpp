@@ -6,8 +6,8 @@ namespace bregmat {
 
 // The arrays of NumPy that are returned own the object in which their entries lie.
 static nb::tuple eliminate_inplace(Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms,
-                                   Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                                   Vector<const double> data, double share, double rounding) {
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double share,
+    double rounding) {
     auto *rest = new elimination::Rest(
         elimination::eliminate_inplace(diagonal, border, terms, indptr, indices, data, share, rounding));
     const nb::capsule owner(rest, [](void *p) noexcept { delete static_cast<elimination::Rest *>(p); });

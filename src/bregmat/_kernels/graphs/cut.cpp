@@ -19,7 +19,7 @@ static Index best(Heap &heap, Vector<const double> gain, const std::vector<char>
 
 // Vertex v changes sides; its gain and those of its neighbours follow.
 static void move_inplace(Vector<double> x, Vector<double> gain, Index v, Vector<const int32_t> indptr,
-                         Vector<const int32_t> indices, Vector<const double> data) {
+    Vector<const int32_t> indices, Vector<const double> data) {
     x[v] = -x[v];
     gain[v] = -gain[v];
     for (Index k = indptr[v]; k < indptr[v + 1]; k++) {
@@ -29,7 +29,7 @@ static void move_inplace(Vector<double> x, Vector<double> gain, Index v, Vector<
 }
 
 double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                      Vector<const double> data, double least, Index patience, Index max_passes) {
+    Vector<const double> data, double least, Index patience, Index max_passes) {
     const Index n = x.size;
     const Buffer<double> gains(n);
     const auto gain = gains.vector();  // by how much the cut falls when a vertex alone changes sides
@@ -70,8 +70,8 @@ double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<con
 }
 
 void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,
-                    Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                    Vector<const double> data) {
+    Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
+    Vector<const double> data) {
     for (Index i = 0; i < D.rows; i++) {
         const auto row = out[i];
         const auto own = D[i], beside = R[i];

@@ -18,8 +18,8 @@ struct Row {
 };
 
 // Eliminates the pivots; returns the sums of d_k (last entry of l_k)^2 and of d_k |l_k|^2.
-static std::pair<double, double> factor_inplace(std::vector<Row> &rows, Vector<double> diagonal, Vector<double> border,
-                                                Vector<int64_t> terms, double share) {
+static std::pair<double, double> factor_inplace(
+    std::vector<Row> &rows, Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms, double share) {
     const Index n = diagonal.size;
     std::vector<double> least;
     std::vector<Index> places(n), hits(n);
@@ -87,8 +87,8 @@ static std::pair<double, double> factor_inplace(std::vector<Row> &rows, Vector<d
 }
 
 Rest eliminate_inplace(Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms,
-                       Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data,
-                       double share, double rounding) {
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double share,
+    double rounding) {
     std::vector<Row> rows(diagonal.size);
     for (Index i = 0; i < diagonal.size; i++) {
         rows[i].place.assign(indices.data + indptr[i], indices.data + indptr[i + 1]);

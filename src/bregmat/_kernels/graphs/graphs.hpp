@@ -12,22 +12,21 @@ namespace pairs {
 
 // pairs_relaxed.cpp: sums of r products in any order; benchmarks/bench_million.py measures the gain. double and float
 // out_i = |z_a + s z_b|^2, out (c,)
-template <class T> void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a,
-                                         Vector<const int32_t> b, Vector<const int8_t> sign);
+template <class T> void sq_norms_inplace(
+    Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a, Vector<const int32_t> b, Vector<const int8_t> sign);
 // out_i = (z_a + s z_b) . (y_a + s y_b), out (c,)
 template <class T> void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matrix<const T> Y, Vector<const int32_t> a,
-                                         Vector<const int32_t> b, Vector<const int8_t> sign);
+    Vector<const int32_t> b, Vector<const int8_t> sign);
 // out_u = sum over terms at u of w (z_u + s z_other): rows start ... stop - 1 of the weighted graph matrix times Z, out (n, r).
 // ptr (n + 1,), other, sign and w (m,) are in the order of adjacency_inplace.
 template <class T> void laplacian_product_inplace(Matrix<T> out, Vector<const int64_t> ptr, Vector<const int32_t> other,
-                                                  Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z,
-                                                  Index start, Index stop);
+    Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z, Index start, Index stop);
 
 // pairs.cpp
 // Compressed rows of the pair graph: for each point its edges and the point at the other end, ptr (n + 1,), edge and other (m,).
 // A term with sign 0 is the point alone and is listed once: m = c + the number of signs other than 0.
 void adjacency_inplace(Vector<int64_t> ptr, Vector<int32_t> edge, Vector<int32_t> other, Vector<const int32_t> a,
-                       Vector<const int32_t> b, Vector<const int8_t> sign);
+    Vector<const int32_t> b, Vector<const int8_t> sign);
 
 }  // namespace pairs
 
@@ -44,12 +43,12 @@ namespace cut {
 // includes the effect of the first. A pass ends `patience` pairs after its best prefix, the search when a pass gains no more
 // than `least`. Returns by how much the cut fell. O(m log n) a pass.
 double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                      Vector<const double> data, double least, Index patience, Index max_passes);
+    Vector<const double> data, double least, Index patience, Index max_passes);
 
 // out = (diag(diagonal) - A) D and the inner products of its rows with those of R, along; out, D, R (n, k); along, diagonal (n,).
 void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,
-                    Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-                    Vector<const double> data);
+    Vector<const double> diagonal, Vector<const int32_t> indptr, Vector<const int32_t> indices,
+    Vector<const double> data);
 
 }  // namespace cut
 
@@ -76,9 +75,8 @@ struct Rest {
 // diagonal and border (n,) are overwritten; terms (n,) becomes the number of pivots that changed each row, without the
 // border's. Entries of N off the diagonal, of both triangles: indptr (n + 1,), indices and data (m,).
 Rest eliminate_inplace(Vector<double> diagonal, Vector<double> border, Vector<int64_t> terms,
-                       Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data,
-                       double share, double rounding);
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double share,
+    double rounding);
 
 }  // namespace elimination
-
 }  // namespace bregmat

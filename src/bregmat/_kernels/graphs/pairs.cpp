@@ -3,7 +3,7 @@
 namespace bregmat::pairs {
 
 void adjacency_inplace(Vector<int64_t> ptr, Vector<int32_t> edge, Vector<int32_t> other, Vector<const int32_t> a,
-                       Vector<const int32_t> b, Vector<const int8_t> sign) {
+    Vector<const int32_t> b, Vector<const int8_t> sign) {
     std::fill_n(ptr.data, ptr.size, 0);
     const auto count = ptr.from(1);  // of edges; then the start of each point's edges, which moves to their end
     for (Index i = 0; i < a.size; i++) {

@@ -4,7 +4,7 @@ namespace bregmat::pairs {
 
 // Two pairs at a time, the last one twice where their number is odd: an addition does not wait for the one before it.
 template <class T> void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, Vector<const int32_t> a,
-                                         Vector<const int32_t> b, Vector<const int8_t> sign) {
+    Vector<const int32_t> b, Vector<const int8_t> sign) {
     for (Index i = 0; i < a.size; i += 2) {
         const Index j = std::min(i + 1, a.size - 1);
         const T *za = Z[a[i]].data, *zb = Z[b[i]].data, *ya = Z[a[j]].data, *yb = Z[b[j]].data;
@@ -20,7 +20,7 @@ template <class T> void sq_norms_inplace(Vector<double> out, Matrix<const T> Z, 
 }
 
 template <class T> void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matrix<const T> Y, Vector<const int32_t> a,
-                                         Vector<const int32_t> b, Vector<const int8_t> sign) {
+    Vector<const int32_t> b, Vector<const int8_t> sign) {
     for (Index i = 0; i < a.size; i++) {
         const T *za = Z[a[i]].data, *zb = Z[b[i]].data, *ya = Y[a[i]].data, *yb = Y[b[i]].data, s = sign[i];
         T total = 0;
@@ -31,8 +31,7 @@ template <class T> void bilinear_inplace(Vector<T> out, Matrix<const T> Z, Matri
 
 // Four terms at a time, the last ones filled up with weight 0: a row of the sum is loaded and stored once for all of them.
 template <class T> void laplacian_product_inplace(Matrix<T> out, Vector<const int64_t> ptr, Vector<const int32_t> other,
-                                                  Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z,
-                                                  Index start, Index stop) {
+    Vector<const int8_t> sign, Vector<const T> w, Matrix<const T> Z, Index start, Index stop) {
     for (Index u = start; u < stop; u++) {
         T *row = out[u].data;
         const T *zu = Z[u].data;

@@ -3,8 +3,7 @@
 namespace bregmat::kernel_rows {
 
 template <class T> void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A, Vector<const T> hA, Vector<const T> sA,
-                                               Matrix<const T> B, Vector<const T> hB, Vector<const T> sB, T scale,
-                                               bool symmetric, Index start, Index stop) {
+    Matrix<const T> B, Vector<const T> hB, Vector<const T> sB, T scale, bool symmetric, Index start, Index stop) {
     constexpr Index width = std::is_same_v<T, float> ? CHUNK : HALF;
     const Buffer<T> memory(std::min(A.rows, width) * std::min(stop - start, width));
     for (Index left = start; left < stop; left += width) {
@@ -29,16 +28,15 @@ template <class T> void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A,
     }
 }
 
-void gaussian_near_rows_inplace(Matrix<float> out, Matrix<const float> A, Matrix<const float> BT, Index start,
-                                Index stop) {
+void gaussian_near_rows_inplace(
+    Matrix<float> out, Matrix<const float> A, Matrix<const float> BT, Index start, Index stop) {
     for (Index left = start; left < stop; left += 4 * CHUNK)
         for (Index i = 0; i < A.rows; i++)
             near_row_inplace(out[i].slice(left, std::min(left + 4 * CHUNK, stop)), A[i], BT, left);
 }
 
 void gaussian_sums_inplace(Matrix<double> out, Matrix<const double> A, Vector<const double> hA, Matrix<const double> B,
-                           Vector<const double> hB, Vector<const double> weight, double scale, bool symmetric,
-                           Index start, Index stop) {
+    Vector<const double> hB, Vector<const double> weight, double scale, bool symmetric, Index start, Index stop) {
     const Buffer<double> memory(HALF * HALF);
     const auto add_rows = [&](Vector<double> f, Index top, Index bottom) {
         const Index columns = symmetric ? bottom : B.rows;  // where symmetric, each row's up to its own

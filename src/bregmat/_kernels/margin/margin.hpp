@@ -16,15 +16,12 @@ using Bounds = Vector<const double>;
 // K (>= n, >= n), bounds may be infinite. Stops when the largest e over x < upper minus the smallest over x > lower is at most tol.
 // Returns the number of steps and those two values. Selection: Fan, Chen, Lin 2005, "WSS 2". A NaN runs to max_iter.
 template <class T, class TK> std::tuple<Index, T, T> pair_descent_inplace(Vector<double> x, Vector<T> e,
-                                                                          Matrix<const TK> K, Vector<const T> diagonal,
-                                                                          Bounds lower, Bounds upper, double tol,
-                                                                          Index max_iter);
+    Matrix<const TK> K, Vector<const T> diagonal, Bounds lower, Bounds upper, double tol, Index max_iter);
 // Coordinate descent by the largest second-order gain. For a quadratic program min 1/2 x'A x + b'x pass K = A and e = -(A x + b); A
 // may be singular, and a zero on its diagonal sends the coordinate to its bound, which must be finite then. Stops when no feasible
 // coordinate has a slope above tol. Returns the number of steps and the largest slope left. e drifts by rounding.
-template <class T, class TK>
-std::pair<Index, T> greedy_descent_inplace(Vector<double> x, Vector<T> e, Matrix<const TK> K, Vector<const T> diagonal,
-                                           Bounds lower, Bounds upper, double tol, Index max_iter);
+template <class T, class TK> std::pair<Index, T> greedy_descent_inplace(Vector<double> x, Vector<T> e,
+    Matrix<const TK> K, Vector<const T> diagonal, Bounds lower, Bounds upper, double tol, Index max_iter);
 
 // The slopes of all entries, and what is added to them for their extremes: 0 where x may rise, or fall. All vectors (n,).
 template <class T, class TK> struct Slopes {
@@ -56,18 +53,16 @@ constexpr Index CHUNK = 512, HALF = 256;
 // out (>= m, >= n), A (m, d), hA and sA (m,), B (n, d), hB and sB (n,); empty sA and sB for ones; a part of the columns and its
 // mirror image, unit CHUNK or HALF.
 template <class T> void gaussian_block_inplace(Matrix<T> out, Matrix<const T> A, Vector<const T> hA, Vector<const T> sA,
-                                               Matrix<const T> B, Vector<const T> hB, Vector<const T> sB, T scale,
-                                               bool symmetric, Index start, Index stop);
+    Matrix<const T> B, Vector<const T> hB, Vector<const T> sB, T scale, bool symmetric, Index start, Index stop);
 // out_ij = exp(-|A_i - B_j|^2 / 2) from differences, for few features: A (m, d), BT (d, n); a part of the columns, unit CHUNK.
-void gaussian_near_rows_inplace(Matrix<float> out, Matrix<const float> A, Matrix<const float> BT, Index start,
-                                Index stop);
+void gaussian_near_rows_inplace(
+    Matrix<float> out, Matrix<const float> A, Matrix<const float> BT, Index start, Index stop);
 // out_i += sum_j exp(scale A_i . B_j - hA_i - hB_j) weight_j, no matrix kept; symmetric where A is B: half the work.
 // A (m, d), hA (m,), B (n, d), hB and weight (n,); entries start ... stop - 1 of out[0], out (1, m), unit HALF. Symmetric: vectors
 // start ... stop - 1 of out (p, m), whose sum over p is wanted; vector k takes every p-th chunk of rows from the k-th on, about as
 // long as any other.
 void gaussian_sums_inplace(Matrix<double> out, Matrix<const double> A, Vector<const double> hA, Matrix<const double> B,
-                           Vector<const double> hB, Vector<const double> weight, double scale, bool symmetric,
-                           Index start, Index stop);
+    Vector<const double> hB, Vector<const double> weight, double scale, bool symmetric, Index start, Index stop);
 
 // kernel_rows_contract.cpp: target = exp(min(scale source - own - h, 0)), relative error below 2e-7 down to an exponent of -87, in
 // double below 4e-16 down to -708; the exponent stops there.
@@ -76,5 +71,4 @@ template <class T> void exp_row_inplace(Vector<T> target, Vector<const T> source
 void near_row_inplace(Vector<float> target, Vector<const float> own, Matrix<const float> BT, Index start);
 
 }  // namespace kernel_rows
-
 }  // namespace bregmat

@@ -17,9 +17,7 @@ template <class T> static T least_curvature(Vector<const T> diagonal) {
 }
 
 template <class T, class TK> std::tuple<Index, T, T> pair_descent_inplace(Vector<double> x, Vector<T> e,
-                                                                          Matrix<const TK> K, Vector<const T> diagonal,
-                                                                          Bounds lower, Bounds upper, double tol,
-                                                                          Index max_iter) {
+    Matrix<const TK> K, Vector<const T> diagonal, Bounds lower, Bounds upper, double tol, Index max_iter) {
     const Buffer<T> memory(3 * x.size);
     const auto rows = memory.matrix(3, x.size);
     const Slopes<T, TK> slopes{e, rows[0], rows[1], rows[2]};
@@ -41,9 +39,8 @@ template <class T, class TK> std::tuple<Index, T, T> pair_descent_inplace(Vector
     }
 }
 
-template <class T, class TK>
-std::pair<Index, T> greedy_descent_inplace(Vector<double> x, Vector<T> e, Matrix<const TK> K, Vector<const T> diagonal,
-                                           Bounds lower, Bounds upper, double tol, Index max_iter) {
+template <class T, class TK> std::pair<Index, T> greedy_descent_inplace(Vector<double> x, Vector<T> e,
+    Matrix<const TK> K, Vector<const T> diagonal, Bounds lower, Bounds upper, double tol, Index max_iter) {
     const Buffer<T> memory(4 * x.size);
     const auto rows = memory.matrix(4, x.size);
     const Slopes<T, TK> slopes{e, rows[0], rows[1], rows[2]};

@@ -23,7 +23,7 @@ static void bind_logdet(nb::module_ m) {
     m.def("spectral_step", logdet::spectral_step);
     m.def("spectrum_of_row_inplace", logdet::spectrum_of_row_inplace);
     m.def("sweep_inplace", logdet::sweep_inplace, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-          nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
+        nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg());
 }
 
 void bind_projections(nb::module_ module) {

@@ -96,8 +96,8 @@ void apply_secular_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWor
     if (K > 0) rotate_rows_inplace(lam, Vt, work, K);
 }
 
-Index rank_one_update_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho,
-                              const EigenWork &work) {
+Index rank_one_update_inplace(
+    Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho, const EigenWork &work) {
     rotate_ties_inplace(lam, Vt, w);
     const Index K = secular::solve_inplace(work, lam, w, rho);
     apply_secular_inplace(lam, Vt, work, K);

@@ -84,8 +84,8 @@ void spectrum_of_row_inplace(Vector<double> d, Matrix<const double> W, Vector<co
 
 // Project onto the rows start ... stop - 1 in turn.
 void sweep_inplace(Matrix<double> Bt, Vector<double> dual, Vector<double> limit, Vector<double> totals,
-                   Vector<int64_t> counts, Matrix<double> W, const OuterRows &rows, const RowBounds &bounds,
-                   Index start, Index stop, bool corrected, double tol) {
+    Vector<int64_t> counts, Matrix<double> W, const OuterRows &rows, const RowBounds &bounds, Index start, Index stop,
+    bool corrected, double tol) {
     const Index r = Bt.rows;
     const Buffer<double> memory(7 * r), spectrum(W ? W.rows : 1);
     const auto arrays = memory.matrix(7, r);

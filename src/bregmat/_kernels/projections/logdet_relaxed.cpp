@@ -23,7 +23,7 @@ void transposed_product_inplace(Vector<double> w, Matrix<const double> Bt, Vecto
 // The page takes the rows of B one by one and runs down the columns of each with one sum. Here the sums s of all rows run side by
 // side: the same operations in another order, of which the processor can do several at a time.
 void chol_update_mult_inplace(Matrix<double> Bt, Vector<double> w, double alpha, Vector<const double> x,
-                              Vector<const double> v, Vector<double> h, Vector<double> g, Vector<double> s) {
+    Vector<const double> v, Vector<double> h, Vector<double> g, Vector<double> s) {
     const Index r = x.size;
     double a = alpha;
     for (Index j = 0; j < r; j++) {

@@ -65,7 +65,7 @@ void transposed_product_inplace(Vector<double> w, Matrix<const double> Bt, Vecto
 // operations. On the way, while each column is in the cache, w = B' v for the new B and the vector v of the next row.
 // Bt (r, r), all others (r,); h, g and s are work arrays.
 void chol_update_mult_inplace(Matrix<double> Bt, Vector<double> w, double alpha, Vector<const double> x,
-                              Vector<const double> v, Vector<double> h, Vector<double> g, Vector<double> s);
+    Vector<const double> v, Vector<double> h, Vector<double> g, Vector<double> s);
 
 double rank_one_step(const outer_rows::Row &row, double p);
 double rank_two_step(double d0, double d1, double b);
@@ -81,8 +81,8 @@ void spectrum_of_row_inplace(Vector<double> d, Matrix<const double> W, Vector<co
 // totals: logdet M; the sum of the positive and of the negative logarithms of these factors; worst relative violation met;
 // squared movement of the duals. counts: rows skipped, rows that held, projections, evaluations.
 void sweep_inplace(Matrix<double> Bt, Vector<double> dual, Vector<double> limit, Vector<double> totals,
-                   Vector<int64_t> counts, Matrix<double> W, const OuterRows &rows, const RowBounds &bounds,
-                   Index start, Index stop, bool corrected, double tol);
+    Vector<int64_t> counts, Matrix<double> W, const OuterRows &rows, const RowBounds &bounds, Index start, Index stop,
+    bool corrected, double tol);
 
 }  // namespace logdet
 
@@ -133,8 +133,8 @@ void rotate_rows_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork 
 // lam and Vt of H + rho z z' from the last solve of the secular equation, which moved K poles.
 void apply_secular_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work, Index K);
 // H <- H + rho z z', w is overwritten; returns the number of poles that moved. About 2 K^2 n operations.
-Index rank_one_update_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho,
-                              const EigenWork &work);
+Index rank_one_update_inplace(
+    Vector<double> lam, Matrix<double> Vt, Vector<double> w, double rho, const EigenWork &work);
 
 using Along = std::tuple<double, double, double>;
 // w'Mw, tr M and d(w'Mw) / d rho of M = exp(diag(lam) + rho w w') from the last solve (K = 0: rho = 0). The derivative is
@@ -157,23 +157,22 @@ enum Form : int { OUTER, DENSE, IDENTITY };  // of a row in the eigenbasis: w w'
 
 // The eigenvalues of diag(lam) - delta X into work.theta and its eigenvectors into the rows of work.U. Of its exponential, the
 // value of X, the trace, and -d value / d delta.
-eigen_update::Along dense_along_inplace(const EigenWork &work, Vector<const double> lam, Matrix<const double> X,
-                                        double delta);
+eigen_update::Along dense_along_inplace(
+    const EigenWork &work, Vector<const double> lam, Matrix<const double> X, double delta);
 
 // Form and value at exp(lam) of row i in the eigenbasis, which goes into w = work.rows_of_projections[1] or X (n, n). X may have no
 // entries if every row is a single one: see OuterRows.are_single.
 std::pair<int, double> row_in_basis_inplace(const EigenWork &work, Matrix<double> X, Matrix<const double> Vt,
-                                            Vector<const double> lam, const OuterRows &rows, Index i);
+    Vector<const double> lam, const OuterRows &rows, Index i);
 
 // Project onto one row: w w' (w as above is overwritten), X, or kappa I. Returns delta and the number of evaluations.
 std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work,
-                                           Matrix<const double> X, int form, double kappa, double total,
-                                           outer_rows::Row row, bool corrected, double tol);
+    Matrix<const double> X, int form, double kappa, double total, outer_rows::Row row, bool corrected, double tol);
 
 // Project onto the rows start ... stop - 1 in turn; X as above, totals and counts as for LogDet (the running bound is not used).
 void sweep_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> totals,
-                   Vector<int64_t> counts, const EigenWork &work, Matrix<double> X, const OuterRows &rows,
-                   const RowBounds &bounds, Index start, Index stop, bool corrected, double tol);
+    Vector<int64_t> counts, const EigenWork &work, Matrix<double> X, const OuterRows &rows, const RowBounds &bounds,
+    Index start, Index stop, bool corrected, double tol);
 
 }  // namespace von_neumann
 

@@ -52,7 +52,7 @@ Along dense_along_inplace(const EigenWork &work, Vector<const double> lam, Matri
 }
 
 std::pair<int, double> row_in_basis_inplace(const EigenWork &work, Matrix<double> X, Matrix<const double> Vt,
-                                            Vector<const double> lam, const OuterRows &rows, Index i) {
+    Vector<const double> lam, const OuterRows &rows, Index i) {
     const auto v = work.rows_of_projections[0], w = work.rows_of_projections[1];
     const Index first = rows.ptr[i], n = lam.size, k = rows.ptr[i + 1] - first;
     if (k == 0) return {IDENTITY, rows.shift[i] * sum_of_exp(lam)};
@@ -80,8 +80,7 @@ std::pair<int, double> row_in_basis_inplace(const EigenWork &work, Matrix<double
 }
 
 std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt, const EigenWork &work,
-                                           Matrix<const double> X, int form, double kappa, double total, Row row,
-                                           bool corrected, double tol) {
+    Matrix<const double> X, int form, double kappa, double total, Row row, bool corrected, double tol) {
     const auto w = work.rows_of_projections[1];
     const double mu = row.mu, sense = row.sense;
     double size = std::abs(kappa), lo = -INFINITY, hi = INFINITY, delta = 0.0, p, S, dp;
@@ -131,8 +130,8 @@ std::pair<double, int64_t> project_inplace(Vector<double> lam, Matrix<double> Vt
 }
 
 void sweep_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> dual, Vector<double> totals,
-                   Vector<int64_t> counts, const EigenWork &work, Matrix<double> X, const OuterRows &rows,
-                   const RowBounds &bounds, Index start, Index stop, bool corrected, double tol) {
+    Vector<int64_t> counts, const EigenWork &work, Matrix<double> X, const OuterRows &rows, const RowBounds &bounds,
+    Index start, Index stop, bool corrected, double tol) {
     for (Index i = start; i < stop; i++) {
         const Row row = row_at(bounds, i, dual[i]);
         const auto [form, p] = row_in_basis_inplace(work, X, Vt, lam, rows, i);

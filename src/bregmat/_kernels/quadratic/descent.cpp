@@ -2,8 +2,8 @@
 
 namespace bregmat::descent {
 
-std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
-                                       Vector<const double> upper, double relaxation) {
+std::pair<double, Index> sweep_inplace(
+    Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double relaxation) {
     double gain = 0.0;
     Index changed = 0;
     for (Index i = 0; i < x.size; i++) {

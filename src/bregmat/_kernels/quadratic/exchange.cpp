@@ -30,7 +30,7 @@ static std::pair<Index, double> worst_outside(const RunPoint &place, const FreeS
 // The longest step along d (k,), at most `most`, that keeps x in the box, and the place that blocks it (-1: none). E_F d = 0 says
 // that d is 0, but for rounding, on a variable without which E_F would lose its rank: it becomes 0 if it is at most `rounding`.
 static std::pair<double, Index> first_blocked_inplace(Vector<double> d, Vector<const double> x, const FreeSet &free,
-                                                      const Quadratic &problem, double most, double rounding) {
+    const Quadratic &problem, double most, double rounding) {
     while (true) {
         double t = most;
         Index p = -1;
@@ -46,8 +46,8 @@ static std::pair<double, Index> first_blocked_inplace(Vector<double> d, Vector<c
 }
 
 // x_F += t d inside the box
-static void move_inplace(Vector<double> x, Vector<const double> d, double t, const FreeSet &free,
-                         Vector<const double> upper) {
+static void move_inplace(
+    Vector<double> x, Vector<const double> d, double t, const FreeSet &free, Vector<const double> upper) {
     for (Index i = 0; i < d.size; i++) {
         const Index v = free.order[i];
         x[v] = std::min(std::max(x[v] + t * d[i], 0.0), upper[v]);
@@ -80,7 +80,7 @@ static bool centre_inplace(const RunPoint &place, const FreeSet &free, const Qua
 }
 
 int run_inplace(const RunPoint &place, Vector<double> direction, Vector<int64_t> counts, const FreeSet &free,
-                const Quadratic &problem, double tol, Index most) {
+    const Quadratic &problem, double tol, Index most) {
     const auto [x, g, multiplier, target] = place;
     const auto [A, E, upper, weight, rho] = problem;
     const Index m = E.rows, n = x.size, room = free.order.size;

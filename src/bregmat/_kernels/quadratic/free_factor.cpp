@@ -135,7 +135,7 @@ bool is_needed(const FreeSet &free, Index p) {
 }
 
 void constrained_solve_inplace(Vector<double> d, Vector<double> multiplier, Vector<const double> residual,
-                               const FreeSet &free, const Quadratic &problem) {
+    const FreeSet &free, const Quadratic &problem) {
     solve_inplace(d, free.U);
     for (Index r = 0; r < problem.E.rows; r++)
         multiplier[r] = row_product(problem.E[r], d, free.variables()) - residual[r];

@@ -39,7 +39,7 @@ bool constrain_inplace(const FreeSet &free, const Quadratic &problem);
 bool is_needed(const FreeSet &free, Index p);
 // M d + E_F' multiplier = rhs and E_F d = residual; d (k,) holds rhs, multiplier and residual (m,)
 void constrained_solve_inplace(Vector<double> d, Vector<double> multiplier, Vector<const double> residual,
-                               const FreeSet &free, const Quadratic &problem);
+    const FreeSet &free, const Quadratic &problem);
 
 }  // namespace free_factor
 
@@ -60,7 +60,7 @@ enum Outcome : int { OPTIMAL, DEFICIENT, FULL, PAUSED, UNBOUNDED, INDEFINITE };
 // Enter the most violated variable until none is violated by more than tol times sqrt(A_jj), or `most` times; the Outcome.
 // counts (1,): steps taken. direction (n,): if it comes in as 0, it keeps the first step that only rounding can have ended.
 int run_inplace(const RunPoint &place, Vector<double> direction, Vector<int64_t> counts, const FreeSet &free,
-                const Quadratic &problem, double tol, Index most);
+    const Quadratic &problem, double tol, Index most);
 
 }  // namespace exchange
 
@@ -72,8 +72,8 @@ enum Inspection : int { FINE, NOT_FINITE, NOT_SYMMETRIC, NOT_DEFINITE };
 
 // One coordinate after another, `relaxation` times the way to its minimum; the decrease of the objective and how many
 // coordinates went to a bound or left one.
-std::pair<double, Index> sweep_inplace(Vector<double> x, Vector<double> g, Matrix<const double> A,
-                                       Vector<const double> upper, double relaxation);
+std::pair<double, Index> sweep_inplace(
+    Vector<double> x, Vector<double> g, Matrix<const double> A, Vector<const double> upper, double relaxation);
 // First reason why A is not finite, symmetric and positive semidefinite that its 2 x 2 minors show, with the entry.
 std::tuple<int, Index, Index> inspect(Matrix<const double> A, double tol, double slack);
 
@@ -88,12 +88,11 @@ namespace tiles {
 // t s ... t s + s - 1 of tiles (count s, s); one on the diagonal is stored whole. The rows of places (3, count) are the row and the
 // column of blocks at which each tile is, and whether it lies within a class.
 template <class T> void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles,
-                                            Matrix<const int64_t> places, Vector<const T> v, Index start, Index stop);
+    Matrix<const int64_t> places, Vector<const T> v, Index start, Index stop);
 
 // p = A+ v, q = A- v for any square A (n, n) and v >= 0, each (n,): rows start ... stop - 1, start a multiple of 4.
 template <class T>
 void signed_pass_inplace(Vector<T> p, Vector<T> q, Matrix<const T> A, Vector<const T> v, Index start, Index stop);
 
 }  // namespace tiles
-
 }  // namespace bregmat

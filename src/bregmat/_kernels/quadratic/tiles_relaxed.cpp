@@ -3,7 +3,7 @@
 namespace bregmat::tiles {
 
 template <class T> void packed_pass_inplace(Matrix<T> P, Matrix<T> Q, Matrix<const T> tiles,
-                                            Matrix<const int64_t> places, Vector<const T> v, Index start, Index stop) {
+    Matrix<const int64_t> places, Vector<const T> v, Index start, Index stop) {
     const Index size = tiles.columns, count = places.columns;
     for (Index part = start; part < stop; part++) {
         std::fill_n(P[part].data, P.columns, T(0));

@@ -8,8 +8,8 @@ static constexpr double BREAKDOWN = 1e-14;  // off-diagonal of T, in units of lo
 static constexpr double COUPLING = 1e-9;    // off-diagonal of T that a trace feels by its square only
 static constexpr double SAFE = 300.0;       // exponents above it are left to the next refresh
 
-bool tridiagonal_inplace(Vector<double> d, Vector<double> e, Vector<double> z, Vector<double> w, Index m,
-                         double small) {
+bool tridiagonal_inplace(
+    Vector<double> d, Vector<double> e, Vector<double> z, Vector<double> w, Index m, double small) {
     for (Index i = 0; i < m; i++) z[i] = w[i] = 0.0;
     z[0] = w[m - 1] = 1.0, e[m - 1] = 0.0;
     for (Index l = 0; l < m; l++)
@@ -69,7 +69,7 @@ static std::pair<double, double> loss_value(int code, double parameter, double p
 }
 
 void losses_inplace(Vector<double> values, Vector<double> slopes, Vector<const double> p, Vector<const double> y,
-                    int code, double parameter) {
+    int code, double parameter) {
     for (Index t = 0; t < p.size; t++) std::tie(values[t], slopes[t]) = loss_value(code, parameter, p[t], y[t]);
 }
 
@@ -198,8 +198,8 @@ Done Learner<S>::learn(Vector<double> predictions, Vector<const double> y, Begin
     return {y.size, DONE};
 }
 
-template <class S> Done Learner<S>::learn_pairs_inplace(Vector<double> predictions, Vector<const int64_t> a,
-                                                        Vector<const int64_t> b, Vector<const double> y) {
+template <class S> Done Learner<S>::learn_pairs_inplace(
+    Vector<double> predictions, Vector<const int64_t> a, Vector<const int64_t> b, Vector<const double> y) {
     const double half = std::sqrt(0.5);
     const auto q = Q[0], u = Q[1];
     const auto begin = [&](Index t) {
@@ -246,8 +246,8 @@ template <class S> Done Learner<S>::add_vectors_inplace(Matrix<const S> V, Vecto
 template struct Learner<double>;
 template struct Learner<std::complex<double>>;
 
-double tally_pairs_inplace(Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b,
-                           Vector<const double> y) {
+double tally_pairs_inplace(
+    Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b, Vector<const double> y) {
     double gained = 0.0;
     for (Index t = 0; t < y.size; t++) {
         const auto [i, j] = std::minmax(a[t], b[t]);

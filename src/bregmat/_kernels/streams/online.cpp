@@ -16,7 +16,7 @@ std::pair<double, double> implicit_step(double p, double y, double eta) {
 }
 
 Index metric_trials_inplace(Matrix<double> Bt, Vector<double> predictions, Vector<double> totals,
-                            Matrix<const double> Z, Vector<const double> y, Vector<const int8_t> sense, double fixed) {
+    Matrix<const double> Z, Vector<const double> y, Vector<const int8_t> sense, double fixed) {
     const Index r = Bt.rows;
     const Buffer<double> memory(6 * r);
     const auto arrays = memory.matrix(6, r);
@@ -79,7 +79,7 @@ Index cap_spectrum_inplace(Vector<double> lam, Vector<double> sums, Index m) {
 }
 
 void pca_trials_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> totals, Matrix<const double> X, Index m,
-                        double fixed, double reach, const EigenWork &work) {
+    double fixed, double reach, const EigenWork &work) {
     const auto w = work.rows_of_projections[1], sums = work.rows_of_projections[2];
     double &eta = totals[ETA], &peak = totals[PEAK];
     for (Index t = 0; t < X.rows; t++) {

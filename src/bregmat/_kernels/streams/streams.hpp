@@ -36,7 +36,7 @@ bool tridiagonal_inplace(Vector<double> d, Vector<double> e, Vector<double> z, V
 
 // Values and derivatives of a built-in loss for predictions p and labels y, all (n,)
 void losses_inplace(Vector<double> values, Vector<double> slopes, Vector<const double> p, Vector<const double> y,
-                    int code, double parameter);
+    int code, double parameter);
 // Add one trial to the totals; the loss with Kahan's carry, so that a billion small ones do not get lost.
 void account_inplace(Vector<double> state, double value, double slope);
 // Whether H must be shifted and Z computed anew: after many trials, or where rounding or range suffered
@@ -51,8 +51,8 @@ template <class S> struct Learner {
     auto fields() { return std::tie(H, Q, T, state, settings); }
 
     // Trials on X_t = (e_a - e_b)(e_a - e_b)' / 2, a and b different, with a built-in loss
-    Done learn_pairs_inplace(Vector<double> predictions, Vector<const int64_t> a, Vector<const int64_t> b,
-                             Vector<const double> y);
+    Done learn_pairs_inplace(
+        Vector<double> predictions, Vector<const int64_t> a, Vector<const int64_t> b, Vector<const double> y);
     // Trials on X_t = v_t v_t*
     Done learn_vectors_inplace(Vector<double> predictions, Matrix<const S> V, Vector<const double> y);
     // v_t* W v_t
@@ -75,8 +75,8 @@ template <class S> struct Learner {
 };
 
 // Per pair the number of labels (upper triangle of tally (n, n)) and their mean (lower); returns what the squares about it gained.
-double tally_pairs_inplace(Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b,
-                           Vector<const double> y);
+double tally_pairs_inplace(
+    Matrix<double> tally, Vector<const int64_t> a, Vector<const int64_t> b, Vector<const double> y);
 
 }  // namespace lanczos
 
@@ -97,7 +97,7 @@ std::pair<double, double> implicit_step(double p, double y, double eta);
 // A = B B', Bt (r, r) as in projections/logdet.hpp, r >= d; predictions (t,), totals (N_TOTALS,). fixed: eta; 0 for the automatic rate
 // AUTO_SCALE / max(z' A z, y, mean label of this sense so far)^2. Stops before a trial that is not finite.
 Index metric_trials_inplace(Matrix<double> Bt, Vector<double> predictions, Vector<double> totals,
-                            Matrix<const double> Z, Vector<const double> y, Vector<const int8_t> sense, double fixed);
+    Matrix<const double> Z, Vector<const double> y, Vector<const int8_t> sense, double fixed);
 
 // Logarithms of the weights nearest in relative entropy with sum 1 and none above 1 / m; returns how many are at 1 / m.
 // lam (n,): logarithms, ascending, of any sum; sums (n,): work array. The largest are set to 1 / m, as few as possible, and the others
@@ -108,8 +108,7 @@ Index cap_spectrum_inplace(Vector<double> lam, Vector<double> sums, Index m);
 // totals (5,). fixed: eta; 0 for sqrt(reach / (B (B + L))), B the largest squared norm and L the loss so far, in which case log W first
 // shrinks to the new rate (see bregmat.online.pca.OnlinePCA).
 void pca_trials_inplace(Vector<double> lam, Matrix<double> Vt, Vector<double> totals, Matrix<const double> X, Index m,
-                        double fixed, double reach, const EigenWork &work);
+    double fixed, double reach, const EigenWork &work);
 
 }  // namespace online
-
 }  // namespace bregmat
