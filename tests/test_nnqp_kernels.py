@@ -38,7 +38,7 @@ class Case:
         k = len(free)
         U = np.zeros((n, n))
         U[:k, :k] = np.linalg.cholesky(self.M[np.ix_(self.free, self.free)]).T
-        self.state = FreeSet.of(U, self.free, n, m)
+        self.state = FreeSet.of(U, self.free, (m, n))
         self.rng = rng
 
     def check_factor(self, free):
@@ -271,7 +271,7 @@ def test_runs_that_end_without_a_minimum(rng, room, A33, A23, code, direction):
     case.A[3, 3], case.A[2, 3], case.A[3, 2] = A33, A23, A23
     b, x = np.ones(12), np.zeros(12)
     b[2], b[3] = -1.0, -5.0
-    case.state = FreeSet.of(np.zeros((room, room)), case.free, 12, 0)
+    case.state = FreeSet.of(np.zeros((room, room)), case.free, (0, 12))
     found, _, along, _ = run(case, x, b, 1e-12, 50)
     assert found == code
     assert {int(i): along[i] for i in np.flatnonzero(along)} == direction

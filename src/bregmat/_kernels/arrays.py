@@ -89,17 +89,9 @@ class FreeSet(NamedTuple):
     size: np.ndarray  # (1,) int64: k
 
     @classmethod
-    def of(cls, U: np.ndarray, F: np.ndarray, n: int, m: int) -> "FreeSet":
-        """The free variables F, with the factor U in its leading block.
-
-        Parameters
-        ----------
-        U : (room, room)
-        F : (k,) int
-        n, m : int
-            Numbers of variables and of rows.
-        """
-        k, room = len(F), len(U)
+    def of(cls, U: np.ndarray, F: np.ndarray, shape: tuple[int, int]) -> "FreeSet":
+        """The free variables F (k,) with the factor U (room, room) in its leading block; shape: (m, n) of E."""
+        (m, n), k, room = shape, len(F), len(U)
         order, position = np.zeros(room, np.int64), np.full(n, -1, np.int64)
         order[:k], position[F] = F, np.arange(k)
         return cls(U, np.empty((m, room)), np.empty((m, m)), order, position, np.array([k], np.int64))

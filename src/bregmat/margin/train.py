@@ -235,6 +235,7 @@ class MarginTraining(Problem):
     def __init__(self, problem: MarginProblem) -> None:
         self.data = problem
         self.price = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
+        self.has_ridge = problem.ridge > 0
 
     @property
     def certifies_cheaply(self) -> bool:
@@ -249,14 +250,15 @@ class MarginTraining(Problem):
         """Objectives, their gap and the violation, from float32 rows."""
         data, x, ridge = self.data, state.x, self.data.ridge
         margin = data.signs * (state.f + state.shift)
-        slack, least = np.maximum(1.0 - margin, 0.0), float(margin.min())
-        q, total, squares, linear = (
-            float(a @ b) for a, b in ((x, state.f), (data.signs, x), (ridge, x * x), (self.price, slack))
-        )
-        has_ridge = ridge > 0
-        quadratic = 0.5 * float((slack[has_ridge] ** 2 / ridge[has_ridge]).sum())
+        slack = np.maximum(1.0 - margin, 0.0)
+        q, total, linear = float(x @ state.f), float(data.signs @ x), float(self.price @ slack)
+        squares = quadratic = 0.0
+        if self.has_ridge.any():
+            squares = float(ridge @ (x * x))
+            quadratic = 0.5 * float((slack[self.has_ridge] ** 2 / ridge[self.has_ridge]).sum())
         primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)
         if data.loss == "hard":
+            least = float(margin.min())
             primal = 0.5 * q / least**2 if least > 0 else np.inf
         gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
         return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}

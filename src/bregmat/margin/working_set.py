@@ -257,7 +257,9 @@ class SupportSearch(State):
         problem = self.problem
         self.rounds += 1
         self.noise = SINGLE * float(np.sqrt(self.x @ self.x))
-        np.subtract(problem.signs - self.f, problem.ridge * self.x, out=slope)
+        np.subtract(problem.signs, self.f, out=slope)
+        if problem.ridge.any():
+            slope -= problem.ridge * self.x
         rising, falling = np.where(self.x < self.upper, slope, -FAR), np.where(self.x > self.lower, slope, FAR)
         high, low = float(rising.max()), float(falling.min())
         above, below = float(rising[inside].max(initial=-FAR)), float(falling[inside].min(initial=FAR))
@@ -266,6 +268,6 @@ class SupportSearch(State):
         else:
             self.violation = high - low
             self.shift = 0.5 * (above + below if max(abs(above), abs(below)) < FAR else high + low)
-        if not np.isfinite(slope.sum()) or not np.isfinite(self.violation):
+        if not np.isfinite(slope.sum() + self.violation):
             self.violation = np.nan
         self.done = not self.violation > self.tol

@@ -49,7 +49,7 @@ class FreeFactor:
             U = L.T
             if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
                 U, F = self._pivoted(F)
-        self.state = FreeSet.of(U, F, self.n, len(self.problem.E))
+        self.state = FreeSet.of(U, F, self.problem.E.shape)
 
     def _pivoted(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factor of a largest independent part, diagonal scaled to 1."""
@@ -74,7 +74,7 @@ class FreeFactor:
         room = min(self.n, k + max(32, k // 4))
         U = np.empty((room, room))
         U[:k, :k] = self.state.U[:k, :k]
-        self.state = FreeSet.of(U, self.free, self.n, len(self.problem.E))
+        self.state = FreeSet.of(U, self.free, self.problem.E.shape)
 
     def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
         """Let variables join, and those at some places leave: in place where they are few."""
