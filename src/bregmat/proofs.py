@@ -74,8 +74,9 @@ class Certificate:
         }
 
     def proves(self, tol: float) -> bool:
-        """Whether the point is optimal to the relative gap ``tol``; NaN proves nothing."""
-        return bool(np.isfinite(self.gap) and self.gap <= tol)
+        """Whether the point is optimal to the relative gap ``tol``; NaN, and a bound above ``upper`` by more than that, prove nothing."""
+        crossed = float(self.dual_bound - self.upper) / self.unit
+        return bool(np.isfinite(self.gap) and self.gap <= tol and not crossed > tol)
 
     def status(self, tol: float) -> Status:
         """What is proven, in a word."""
