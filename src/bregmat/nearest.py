@@ -22,7 +22,7 @@ from bregmat.faces import clique_weights, exposed
 from bregmat.plans import Options, plan_of
 from bregmat.points import handed_in
 from bregmat.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
-from bregmat.problems import NearestMatrix, build_problem, hard_rows, must_link_rows
+from bregmat.problems import NearestMatrix, build_problem, must_link_rows, slack_weights
 from bregmat.result import ExitReason, MatrixResult, Record, Status
 from bregmat.scalar_losses import Loss
 from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
@@ -264,7 +264,8 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     divergence, loss, slack_weight = options.divergence, options.loss, options.slack_weight
     solver, tol, max_iter, warm_start = options.solver, options.tol, options.max_iter, options.warm_start
     constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
-    hard = hard_rows(constraints, slack_weight)
+    gamma = slack_weights(slack_weight, constraints)
+    hard = np.isinf(gamma)
     linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, hard)
     cliques = clique_weights(constraints, hard)
     coordinates, operator = coordinates.bind(constraints, in_span=divergence.keeps_rank or not (len(linked) or cliques))
@@ -330,7 +331,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         dual=proof.dual,
         values=proof.values,
         violation=violation,
-        weight_span=_span(whole.losses.gamma),
+        weight_span=_span(gamma),
         singular=np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces and divergence.keeps_rank else None,
     )
 

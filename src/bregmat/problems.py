@@ -79,7 +79,7 @@ def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
     return np.where(size > 0, size, 1.0)
 
 
-def _slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
+def slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
     """The papers' gamma of each row; a column of its own."""
     given: dict[str, Any] = {"per": "constraint", "scalar": True, "infinite": True, "positive": True, "copy": True}
     return (
@@ -129,7 +129,7 @@ def build_problem(
     TypeError
         For a loss that is neither None nor a loss nor the name of one.
     """
-    gamma = _slack_weights(slack_weight, constraints)
+    gamma = slack_weights(slack_weight, constraints)
     worth = scale ** (divergence.degree or 0)
     if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all() or not 1e-150 < worth < 1e150:
         largest = scale * np.abs(divergence.inverse_link(t0)).max()
@@ -153,11 +153,6 @@ def build_problem(
         )
     _check_reachable(operator, losses, constraints)
     return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, offset, scale)
-
-
-def hard_rows(constraints: Constraints, slack_weight: Any) -> np.ndarray:
-    """Mask of the rows without slack."""
-    return np.isinf(_slack_weights(slack_weight, constraints))
 
 
 def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:

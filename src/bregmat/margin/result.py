@@ -45,7 +45,8 @@ class MarginResult(Result):
     decision : ndarray of shape (n,)
         ``f`` at the training samples, to float32 accuracy where it is proven not to matter (far beyond the margin).
     objective, dual_bound : float
-        Primal objective of the machine and dual objective of ``alpha``; the optimum lies between them.
+        Primal objective of the machine and dual objective of ``alpha``; the optimum lies between them. Infinite where they were not
+        computed.
     gap : float
         ``(objective - dual_bound) / |objective|``, dimensionless; inf where it was not computed.
     max_violation : float
@@ -82,6 +83,7 @@ class MarginResult(Result):
     noun: ClassVar[str] = "large margin machine"
     advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
     has_priced_errors: ClassVar[bool] = True
+    gap_is_ratio: ClassVar[bool] = False
     shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "n_support", "n_certified")
 
     def __post_init__(self) -> None:

@@ -39,7 +39,8 @@ class ActiveSet:
         Stop when the optimality conditions hold to this, in units of the margin, as LIBSVM does with its ``tol``, instead of at a
         duality gap. The weights are then those of float32 kernel rows, unless those are too coarse for it.
     certify : bool, default True
-        Compute the duality gap. It is always computed unless ``violation_tol`` is given.
+        Compute the duality gap. It is always computed unless ``violation_tol`` is given. Without it the result has no bound: the
+        history has the dual values by float32 kernel rows.
     cache_mb : float, default 400.0
         Memory for kernel rows, and as much again for the working set, in MB (10^6 bytes). Rows beyond it are computed again.
 
@@ -189,9 +190,10 @@ def train_margin(
             )
             outcome = solve(MarginTraining(near), settings, tol=tol, start=search, log=log)
     proof, inseparable = _in_units(outcome.certificate, factor), outcome.status is Status.INFEASIBLE
+    shared = outcome.shared()
     return MarginResult(
-        **outcome.shared()
-        | {"objective": proof.objective, "dual_bound": proof.dual_bound, "trace": {}}
+        **shared
+        | {"objective": proof.objective, "dual_bound": proof.dual_bound, "unit": shared["unit"] * factor, "trace": {}}
         | {"n_iter": int(outcome.trace.get("n_iter", outcome.n_iter))},
         # the weights of hull points have no units
         alpha=proof.dual if inseparable else proof.dual * factor,
@@ -264,10 +266,11 @@ class MarginTraining(Problem):
         return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}
 
     def certify(self, state: SupportSearch) -> MarginCertificate:
-        """The machine of the weights and its duality gap, rigorous; the dual value alone where no proof is wanted."""
+        """The machine of the weights and its duality gap, rigorous; nothing is proven where no proof is wanted."""
         if not (state.wants_proof and state.is_finite()):
             machine = Machine(self.data, state.x, state.f, np.zeros(0), state.shift)
-            proof = machine.unproven(state.objective, is_finite=state.is_finite())
+            # the dual value is of float32 rows, and may be above the optimum
+            proof = machine.unproven(-np.inf, is_finite=state.is_finite())
         else:
             state.x = np.where(np.isfinite(state.x), state.x, 0.0)  # an interrupted round
             machine = state.exact or Machine.rough(self.data, state.x, state.cache)

@@ -283,8 +283,11 @@ class _Corrections:
         proof, tol = found.certificate, self.request.tol
         if found.status in (Status.INFEASIBLE, Status.UNKNOWN) or not proof.dual_bound < 0.0:
             return found
-        gap = min(proof.gap, proof.objective / self.data.size(proof.x, proof.objective))
-        proof = replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap, size=1.0, upper=proof.objective)
+        size = self.data.size(proof.x, proof.objective)
+        gap = min(proof.gap, proof.objective / size)
+        proof = replace(
+            proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap * size, size=size, upper=proof.objective
+        )
         if found.status is Status.OPTIMAL or not gap <= tol:
             return replace(found, certificate=proof)
         return replace(found, certificate=proof, status=Status.OPTIMAL)

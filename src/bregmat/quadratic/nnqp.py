@@ -182,7 +182,8 @@ class Units:
         )
         if result.status is Status.INFEASIBLE:
             result.conflict = np.flatnonzero(result.equality_dual)
-        result.objective, result.dual_bound = self.outside(result.objective), self.outside(result.dual_bound)
+        for name in ("objective", "dual_bound", "unit"):
+            setattr(result, name, self.outside(getattr(result, name)))
         if not (np.isfinite(result.objective) and np.isfinite(result.x).all()):
             result.exit_reason = ExitReason.NONFINITE
         return result

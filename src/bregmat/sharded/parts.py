@@ -17,7 +17,7 @@ from bregmat.compound_operators import with_leaves
 from bregmat.constraints import Constraints
 from bregmat.coordinates import Coordinates
 from bregmat.operators import Operator, PairGraph, is_identity
-from bregmat.problems import build_problem, hard_rows
+from bregmat.problems import build_problem, slack_weights
 from bregmat.row_losses import RowLosses
 
 FEW = 4  # pairs fewer than points over this are better off as vectors of their own
@@ -124,8 +124,9 @@ class Setting:
         try:
             rows = source.read()
             rows.locate(None, n=points.shape[0])
+            gamma = slack_weights(self.slack_weight, rows)
             if not self.divergence.keeps_rank:
-                _refuse_links(rows, hard_rows(rows, self.slack_weight))
+                _refuse_links(rows, np.isinf(gamma))
             operator = self._bound(rows, points)
             problem = build_problem(
                 self.divergence,
@@ -138,7 +139,7 @@ class Setting:
             )
         except (ValueError, TypeError, OSError) as error:
             raise type(error)(f"{source.place}: {error}") from error
-        soft = problem.losses.gamma[~problem.losses.hard]
+        soft = gamma[np.isfinite(gamma)]
         ends = (float(soft.min(initial=np.inf)), float(soft.max(initial=0.0)))
         return Part(problem.operator, problem.losses, problem.unit, number, first, ends)
 
