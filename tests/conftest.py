@@ -44,9 +44,6 @@ NOT_VERIFIED = {
     "test_kernel_learner.py::test_logdet_reads_only_touched_rows_of_a_mapped_factor": (
         "a factor with rows of nan where none may be read, which `verify` reads"
     ),
-    "test_outcomes.py::test_points_that_are_nearly_equal_contradict_nothing[EntropyWithBarrier(share=0.5)-1e-05]": (
-        "an eigenvalue of 1e-8 beside 1.7e9 is below the rounding of the matrix: the processor decides whether its barrier is finite"
-    ),
 }
 
 

@@ -13,7 +13,8 @@ from operator import add
 import numpy as np
 
 from bregmat.coordinates import Coordinates
-from bregmat.nearest import Factor, _stored
+from bregmat.nearest import Factor, _span, _stored
+from bregmat.problems import slack_weights
 from bregmat.result import MatrixResult
 from bregmat.verification import verify
 
@@ -108,6 +109,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
         dual=certificate.dual,
         values=certificate.values,
         violation=problem.violation(certificate.values),
+        weight_span=_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
     )
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1

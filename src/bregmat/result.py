@@ -89,7 +89,11 @@ class Result:
     unit: float = 1.0
 
     noun: ClassVar[str] = "point"  # what was looked for, in sentences
+    statuses: ClassVar[frozenset[Status]] = frozenset(Status) - {Status.UNBOUNDED}  # that results of this kind can have
     has_priced_errors: ClassVar[bool] = False  # errors have a price instead of being forbidden
+    gap_is_ratio: ClassVar[bool] = (
+        True  # False: a gap is 0 where only rounding of larger terms separates objective and bound
+    )
     shown: ClassVar[Sequence[str]] = ("objective", "dual_bound", "gap", "max_violation")  # in the repr
     advice_for: ClassVar[dict[ExitReason, str]] = {}  # where this kind of problem needs other words
 

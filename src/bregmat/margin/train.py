@@ -279,7 +279,9 @@ class MarginTraining(Problem):
             else:
                 machine.intercept = state.shift
                 proof = machine.certify()
-        return replace(proof, violation=float(state.violation))
+        return replace(
+            proof, violation=float(np.maximum(state.violation, 0.0))
+        )  # below 0 where conditions hold with room
 
     def contradiction(self, state: SupportSearch) -> Proof | None:
         """Points of the two classes' hulls that coincide."""

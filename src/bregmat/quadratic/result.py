@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.result import ExitReason, Result
+from bregmat.status import Status
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
@@ -73,5 +74,7 @@ class QPResult(Result):
     curvature_tolerance: float = 0.0
     direction: np.ndarray | None = None
 
+    statuses: ClassVar[frozenset[Status]] = frozenset(Status)
+    gap_is_ratio: ClassVar[bool] = False
     shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "kkt_residual")
     advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE

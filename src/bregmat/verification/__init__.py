@@ -29,7 +29,9 @@ def verify(problem: Any, result: Any) -> Verification:
 
     Written apart from all solvers and certificates: the prior is decomposed again, every row is written out from its formula, and
     sums are taken in the platform's long double wherever that takes about a second at most, else in float64. Worth a call where
-    much depends on a result; ``verification.holds`` says whether everything agrees, ``verification.problems`` what does not.
+    much depends on a result; ``verification.holds`` says whether everything agrees, ``verification.problems`` what does not, and
+    ``verification.unchecked`` which claims could not be recomputed. A claim that is weaker than what is proven holds. Of INFEASIBLE
+    and UNBOUNDED the proof alone is a claim; what describes the run (``n_iter``, ``history``, ``solver``, ...) is none.
 
     Parameters
     ----------
@@ -69,7 +71,9 @@ def verify(problem: Any, result: Any) -> Verification:
     """
     found = own_figures(result)
     if problem is None:
-        found.notes.append("the problem is not at hand: only the result's own figures were compared with each other")
+        found.unchecked.append(
+            "the problem is not at hand: only the result's own figures were compared with each other"
+        )
         return found
     if not isinstance(problem, Mapping | MarginProblem):
         raise TypeError(f"problem must be a mapping of arguments, or None; got {type(problem).__name__}.")

@@ -22,7 +22,7 @@ from bregmat.verification.extended import (
     precision_text,
     unit_of,
 )
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 from bregmat.verification.matrices import distance
 
 
@@ -38,6 +38,8 @@ class Correlation:
         check_arguments(arguments, "the argument C of nearest_correlation", "C")
         self.result, self.divergence = result, as_divergence(arguments.get("divergence", "frobenius"))
         C = arguments["C"]
+        self.rank = arguments.get("rank")
+        self.labels = (list(C.index), list(C.columns)) if hasattr(C, "columns") else None
         self.is_factor = isinstance(C, Factor)
         C = numbers(C.G0 @ C.G0.T if self.is_factor else C)
         n = len(C)
@@ -48,13 +50,19 @@ class Correlation:
             d = np.sqrt(np.diag(C))
             C = C / np.multiply.outer(d, d)
             C[np.diag_indices(n)] = 1
-        self.fixed = arguments.get("fixed")
+        self.handed_in, self.fixed = C, arguments.get("fixed")
         self.low = self.real(arguments.get("min_eig", 0.0))
-        if result.repaired is not None:
-            t, U = eigenpairs(C)
-            C = (U * np.maximum(t, result.repaired.floor)) @ U.T
+        self.floor = float(arguments.get("floor", 1e-6)) if arguments.get("repair") == "clip" else None
+        if self.floor is not None:
+            self.values, U = eigenpairs(C)
+            if self.values[0] < self.floor:
+                C = (U * np.maximum(self.values, self.floor)) @ U.T
         self.C, self.n = C, n
         i, j = result.rows.T
+        if not ((result.rows >= 0) & (result.rows < n)).all():
+            raise ValueError(f"the result prescribes entries of a larger matrix; C has {n} rows.")
+        if len(result.dual) != len(result.rows):
+            raise ValueError(f"the result has {len(result.dual)} multipliers of {len(result.rows)} entries.")
         self.i, self.j = i, j
         self.b = np.where(i == j, 1 - self.low, C[i, j]).astype(self.real)
 
@@ -71,6 +79,7 @@ class Correlation:
         if result.X.shape != (self.n, self.n):
             raise ValueError(f"the result has shape {result.X.shape}; C has {self.n} rows.")
         self._entries(found)
+        self._asked(found)
         if found.claimed is Status.INFEASIBLE:
             self._contradiction(found)
             return
@@ -84,26 +93,31 @@ class Correlation:
         is_feasible = worst <= 16 * allowed
         values = eigenvalues(X)
         found.figures["smallest eigenvalue"] = (result.smallest_eigenvalue, float(values[0]))
+        found.compare("residual", result.residual, self._residual(X), CLOSE * max(1.0, float(np.abs(X).sum())))
         if not values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])):
             is_feasible = False
             if found.claimed is not Status.UNKNOWN:
                 found.problem(f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
-        if result.rank is not None and self.n > result.rank and values[-result.rank - 1] > 1e-8 * values[-1]:
-            found.problem(f"the rank is above {result.rank}", Status.UNKNOWN)
+        if result.factor is not None:
+            product = result.factor.astype(real) @ result.factor.astype(real).T
+            found.compare_all("factor factor'", X, product, CLOSE * max(1.0, float(np.abs(X).max())))
+        if self.rank is not None and self.n > self.rank and values[-self.rank - 1] > 1e-8 * values[-1]:
+            found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
         if not is_feasible and found.claimed is not Status.UNKNOWN and worst > 16 * allowed:
             found.problem(f"a prescribed entry is missed by {worst:.2g}")
         objective, bound, lost = self._distance(X), *self._bound(result.dual)
         size = max(1.0, abs(objective))
-        room = CLOSE * size + lost + self._vague()
+        room = CLOSE * size + lost + self._vague(size)
         if is_feasible:
             found.compare("objective", result.objective, objective, room)
         if np.isfinite(result.dual_bound) and bound is not None:
             found.bound_from_below("dual_bound", result.dual_bound, bound, room)
         if bound is None:
-            found.notes.append(
+            found.unchecked.append(
                 "the bound was not recomputed: fixed blocks are nearly singular, and what it holds on is not saved"
             )
             bound = result.dual_bound
+        found.compare("unit", result.unit, size, EXACT * size + room)
         found.judge(result, (objective - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _entries(self, found: Verification) -> None:
@@ -116,12 +130,43 @@ class Correlation:
         if pairs != wanted:
             found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
 
-    def _vague(self) -> float:
+    def _asked(self, found: Verification) -> None:
+        """What the result says of its problem, and of the repair of the input."""
+        result, repaired = self.result, self.result.repaired
+        is_forced = len(self.i) > self.n and self.divergence.takes_indefinite and not self.is_factor
+        if result.null_space is not None and not is_forced:
+            found.problem("null vectors are named, which nothing forces")
+        for name, asked in (("divergence", self.divergence.name), ("rank", self.rank), ("labels", self.labels)):
+            if getattr(result, name) != asked:
+                found.problem(f"{name} is {asked!r}; the result says {getattr(result, name)!r}")
+        found.compare("min_eig", result.min_eig, float(self.low), 0.0)
+        if self.floor is None or not self.values[0] < self.floor:
+            near = self.floor is not None and self.values[0] < self.floor * (1 + CLOSE)
+            if repaired is not None and not near:
+                found.problem("the result says that the input was repaired, which needs no repair", Status.UNKNOWN)
+            return
+        low = self.values[self.values < self.floor]
+        rounding = 64 * ROUNDING * self.n * float(np.abs(self.values).max())
+        if repaired is None:
+            if low[0] < self.floor - rounding:
+                found.problem(f"{len(low)} eigenvalues of the input are below the floor; the result does not say so")
+            return
+        found.compare("floor", repaired.floor, self.floor, 0.0)
+        found.compare("size of the repair", repaired.size, float(np.sqrt(((self.floor - low) ** 2).sum())), rounding)
+        fewest, most = ((self.values < self.floor + way * rounding).sum() for way in (-1, 1))
+        if repaired.kind != "clip" or not fewest <= repaired.n_eigenvalues <= most:
+            found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
+
+    def _residual(self, X: np.ndarray) -> float:
+        """Frobenius distance from the input as it was handed in, scaled if that was asked for."""
+        return float(np.sqrt(((X - self.handed_in) ** 2).sum()))
+
+    def _vague(self, size: float) -> float:
         """What the last digits of C are worth where small eigenvalues of it matter."""
         if self.divergence.takes_indefinite:
             return 16 * ROUNDING * float(np.abs(self.C).max()) * float(np.abs(self.result.X - self.C).sum())
         kept = self._prior()[0].astype(float)
-        return 32 * ROUNDING * self.n * float((kept[-1] / kept).max()) * max(1.0, abs(self.result.objective))
+        return 32 * ROUNDING * self.n * float((kept[-1] / kept).max()) * size
 
     def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Eigenvalues l and vectors Q of C in its range, and the units of its rows: LogDet does not depend on those."""
@@ -203,6 +248,11 @@ class Correlation:
     def _contradiction(self, found: Verification) -> None:
         """``Y`` semidefinite and ``<Y, X> = mu . b`` negative (LogDet: not positive)."""
         mu, real = self.result.dual, self.real
+        conflict = np.empty((0, 2), dtype=int) if self.result.conflict is None else self.result.conflict
+        prescribed = [(int(a), int(b)) for a, b in self.result.rows]
+        named = {(int(a), int(b)) for a, b in np.reshape(conflict, (-1, 2))}
+        if not {prescribed[k] for k in np.flatnonzero(mu)} <= named <= set(prescribed):
+            found.problem("the conflict does not name all entries that carry the proof, or entries that are free")
         Y, rows = self.sum(mu), np.count_nonzero(mu)
         b = np.where(self.i == self.j, 1, self.b).astype(real)
         total, weight = float(mu.astype(real) @ b), float(np.abs(mu) @ np.abs(b.astype(float)))
@@ -210,6 +260,10 @@ class Correlation:
         if self.result.null_space is not None or self.low > 0:
             V = self.result.null_space
             if V is not None:
+                if not self._are_null(V.astype(real)):
+                    found.unchecked.append(
+                        "the proof was not recomputed: nothing shows that the null vectors are forced"
+                    )
                 N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
                 Y = N.T @ Y @ N
             total -= float(self.low * np.trace(self.sum(mu)))

@@ -38,6 +38,8 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
     cut = math.fsum(A.data[apart]) / 2
     total = math.fsum(A.data) / 2
     found.compare("cut", result.cut, cut, 1e-13 * total)
+    found.compare("imbalance", result.imbalance, abs(2 * int(labels.sum()) - n), 0.0)
+    found.compare("unit", result.unit, cut or 1.0, 1e-13 * total)
     relaxed = _relaxation(A, result.dual, n, found)
     if relaxed is None:
         return
@@ -59,7 +61,7 @@ def _relaxation(A: Any, y: np.ndarray, n: int, found: Verification) -> float | N
         found.problem(f"there are {len(y)} multipliers for {size} vertices", Status.FEASIBLE)
         return None
     if size > LARGEST:
-        found.notes.append(f"the bound was not recomputed: {n} vertices are more than {LARGEST}")
+        found.unchecked.append(f"the bound was not recomputed: {n} vertices are more than {LARGEST}")
         return None
     real = arithmetic(60.0 * size**3)
     found.precision = precision_text(real)

@@ -15,6 +15,7 @@ from bregmat.status import Status
 
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
+EXACT = 1e-6  # relative difference that counts as rounding between figures which the result computes from each other
 _RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # what is proven of a point, from nothing to everything
 
 
@@ -25,15 +26,17 @@ class Verification:
     Attributes
     ----------
     status : Status
-        What is proven: the claimed status, or a lower one.
+        What is proven, as far as it was recomputed: the claimed status, or a lower one.
     claimed : Status
         What the result says.
     figures : dict of str to (float, float)
         Name of a figure, what the result says, and what was recomputed.
     problems : list of str
         What does not agree, in sentences; empty where the result holds.
+    unchecked : list of str
+        Claims that were not recomputed, in sentences. They are not confirmed.
     notes : list of str
-        What could not be verified, and what was taken for granted.
+        What was taken for granted.
     precision : str
         The arithmetic of the recomputation.
 
@@ -50,32 +53,37 @@ class Verification:
     claimed: Status
     figures: dict[str, tuple[float, float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     precision: str = ""
 
     @property
     def holds(self) -> bool:
-        """Whether everything that was recomputed agrees with the result."""
-        return not self.problems and self.status is self.claimed
+        """Whether every claim was recomputed and agrees. A claim may be weaker than what is proven."""
+        return self.verdict == "holds"
+
+    @property
+    def verdict(self) -> str:
+        """``"holds"``, ``"does not hold"``, or ``"not recomputed"`` where nothing disagrees but some claim was not recomputed."""
+        if self.problems or self.status is not self.claimed:
+            return "does not hold"
+        return "not recomputed" if self.unchecked else "holds"
 
     def rows(self) -> list[tuple[str, str]]:
         """(name, text) of everything, for tables."""
-        rows = [
-            (
-                "verified status",
-                f"{self.status}" + ("" if self.status is self.claimed else f" ({self.claimed} claimed)"),
-            )
-        ]
+        claimed = "" if self.status is self.claimed else f", {self.claimed} claimed"
+        rows = [("verified status", f"{self.status} ({self.verdict}{claimed})")]
         rows += [(f"recomputed {name.replace('_', ' ')}", f"{new:.7g}") for name, (_, new) in self.figures.items()]
-        return rows + [("problem", text) for text in self.problems] + [("note", text) for text in self.notes]
+        texts = {"problem": self.problems, "not recomputed": self.unchecked, "note": self.notes}
+        return rows + [(name, text) for name, said in texts.items() for text in said]
 
     def __repr__(self) -> str:
-        head = (
-            f"Verification(status={self.status}, claimed={self.claimed}, {'holds' if self.holds else 'DOES NOT HOLD'}"
-        )
+        verdict = self.verdict if self.holds else self.verdict.upper()
+        head = f"Verification(status={self.status}, claimed={self.claimed}, {verdict}"
         lines = [f"{head}{f', {self.precision}' if self.precision else ''})"]
         lines += [f"  {name:<14}{old:>16.9g}  recomputed {new:>16.9g}" for name, (old, new) in self.figures.items()]
-        lines += [f"  problem: {text}" for text in self.problems] + [f"  note: {text}" for text in self.notes]
+        texts = {"problem": self.problems, "not recomputed": self.unchecked, "note": self.notes}
+        lines += [f"  {name}: {text}" for name, said in texts.items() for text in said]
         return "\n".join(lines)
 
     # ------------------------------------------------------------------ while it is made
@@ -103,11 +111,31 @@ class Verification:
             By how much they may differ.
         """
         self.figures[name] = (float(claimed), float(recomputed))
-        both = np.isfinite(claimed) and np.isfinite(recomputed)
-        if (both and not abs(claimed - recomputed) <= allowed) or (
-            np.isfinite(claimed) and not np.isfinite(recomputed)
-        ):
+        if claimed != recomputed and not abs(claimed - recomputed) <= allowed < np.inf:
             self.problem(f"{name} is {recomputed:.9g}; the result says {claimed:.9g}")
+
+    def compare_all(self, name: str, claimed: Any, recomputed: np.ndarray, allowed: Any) -> None:
+        """An array beside the recomputed one, entry by entry; the first entry that differs is named.
+
+        Parameters
+        ----------
+        name : str
+        claimed : ndarray
+        recomputed : ndarray
+            Of the shape that the result must have.
+        allowed : float or ndarray
+            By how much entries may differ.
+        """
+        claimed = np.asarray(claimed)
+        if claimed.shape != recomputed.shape:
+            self.problem(f"{name} has shape {claimed.shape} and not {recomputed.shape}")
+            return
+        equal = (claimed == recomputed) | (np.isnan(claimed) & np.isnan(recomputed))
+        wrong = np.argwhere(~equal & ~((np.abs(claimed - recomputed) <= allowed) & (np.abs(recomputed) < np.inf)))
+        if len(wrong):
+            at = tuple(wrong[0])
+            where = f"{name}[{', '.join(map(str, at))}]" if at else name
+            self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
     def bound_from_below(self, name: str, claimed: float, recomputed: float, allowed: float) -> None:
         """A lower bound: the weights may prove more than is claimed, not less.
@@ -120,8 +148,14 @@ class Verification:
             What rounding may hide of the recomputed bound.
         """
         self.figures[name] = (float(claimed), float(recomputed))
-        if np.isfinite(claimed) and not claimed <= recomputed + allowed:
+        if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
+
+    def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
+        """The conflict of n rows must name all that carry the proof."""
+        said = set() if conflict is None else {int(k) for k in np.ravel(conflict)}
+        if not set(map(int, rows)) <= said <= set(range(n)):
+            self.problem("the conflict does not name all rows that carry the proof, or rows that do not exist")
 
     def judge(self, result: Result, gap: float, is_feasible: bool) -> None:
         """The status that the recomputed gap and violation leave."""
@@ -143,6 +177,10 @@ def own_figures(result: Result) -> Verification:
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     found = Verification(result.status, result.status)
+    if result.status not in result.statuses:
+        found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
+        return found
+    _consistent(result, found)
     # programs allow more, relative to their terms
     met = result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
@@ -152,6 +190,33 @@ def own_figures(result: Result) -> Verification:
     if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
         found.problem("INFEASIBLE without rows that carry the proof", Status.UNKNOWN)
     return found
+
+
+def _consistent(result: Result, found: Verification) -> None:
+    """Whether the numbers of a result can be true together."""
+    objective, bound, gap, unit = map(float, (result.objective, result.dual_bound, result.gap, result.unit))
+    for name in ("objective", "dual_bound", "gap", "max_violation"):
+        if np.isnan(getattr(result, name)):
+            found.problem(f"{name} is not a number")
+    if not 0 <= result.tol < np.inf or not (0 <= unit < np.inf or (unit == np.inf and not np.isfinite(objective))):
+        found.problem(f"a tolerance of {result.tol:g} or a unit of {unit:g} is no finite size")
+    if not gap >= -EXACT or not result.max_violation >= 0:
+        found.problem(f"a gap of {gap:.3g} or a violation of {result.max_violation:.3g} is below 0")
+    if result.status not in _RANK and np.isfinite(gap):
+        found.problem(f"{result.status} with a gap of {gap:.3g}: there is no optimal value to be near to")
+    if result.status is not Status.INFEASIBLE and result.conflict is not None and len(result.conflict):
+        found.problem(f"{result.status} beside rows that prove that nothing is feasible")
+    if result.status not in _RANK:
+        return
+    if not bound < np.inf:
+        found.problem(f"{result.status} with the lower bound {bound:g}")
+    if np.isfinite(gap) and result.gap_is_ratio:
+        apart = objective - bound
+        rounding = EXACT * abs(apart) + 64 * ROUNDING * (abs(objective) + abs(bound))
+        if not gap * unit >= apart - rounding:
+            found.problem(
+                f"the gap is {apart / (unit or 1.0):.9g} by the objective and the bound; the result says {gap:.9g}"
+            )
 
 
 # -------------------------------------------------------------------- what several kinds of problems have

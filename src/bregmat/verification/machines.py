@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bregmat.margin.hulls import coinciding
 from bregmat.margin.result import MarginResult
 from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
 LARGEST = 4000  # samples up to which the kernel matrix is formed
 
@@ -24,7 +25,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     if len(result.alpha) != n:
         raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
     if n > LARGEST:
-        found.notes.append(f"not recomputed: {n} samples are more than {LARGEST}")
+        found.unchecked.append(f"{n} samples are more than {LARGEST}")
         return
     K = kernel() if callable(kernel) else np.asarray(kernel, dtype=float)
     on = np.flatnonzero(result.alpha)
@@ -52,18 +53,24 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
             found.problem(
                 f"the points of the two hulls are {distance:.3g} apart, not proven to coincide", Status.UNKNOWN
             )
-        if np.isfinite(result.margin_bound) and not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(
-            noise
-        ):
+        found.named(result.conflict, on, n)
+        if not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(noise):
             found.problem(
                 f"no margin above {distance / wanted:.3g} is proven to be impossible, not {result.margin_bound:.3g}"
             )
         return
-    if not np.isfinite(result.gap):
-        if not np.isfinite(upper).all() and not ridge.any() and found.claimed is not Status.UNKNOWN:
-            found.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
-        return
     margins = signs * (sums + result.intercept)
+    # in float32 where the sample is far from the margin: its roundings of all terms, and a share of the distance
+    single = 4e-7 * float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum()) + 1e-3 * np.abs(margins - 1)
+    if found.claimed is not Status.UNKNOWN:  # else there is no machine
+        found.compare_all("decision", result.decision, (signs * margins).astype(float), single.astype(float) + CLOSE)
+    bounds = np.unique(upper[counts])
+    found.compare_all("price", np.array(result.price), np.array(bounds[0] if len(bounds) == 1 else np.nan), 0.0)
+    if not np.isnan(result.margin_bound):
+        found.problem(f"a largest margin of {result.margin_bound:.3g} is claimed of classes that can be separated")
+    may_err = bool(np.isfinite(upper).all() or ridge.any())
+    if not (may_err or np.isfinite(result.gap) or found.claimed is Status.UNKNOWN):
+        found.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
     slack = np.where(counts, np.maximum(1 - margins, 0), 0)
     # of weights whose signed sum is 0, as it has to be where there is an intercept: without what one class has too much
     balanced = alpha * _kept(x) if has_intercept else alpha
@@ -79,33 +86,119 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
         lengths = np.sqrt(np.maximum(np.diag(K), 0))
         blur = 16 * ROUNDING * float(lengths[counts].max()) * float(lengths @ alpha)
         is_feasible = missed <= 1e-8 + blur < 1
-        if blur >= 1:
-            found.problem("rounding of weights as large hides whether samples are outside the margin")
-        elif not is_feasible:
-            found.problem(f"a sample is within the margin by {missed:.2g}")
+        if not is_feasible and found.claimed is not Status.UNKNOWN:
+            vague = "rounding of weights as large hides whether samples are outside the margin"
+            found.problem(vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}")
     primal = q / 2 + price.sum()
     rounding = 16 * ROUNDING * size + float(
         (np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum()
     ) * 64 * ROUNDING * (float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum()) + abs(result.intercept))
     unit = abs(float(primal)) or 1.0
-    found.compare("objective", result.objective, float(primal), CLOSE * unit + 16 * rounding)
+    if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
+        found.compare("objective", result.objective, float(primal), CLOSE * unit + 16 * rounding)
+        found.compare("unit", result.unit, unit, EXACT * unit + 16 * rounding)
     found.bound_from_below("dual_bound", result.dual_bound, float(dual), CLOSE * unit + 16 * rounding)
+    apart = result.objective - result.dual_bound
+    lost = 16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound))
+    if np.isfinite(result.gap) and not result.gap * result.unit >= apart * (1 - EXACT) - lost:
+        found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
     gap = float(primal - dual) / unit
     if rounding > result.tol * unit:
         found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
         gap = max(gap - rounding / unit, 0.0)
     found.judge(result, gap, is_feasible)
-    wrong = result.certified & ~result.certified_support & (result.alpha > 0) & counts
-    least = float(margins[counts].min())
-    # the machine, and divided by its least margin, which leaves no slack
-    for scale in (1.0, least) if least > 0 else (1.0,):
-        paid = price.sum() if scale == 1.0 else 0.0
-        distance = q / scale**2 + paid - balanced.sum() / scale + (ridge * balanced**2).sum() / (2 * scale**2)
-        # of decisions, around those of any optimum
-        ball = np.sqrt(2 * np.maximum(distance, 0) * np.maximum(np.diag(K), 0))
-        wrong &= ~(margins / scale - ball > 1)
-    if wrong.any():
-        found.problem(f"sample {np.flatnonzero(wrong)[0]} is proven to be no support vector, but has a weight")
+    _parts(
+        result, Costs(alpha, _kept(x) if has_intercept else np.ones(n), signs, upper, ridge), sums, np.diag(K), found
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What each sample that counts leaves between primal and dual, a convex function of its margin.
+
+    Attributes
+    ----------
+    alpha, kept, signs, upper, ridge : ndarray, shape (n,)
+        Weights, the share of each that is left where those of both classes sum to the same, labels, bounds of the weights (0: the
+        sample does not count), and ridge of the squared hinge.
+    """
+
+    alpha: np.ndarray
+    kept: np.ndarray
+    signs: np.ndarray
+    upper: np.ndarray
+    ridge: np.ndarray
+
+    def at(self, margins: np.ndarray, scale: Any) -> np.ndarray:
+        """For weights over ``scale``, at margins (n,); 0 for samples that do not count."""
+        alpha, ridge = self.alpha / scale, np.where(self.ridge > 0, self.ridge, 1)
+        beyond = self.ridge * alpha**2 / 2 + alpha * self.kept * np.maximum(margins - 1, 0)
+        short = np.where(np.isfinite(self.upper), np.maximum(self.upper - alpha, 0), 0) * np.maximum(1 - margins, 0)
+        within = np.where(self.ridge > 0, (1 - margins - self.ridge * alpha) ** 2 / (2 * ridge), short)
+        return np.where(self.upper > 0, np.where(margins < 1, within, beyond), 0)
+
+    def least(self, margins: np.ndarray, ball: np.ndarray, scale: Any) -> np.ndarray:
+        """The least of it where margins may be off by ``ball`` (n,)."""
+        best = 1 - self.ridge * self.alpha / scale
+        return self.at(np.clip(best, margins - ball, margins + ball), scale)
+
+
+def _parts(result: MarginResult, costs: Costs, sums: np.ndarray, diagonal: np.ndarray, found: Verification) -> None:
+    """Whether the samples that are called certified support every optimum, or none.
+
+    A machine costs ``|w - w'|^2 / 2`` plus the sum of what its samples leave more than the dual value of the weights of w'; with
+    that of w' itself as the most that an optimum may have, every optimal value is within ``sqrt(2 most K_ii)`` of the own one.
+    """
+    certified, support = np.asarray(result.certified, dtype=bool), np.asarray(result.certified_support, dtype=bool)
+    counts, n = costs.upper > 0, len(costs.upper)
+    if certified.shape != (n,) or support.shape != (n,) or (support & ~certified).any():
+        found.problem("certified support vectors are not among the certified samples")
+        return
+    if not (certified & counts).any():
+        return
+    never, always = ~counts, np.zeros(n, dtype=bool)
+    margins = costs.signs * (sums + result.intercept)
+    smallest = float(margins[counts].min())
+    has_errors = bool(np.isfinite(costs.upper).all() or costs.ridge.any())
+    # the machine, and divided by its smallest margin, which leaves no slack
+    for scale in [1.0] * has_errors + [smallest] * (smallest > 0):
+        if (costs.alpha > scale * costs.upper * (1 + CLOSE)).any():
+            continue
+        most = costs.at(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
+        ball = np.sqrt(2 * most * np.maximum(diagonal, 0))
+        low = high = result.intercept / scale
+        if result.intercept:
+            low, high = _intercepts(costs, sums / scale, ball, low, most, scale, has_errors)
+        near, far = (np.where(costs.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
+        near, far = (costs.signs * sums / scale + way for way in (near, far))
+        room = CLOSE * (ball + np.abs(near) + np.abs(far) + 1)
+        never, always = never | (near - ball > 1 - room), always | (far + ball < 1 + room)
+    for said, proven, words in ((support, always, "a"), (certified & ~support, never, "no")):
+        if (wrong := np.flatnonzero(said & ~proven)).size:
+            found.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
+
+
+def _intercepts(
+    costs: Costs, f: np.ndarray, ball: np.ndarray, b: Any, most: Any, scale: Any, has_errors: bool
+) -> tuple[Any, Any]:
+    """An interval that holds every optimal intercept: values f (n,) may be off by ``ball``, and samples leave ``most`` in all."""
+    plus, minus = ((costs.upper > 0) & (way * costs.signs > 0) for way in (1, -1))
+    if not has_errors:
+        return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
+    ends = []
+    for way in (-1, 1):
+        inside, step = b, 4 * ball.max() + CLOSE * (1 + abs(b))
+        while costs.least(costs.signs * (f + b + way * step), ball, scale).sum() <= most:
+            inside, step = b + way * step, 4 * step
+            if not step < 1e300:
+                return -np.inf, np.inf
+        outside = b + way * step
+        for _ in range(50):
+            middle = (inside + outside) / 2
+            within = costs.least(costs.signs * (f + middle), ball, scale).sum() <= most
+            inside, outside = (middle, outside) if within else (inside, middle)
+        ends.append(outside)
+    return ends[0], ends[1]
 
 
 def _kept(x: np.ndarray) -> np.ndarray:

@@ -9,12 +9,14 @@ import numpy as np
 
 from bregmat.quadratic.result import QPResult
 from bregmat.status import Status
+from bregmat.threads import cached_property
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
 FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
 CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
 INDEFINITE = 1e-10  # times sqrt(n), of the largest diagonal entry: eigenvalues of A that may be taken for rounding
+ALONE = 1e-4  # share of what single variables could gain that the gap is relative to where x = 0
 PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
 EPS = unit_of(LONG)
 SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # of the largest variable, above which a variable is taken for free
@@ -87,17 +89,24 @@ class Program:
         """
         unlimited, best = np.isinf(self.reach), LONG(-np.inf)
         lifted = self._lifted(x, y, unlimited)
-        for z, v in ((x, y), (x, lifted), *((z, y) for z in self._raised(x, y, unlimited))):
+        candidates = [(x, y), (x, lifted), *((z, y) for z in self._raised(x, y, unlimited))]
+        for z, v in candidates:
             h, low = self._reduced(z, v)
             if not (unlimited & (low < 0)).any():
                 best = max(best, self._value(z, v, h, low))
-        if best > -np.inf:
-            return best, 0.0
-        h = self.times(x) + self.b + y @ self.E
+        return (
+            (best, 0.0)
+            if best > -np.inf
+            else min((self._granted(x, z, v, unlimited) for z, v in candidates), key=_order)
+        )
+
+    def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
+        """The bound from z for points no farther out than x, and the share of b that has to be granted for it."""
+        h = self.times(z) + self.b + y @ self.E
         low = np.minimum(h, 0)
         short = np.where(unlimited, -low, 0)
-        size = float(np.abs(self.b).max()) or 1.0
-        return self._value(x, y, h, low) - short @ x, float(short.max()) / size
+        size = float(np.abs(self.b).max()) or float(np.abs(h - self.b).max()) or 1.0
+        return self._value(z, y, h, low) - short @ x, float(short.max()) / size
 
     def _reduced(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``h`` at z, and the negative part of what it is at least in spite of rounding."""
@@ -161,7 +170,10 @@ class Program:
             raise ValueError(
                 f"the result has {len(result.x)} variables and {len(result.equality_dual)} rows; the problem others."
             )
+        if result.direction is not None and found.claimed is not Status.UNBOUNDED:
+            found.problem(f"{result.status} beside a direction along which the objective falls without end")
         if found.claimed is Status.INFEASIBLE:
+            found.named(result.conflict, np.flatnonzero(result.equality_dual), len(self.e))
             self._contradiction(result.equality_dual.astype(LONG), found)
             return
         if found.claimed is Status.UNBOUNDED:
@@ -171,11 +183,26 @@ class Program:
         if not np.isfinite(result.x).all() or (x < 0).any() or (x > self.upper).any():
             found.problem("x is outside of its box", Status.UNKNOWN)
             return
+        if not 0 <= result.bound_perturbation <= PERTURBED:
+            found.problem(
+                f"the bound takes a linear term for granted that is raised by {result.bound_perturbation:.1g}"
+            )
+        if not np.isfinite(y).all():
+            found.problem("the multipliers of the rows are not finite", Status.UNKNOWN)
+            return
+        h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
+        found.compare_all(
+            "dual", result.dual, h, CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
+        )
+        conditions, vague = self._missed_conditions(x, h), self._in_units(64 * ROUNDING * gradient_noise, h)
+        found.figures["kkt_residual"] = (result.kkt_residual, conditions)
+        if not result.kkt_residual >= conditions * (1 - EXACT) - CLOSE - vague or result.kkt_residual < 0:
+            found.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
         terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
         missed = np.abs(self.E @ x - self.e)
         missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.figures["max_violation"] = (result.max_violation, worst)
+        found.compare("max_violation", result.max_violation, worst, CLOSE)
         is_feasible = worst <= FEASIBLE
         if not is_feasible and found.claimed is not Status.UNKNOWN:
             found.problem(f"the rows are missed by {worst:.2g}")
@@ -185,10 +212,21 @@ class Program:
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
-        if size == 0.0:
-            size = 1e-4 * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
+        is_alone = size == 0.0
+        size = size or ALONE * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
         found.compare("objective", result.objective, float(objective), allowed)
+        if not is_alone:
+            # of least squares with the bound 0 also the objective with its constant
+            units = [size] if self.X is None else [size, max(float(objective), curved)]
+            unit = min(units, key=lambda one: abs(one - result.unit))
+            found.compare("unit", result.unit, unit, EXACT * unit + allowed + 1e-300)
+        elif self.b.any():  # what single variables could gain, of those that were looked at
+            most = ALONE * float((np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()) ** 2
+            most = max(most, 0.0 if self.X is None else float(objective))
+            found.figures["unit"] = (result.unit, most)
+            if not result.unit <= most * (1 + EXACT) + 1e-300:
+                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBED:
             bound = LONG(-np.inf)
         elif granted:
@@ -199,15 +237,53 @@ class Program:
         found.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
             found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
-        elif result.dual_bound > float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered below all the same
-            found.notes.append("the bound was not reached: it comes from a point near x that the result does not hold")
+        elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered all the same
+            found.unchecked.append(
+                "the bound was not reached: it comes from a point near x that the result does not hold"
+            )
         gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
         of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
-        found.judge(result, gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0, is_feasible)
+        gap = gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0
+        apart = result.objective - result.dual_bound
+        rounding = 64 * ROUNDING * float(self.sizes(x) @ x)
+        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf where numbers overflow
+        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
+            found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+        found.judge(result, gap, is_feasible)
 
     def _largest(self) -> Any:
-        diagonal = np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0)
-        return max(diagonal.max(initial=0), LONG(1e-300))
+        return max(self.diagonal.max(initial=0), LONG(1e-300))
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """``A_ii``, shape (n,)."""
+        return np.maximum(np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0), 0)
+
+    def _weights(self) -> np.ndarray:
+        """``1 / sqrt(A_ii)``, shape (n,); of the largest A_ii where A_ii = 0."""
+        return 1 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, self.diagonal.max(initial=0) or 1))
+
+    def _matters(self, h: np.ndarray) -> float:
+        """Size of the part of b that the reduced gradient h (n,) answers, in units of sqrt(A_ii)."""
+        size, other, weights = np.abs(self.b), np.abs(h - self.b), self._weights()
+        reach = np.where(np.isinf(self.upper), np.inf, self.diagonal * np.minimum(self.upper, 1e300))
+        answered = np.minimum(size, np.where(self.b < 0, np.maximum(reach, other), other))
+        of_each = (answered, other, size)
+        return next((float(top) for part in of_each if (top := (part * weights).max(initial=0)) > 0), 1.0)
+
+    def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
+        """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
+        low, high = x <= 0, x >= self.upper
+        missed = np.maximum(np.where(low & high, 0, np.where(low, -h, np.where(high, h, np.abs(h)))), 0)
+        worst = self._in_units(missed, h)
+        if self.A is not None:
+            return worst
+        return min(worst, float(missed.max(initial=0) / (np.abs(self.b).max(initial=0) or 1)))  # without units
+
+    def _in_units(self, part: np.ndarray, h: np.ndarray) -> float:
+        """The largest of parts (n,) of the gradient h, in units of sqrt(A_ii) and relative to the part of b that matters."""
+        weights = self._weights()
+        return float((part * weights / np.maximum(np.abs(self.b) * weights, self._matters(h))).max(initial=0))
 
     def _convexity(self, result: QPResult, found: Verification) -> None:
         """Whether A is positive semidefinite up to what the result says, and that is within what the bound may take for granted."""
@@ -252,6 +328,12 @@ class Program:
         found.figures["slope"] = (np.nan, float(self.b @ d))
         if not self.b @ d < 0:
             found.problem("the objective does not fall along the direction", Status.UNKNOWN)
+
+
+def _order(found: tuple[Any, float]) -> tuple[float, Any]:
+    """Bounds that count before others, and the largest first."""
+    bound, granted = found
+    return (0.0, -bound) if granted <= PERTURBED else (granted, -bound)
 
 
 def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def _verified(result: Result, model: Any) -> Verification:
     with np.errstate(all="ignore"):
         _history(result, found)
         _point(result, model, found)
-    found.notes.append(NO_DATA)
+    found.unchecked.append(NO_DATA)
     return found
 
 
@@ -58,7 +58,7 @@ def _history(result: Result, found: Verification) -> None:
 @singledispatch
 def _point(result: Any, model: Any, found: Verification) -> None:
     """What the point itself says, for each kind of result."""
-    found.notes.append("nothing of the point can be recomputed without the data")
+    found.unchecked.append("nothing of the point can be recomputed without the data")
 
 
 @_point.register
@@ -66,7 +66,7 @@ def _(result: QPResult | MarginResult | DistributionResult, model: Any, found: V
     x = result.alpha if isinstance(result, MarginResult) else result.x
     if found.claimed in (Status.OPTIMAL, Status.FEASIBLE) and not (np.isfinite(x).all() and (x >= 0).all()):
         found.problem("the point is not a nonnegative vector", Status.UNKNOWN)
-    found.notes.append("of the point only its signs were looked at")
+    found.unchecked.append("of the point only its signs were looked at")
 
 
 @_point.register
@@ -136,8 +136,8 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
         found.compare("max_violation", result.max_violation, worst, CLOSE)
     elif worst > result.max_violation + CLOSE:
         found.problem(f"a hard row is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
-    found.notes.append("values of the rows are those of the result")
+    found.unchecked.append("values of the rows are those of the result")
     if (zero & (hard | (excess > 0))).any():  # their unit is made of data; and hard ones may have been eliminated
-        found.notes.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
+        found.unchecked.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
         return []
     return [price(loss, p, excess) for loss in losses]

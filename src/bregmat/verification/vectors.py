@@ -15,6 +15,7 @@ from bregmat.status import Status
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     CLOSE,
+    EXACT,
     ROUNDING,
     Verification,
     check_arguments,
@@ -24,6 +25,7 @@ from bregmat.verification.figures import (
 )
 
 EPS = unit_of(LONG)
+TINY = 1e-300  # losses that float64 may not hold
 
 
 @recompute.register
@@ -57,6 +59,7 @@ class Distribution:
             )
         mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
+            found.named(result.conflict, np.flatnonzero(mu), len(self.b))
             self._contradiction(mu, found)
             return
         if not np.isfinite(x).all() or (x < 0).any() or (x[~on] > 0).any():
@@ -65,6 +68,8 @@ class Distribution:
         excess = excess_of(self.A @ x - self.b, self.sense)
         noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
+        found.compare_all("values", result.values, self.A @ x, CLOSE * self.unit + noise)
+        found.compare_all("violation", result.violation, excess / self.unit, CLOSE + noise / self.unit)
         found.compare("max_violation", result.max_violation, worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
         is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
@@ -77,6 +82,7 @@ class Distribution:
         bound, lost = self._bound(mu)
         size = max(float(self.x0.sum() if self.total is None else self.total), abs(float(objective)))
         size = max(size, min(result.unit, 1.0))
+        found.compare("unit", result.unit, size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
         terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
         allowed = CLOSE * size + lost + 8 * ROUNDING * terms
@@ -128,13 +134,23 @@ def _(result: BoostResult, problem: Any, found: Verification) -> None:
     found.precision = precision_text(LONG)
     if (result.weights < 0).any():
         found.problem("a hypothesis has a negative weight", Status.UNKNOWN)
+    if not np.isin(result.rows, np.arange(H.shape[1])).all() or len(result.rows) != len(result.steps):
+        raise ValueError(f"the result has steps of other hypotheses than the {H.shape[1]} of H.")
+    weights = np.zeros(H.shape[1], dtype=LONG)
+    losses = np.empty(len(result.rows), dtype=LONG)
+    for k, (row, step) in enumerate(zip(result.rows, result.steps.astype(LONG))):
+        weights[row] += step
+        losses[k] = (w * np.exp(-y * (H @ weights))).sum()
+    found.compare_all("weights", result.weights, weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
+    found.compare_all("loss", result.loss, losses, CLOSE)
+    found.compare("unit", result.unit, 1.0, 0.0)  # a loss below 1 from the start
+    found.compare("gap", result.gap, result.objective, CLOSE)
     margins = y * (H @ result.weights.astype(LONG))
     terms = w * np.exp(-margins)
-    loss = float(terms.sum())
+    loss = terms.sum()  # beyond the range of float64 where a hypothesis is perfect
     slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
-    found.compare("objective", result.objective, loss, (CLOSE + slack) * loss)
+    found.compare("objective", result.objective, float(loss), (CLOSE + slack) * float(loss) + TINY)
     found.bound_from_below("dual_bound", result.dual_bound, 0.0, 0.0)
-    if loss > 0 and np.abs(terms / loss - result.sample_weight).max() > CLOSE + slack:
-        found.problem("the weights of the examples are not those of the hypotheses")
-    if len(result.bound) and not loss <= result.bound[-1] * (1 + CLOSE + slack):
-        found.problem(f"the loss is {loss:.9g}, above the bound of Theorem 4.1, {result.bound[-1]:.9g}")
+    found.compare_all("sample_weight", result.sample_weight, terms / (loss if loss > 0 else 1), CLOSE + slack)
+    if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + CLOSE + slack) + TINY).all():
+        found.problem(f"the loss is {float(loss):.9g} at the end, and above the bound of Theorem 4.1 after some step")

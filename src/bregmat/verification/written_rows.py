@@ -155,6 +155,21 @@ class WrittenRows:
         matrices = ((row, self.constraints.matrix(row)) for row in self.matrices if y[row])
         return sum(abs(float(y[row])) * (1.0 if C is None else float(np.linalg.norm(_dense(C)))) for row, C in matrices)
 
+    def rounded_entries(self, y: np.ndarray) -> np.ndarray:
+        """A bound, shape (r, r), of what errors of all entries of the rows' matrices by a share of each change of ``sum_i y_i A_i``.
+
+        ``|E_ij| <= |C_ij|`` has ``-D <= E <= D`` with D the diagonal matrix of the row sums of ``|C|``.
+        """
+        sums = np.zeros(len(self.Z))
+        for row in self.matrices:
+            C = self.constraints.matrix(row)
+            if y[row] and hasattr(C, "weights"):
+                V = np.abs(C.vectors)
+                sums += abs(float(y[row])) * (V @ (np.abs(C.weights) * V.sum(axis=0)))
+            elif y[row] and C is not None:
+                sums += abs(float(y[row])) * np.abs(_dense(C)).sum(axis=1)
+        return (self.Z.T * sums) @ self.Z
+
     def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
         """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
 

@@ -63,6 +63,7 @@ class CutResult(Result):
     dual: np.ndarray
 
     noun: ClassVar[str] = "balanced cut"
+    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
     shown: ClassVar[tuple[str, ...]] = ("cut", "lower_bound", "gap", "imbalance")
 
     @property

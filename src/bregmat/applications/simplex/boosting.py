@@ -16,6 +16,7 @@ from bregmat.checks import as_column, as_matrix, check_integer, check_limits, ro
 from bregmat.result import ExitReason, Record, Result
 from bregmat.solve import solve
 from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.status import Status
 from bregmat.typing import Labels, Points, Values
 
 TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left
@@ -189,6 +190,7 @@ class BoostResult(Result):
     bound: np.ndarray
 
     noun: ClassVar[str] = "combination of hypotheses"
+    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
     shown: ClassVar[tuple[str, ...]] = ("objective", "n_hypotheses")
     advice_for: ClassVar[dict[ExitReason, str]] = {
         ExitReason.TOLERANCE: "No hypothesis has a positive edge any more.",
