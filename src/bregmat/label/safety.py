@@ -32,10 +32,10 @@ HEADERS = {
 LONGEST = 256  # letters of a token or cookie that are looked at
 
 
-def way_to(address: str) -> str:
-    """A page that leads to an address at once."""
+def way_to(address: str, icon: str = "data:,") -> str:
+    """A page that leads to an address at once; without an icon of its own a browser would ask the server for one, and be refused."""
     return (
-        '<!DOCTYPE html><html lang="en"><title>bregmat label</title>'
+        f'<!DOCTYPE html><html lang="en"><title>bregmat label</title><link rel="icon" href="{html.escape(icon)}">'
         f'<meta http-equiv="refresh" content="0; url={html.escape(address)}"></html>\n'
     )
 

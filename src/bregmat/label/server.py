@@ -207,7 +207,8 @@ class Guard:
         if cookie is None:
             words = "This link was used before, or is none; the terminal shows a new one if it was."
             return PlainTextResponse(words, 403)
-        return HTMLResponse(way_to(f"/{self.door.key}/"), headers={"set-cookie": cookie})
+        home = f"/{self.door.key}/"
+        return HTMLResponse(way_to(home, icon=f"{home}static/icon.svg"), headers={"set-cookie": cookie})
 
 
 def make_app(session: Session, door: Doorkeeper) -> Starlette:
