@@ -89,7 +89,7 @@ def files(path: str) -> None:
 def mistakes() -> None:
     bregmat.nosuch  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     bregmat.online.nosuch  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-    MetricLearner(slack_weight="auto")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    MetricLearner(slack_weight="automatic")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     MetricLearner("log_det")  # pyright: ignore[reportArgumentType]
     MetricLearner(strategy="neighbours")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     MetricLearner(solver="newton")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
