@@ -294,7 +294,7 @@ def test_the_programs_gap_ends_the_run(rng):
             x, p, q = point.v, point.p, point.q
             np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
             dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
-            return SimpleNamespace(objective=primal, dual_bound=dual, gap=(primal - dual) / primal)
+            return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
 
     problem = Machine(ClassBlocks(K, y), -np.ones(len(y)), upper=C)
     end = solve(problem, MultiplicativeUpdates(), tol=1e-3)

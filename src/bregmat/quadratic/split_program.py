@@ -120,7 +120,7 @@ class SplitProgram(Problem):
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
     def prove(self, point: Point) -> Any:
-        """What is known about a point: an object with ``objective``, ``dual_bound`` and relative ``gap``; None for nothing."""
+        """What is known about a point: an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit; None for nothing."""
         return None
 
     def first(self, start: np.ndarray | None) -> np.ndarray | None:
