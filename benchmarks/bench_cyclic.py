@@ -24,9 +24,9 @@ from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metri
 from bregmat._kernels import eigen_update
 from bregmat._kernels import secular as secular_kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.divergences import as_divergence
-from bregmat.priors import kernel_coordinates, metric_coordinates
-from bregmat.problems import NearestMatrix, build_problem
+from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
+from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
+from bregmat.objective.divergences import as_divergence
 
 SWEEP_TARGET = {"digits 10,000": 5.5, "synthetic 10,000": 15.0}  # ms
 LOGDET_TARGET = {52: 2.0, 100: 6.0}  # microseconds a projection

@@ -20,8 +20,8 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat.divergences import LogDet
-from bregmat.priors import sharded_coordinates
+from bregmat.coordinates.priors import sharded_coordinates
+from bregmat.objective.divergences import LogDet
 from bregmat.sharded.cluster import ClusterRows
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.nearest import shards_of

@@ -20,10 +20,11 @@ from typing import Any
 import harness
 import numpy as np
 
-from bregmat import array_operators, nearest_metric
-from bregmat import arrays as library
-from bregmat.array_operators import ArrayRows
-from bregmat.arrays import ArraySpace, array_space
+from bregmat import nearest_metric
+from bregmat.base import arrays as library
+from bregmat.base.arrays import ArraySpace, array_space
+from bregmat.operators import foreign as array_operators
+from bregmat.operators.foreign import ArrayRows
 
 COPY_BYTES = {"cuda": 2**31, "cpu": 2**26}
 PRODUCT_ORDER = {"cuda": 8192, "cpu": 512}

@@ -84,9 +84,9 @@ KERNELS = {"smooth": smooth, "sharp": bench_hard.problem}
 
 def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
     import bregmat
-    from bregmat.divergences import as_divergence
-    from bregmat.priors import kernel_coordinates
-    from bregmat.problems import build_problem
+    from bregmat.certificates.nearest_matrix import build_problem
+    from bregmat.coordinates.priors import kernel_coordinates
+    from bregmat.objective.divergences import as_divergence
 
     data = KERNELS[kind](rows, seed)
     i, j, bound, sign = data
@@ -142,7 +142,7 @@ def walk(solver: Any, at: Setting, seconds: float) -> Run:
 
 def proven(at: Setting, state: Any, run: Run) -> set[str]:
     """The gaps that this state proves and the run had not reached before, with the referee's word on them."""
-    from bregmat.certificates import certify
+    from bregmat.certificates.certify import certify
 
     # the dual bound alone says whether a certificate, which costs a Gram system, can succeed
     ahead = relative(at.optimum, state.objective)

@@ -1,6 +1,6 @@
 """How many answers does the page of `bregmat label` save by choosing its questions?
 
-Six labelled data sets; the class labels answer. Chosen: the questions of `bregmat.label.questions`. Random: pairs drawn at
+Six labelled data sets; the class labels answer. Chosen: the questions of `bregmat_app.label.questions`. Random: pairs drawn at
 random. Everything else is the page's own in both: rows, bounds, slack weight, metric, clusters (k-means started from the groups
 that the answers make; as many as there are classes). Measured after every 10 answers, in the learned metric of all points:
 
@@ -27,10 +27,10 @@ from labelled_sets import labelled_set
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import NearestNeighbors
 
-from bregmat.label.answers import Answers, Links, rows_of
-from bregmat.label.clusters import find_clusters
-from bregmat.label.learning import LabelSettings, Learning
-from bregmat.label.questions import next_question
+from bregmat_app.label.answers import Answers, Links, rows_of
+from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.learning import LabelSettings, Learning
+from bregmat_app.label.questions import next_question
 
 SETS = ("balance-scale", "sonar", "letter-recognition", "pendigits", "spambase", "mnist")
 # those that bounds, slack weight and the way of asking were chosen on; what is said of them is measured on the others

@@ -64,7 +64,7 @@ def ceilings(point_bytes: int) -> dict[str, Pass]:
 
 def passes(n_pairs: int, n_points: int, rank: int) -> dict[str, Pass]:
     """What a Newton step is made of, on the operator that a metric of labelled clusters has."""
-    from bregmat.binding import bind
+    from bregmat.operators.binding import bind
 
     problem = harness.clusters(n_pairs, n_points, rank)
     op: Any = bind(problem.constraints(), problem.X)

@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from bregmat.estimators import MetricLearner
-from bregmat.result import SolverError
+from bregmat.run.result import SolverError
 from bregmat_papers.datasets import load_dataset
 
 SETS = (

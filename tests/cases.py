@@ -23,10 +23,10 @@ from bregmat import (
     VonNeumann,
     nearest_kernel,
 )
-from bregmat.compound_operators import SignedSums, Stacked
-from bregmat.losses import ItakuraSaito, RelativeEntropy
-from bregmat.operators import MatrixRows, PairGraph, RankOneRows
-from bregmat.solve import SOLVERS as SOLVER_CLASSES
+from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
+from bregmat.operators.compound import SignedSums, Stacked
+from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows
+from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
 from toy_relation import MIDPOINT

@@ -92,7 +92,7 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter):
     """How many results were verified on the way, and how many were not."""
     n = verified_calls.counts
-    left_out = f"{n['too large']} too large for it, {n['measured']} whose memory is measured, {n['of solve alone']} of bregmat.solve.solve"
+    left_out = f"{n['too large']} too large for it, {n['measured']} whose memory is measured, {n['of solve alone']} of the loop alone"
     terminalreporter.write_line(
         f"results of the library: {n['verified']} verified in {n['seconds']:.1f} s of processor time; not verified: {left_out}"
     )

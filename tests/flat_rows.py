@@ -4,8 +4,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bregmat._kernels.arrays import OuterRows, RowBounds
-from bregmat.losses import ItakuraSaito, RelativeEntropy
-from bregmat.scalar_losses import Hard, SquaredHinge
+from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
+from bregmat.objective.scalar_losses import Hard, SquaredHinge
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # sums of some tens of products of numbers around 1
 SLACK = (

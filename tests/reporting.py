@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 from sklearn.datasets import load_wine
 
-from bregmat.cli.measure import held_out_neighbours
 from bregmat.estimators import MetricLearner
-from bregmat.report import ReportData
+from bregmat_app.cli.measure import held_out_neighbours
+from bregmat_app.report import ReportData
 
 inf = float("inf")
 PICTURES = ["embedding-0", "embedding-1", "embedding-2", "matrix", "distances", "convergence", "spectrum"]

@@ -22,7 +22,7 @@ import numpy as np
 
 import bregmat
 from bregmat import ExitReason, Status
-from bregmat.threads import n_threads
+from bregmat.base.threads import n_threads
 
 MEGABYTES = (
     24  # by which memory may grow after the first tenth of a part: pools of threads, buffers that stay with a thread

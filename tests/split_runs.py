@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from bregmat.quadratic import SplitProgram, run_updates
-from bregmat.solve import RunLog
+from bregmat.run.loop import RunLog
 
 
 def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):

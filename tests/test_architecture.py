@@ -16,44 +16,27 @@ from conftest import NOT_NUMERICAL
 
 ROOT = Path(bregmat.__file__).parent
 
-# Upper lines may import lower ones, never the other way; units of one line do not import each other.
+# Rooms of the library: upper lines may import lower ones, never the other way; rooms of one line do not import each other.
 TREE = """
-__main__
-cli
-label
-report
 plots
 io
 verification
 online pairs
 estimators
 applications
-labels nearby dimension
-neighbors
+from_labels
 nearest
 sharded
 margin
-quadratic plans
+quadratic
 solvers
-solve
-result
-problems priors
-faces infeasibility
-phase_one certificates
-nearness
-parallel_rows proofs elimination
+run
+certificates
 coordinates
-iterates spans
-binding array_operators
-compound_operators
 operators
-constraints losses kernels
-scalar_losses
-terms divergences row_losses frames
-relations tuple_tables
-columns spectral sampling points
-registry checks status numerics _html linalg _kernels
-_interrupt threads typing arrays
+constraints objective kernels
+base
+typing _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 
@@ -95,7 +78,9 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+# `python -m bregmat` is the one file of the library that opens the application
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py")) if path.name != "__main__.py"}
+APP = sorted((ROOT.parent / "bregmat_app").rglob("*.py"))
 
 
 def imports(name):
@@ -164,17 +149,35 @@ def test_no_property_holds_a_lock():
     """Python 3.11's own ``cached_property`` holds one for all objects of its class, also in a forked process."""
     own = re.compile(r"functools\.cached_property|from functools import .*cached_property")
     users = {name for name in MODULES if own.search(MODULES[name].read_text(encoding="utf-8"))}
-    assert users == {"bregmat.threads"}
+    assert users == {"bregmat.base.threads"}
 
 
-def test_the_papers_stand_beside_the_library():
-    """Nothing needs ``bregmat_papers`` but the doors that open it, which are themselves imported inside a command only."""
-    users = {name for name in MODULES if any(other.split(".")[0] == "bregmat_papers" for other in imports(name))}
-    assert users == {"bregmat.cli.demo", "bregmat.cli.reproduce"}
-    papers = ROOT.with_name("bregmat_papers")
-    text = {path.name: path.read_text(encoding="utf-8") for path in sorted(papers.glob("*.py"))}
-    assert [name for name, code in text.items() if re.search(r"bregmat\._kernels|bregmat\.cli", code)] == []
-    assert loaded_after("import bregmat, bregmat.cli.app") & {"bregmat_papers"} == set()
+def imported(path):
+    """Absolute names of all modules that a file imports, at the top or inside functions."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_the_library_imports_neither_the_application_nor_the_papers():
+    beside = {"bregmat_app", "bregmat_papers"}
+    assert [name for name in MODULES if beside & {other.split(".")[0] for other in imports(name)}] == []
+    assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
+
+
+def test_the_papers_import_the_public_rooms_and_no_application():
+    users = {path.stem for path in APP if any(other.split(".")[0] == "bregmat_papers" for other in imported(path))}
+    assert users == {"demo", "reproduce"}
+    papers = {path.name: imported(path) for path in sorted((ROOT.parent / "bregmat_papers").glob("*.py"))}
+    used = {
+        name: {other for other in others if other.startswith(("bregmat._kernels", "bregmat_app"))}
+        for name, others in papers.items()
+    }
+    assert {name: others for name, others in used.items() if others} == {}
+
+
+def test_the_root_holds_little():
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "nearest.py", "typing.py"}
 
 
 def test_core_needs_neither_estimators_nor_drawing():
@@ -188,7 +191,7 @@ def test_other_array_libraries_come_with_their_arrays():
     """No file names one of them but the one that asks what an array is; none is loaded until somebody hands one in."""
     own = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
     users = {name for name in MODULES if own & {other.split(".")[0] for other in imports(name)}}
-    assert users == {"bregmat.arrays"}
+    assert users == {"bregmat.base.arrays"}
     solve = "bregmat.nearest_metric(np.eye(2), bregmat.Constraints.sq_distance(0, 1, 1.0, '<='))"
     assert loaded_after(f"import numpy as np, bregmat; {solve}") & own == set()
 
@@ -280,12 +283,7 @@ def test_what_is_not_numerical_is_a_test_file():
 PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("toy", ["divergence", "loss", "relation", "solver"])
-def test_the_page_shows_the_toys_as_they_are(toy):
-    assert Path(__file__).with_name(f"toy_{toy}.py").read_text(encoding="utf-8").rstrip() in PAGE
-
-
 def test_the_page_names_every_room():
     table = " ".join(line.split("|")[1] for line in PAGE.split("\n") if line.startswith("| `"))
     rooms = set(re.findall(r"`(\w+)`", table))
-    assert rooms == {name for name in LEVEL if name not in ("_html", "_interrupt")}
+    assert rooms == {*LEVEL, "cli", "label", "report"}

@@ -25,11 +25,11 @@ from bregmat import (
     nearest_metric,
     save,
 )
-from bregmat import arrays as library
-from bregmat.array_operators import ArrayRows, on_space
-from bregmat.arrays import array_space, to_numpy
-from bregmat.binding import bind
-from bregmat.operators import Operator, PairGraph
+from bregmat.base import arrays as library
+from bregmat.base.arrays import array_space, to_numpy
+from bregmat.operators.binding import bind
+from bregmat.operators.foreign import ArrayRows, on_space
+from bregmat.operators.operators import Operator, PairGraph
 from bregmat.solvers.newton_system import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 
@@ -64,7 +64,7 @@ def every_relation():
 # ---------------------------------------------------------------------- the operator
 @pytest.mark.parametrize("rows", ["graph", "graph with signs", "vectors", "all relations"])
 def test_an_operator_there_is_the_operator(there, rng, rows, monkeypatch):
-    monkeypatch.setattr("bregmat.array_operators.BLOCK", 10_000)  # several blocks
+    monkeypatch.setattr("bregmat.operators.foreign.BLOCK", 10_000)  # several blocks
     X, C = every_relation() if "relation" in rows else soft_problem(n=90, d=36, c=900 if "graph" in rows else 70)
     if rows == "graph with signs":  # a similarity is a signed sum of three
         C = Constraints.similarity(*C.index.T, 1.0, "<=")

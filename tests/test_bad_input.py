@@ -31,11 +31,11 @@ from bregmat import (
     nearest_kernel,
     nearest_metric,
 )
-from bregmat.cli.app import app
 from bregmat.io import check_writable, read_constraints
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat_app.cli.app import app
 from cases import random_pairs
 
 EYE = np.eye(4)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bregmat._interrupt import interruptible
-from bregmat.cli import learning, main, measure, show
-from bregmat.cli.app import app
-from bregmat.cli.intake import class_names, find_labels, looks_like_id
-from bregmat.constraints import Constraints
+from bregmat.base.interrupts import interruptible
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
+from bregmat_app.cli import learning, main, measure, show
+from bregmat_app.cli.app import app
+from bregmat_app.cli.intake import class_names, find_labels, looks_like_id
 
 
 @pytest.fixture
@@ -601,7 +601,7 @@ def test_interrupt_ends_a_search_although_the_solver_would_keep_its_iterate():
 
 
 def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
-    monkeypatch.setattr("bregmat.cli.intake.read_points", lambda *a, **k: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("bregmat_app.cli.intake.read_points", lambda *a, **k: signal.raise_signal(signal.SIGINT))
     assert bregmat("learn", points, "--labels", "kind").exit_code == 130
 
 
@@ -807,7 +807,7 @@ def test_version(bregmat):
 
 
 def test_import_is_light():
-    heavy = ("typer", "rich", "matplotlib", "pandas", "polars", "bregmat.cli")
+    heavy = ("typer", "rich", "matplotlib", "pandas", "polars", "bregmat_app.cli")
     code = f"import sys, bregmat; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -828,7 +828,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.result import Record
+    from bregmat.run.result import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -847,7 +847,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.result import Record
+    from bregmat.run.result import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, _is_arraylike
 
 from bregmat import Constraints, MetricLearner, constraints_from_labels
-from bregmat.frames import COLUMNS
+from bregmat.constraints.tables import COLUMNS
 from bregmat.io import read_constraints, write_constraints
 
 PAIRS = [("a", "b"), ("c", "a"), ("b", "d")]

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat.compound_operators import SignedSums, Stacked
-from bregmat.divergences import DIVERGENCES as NAMED
-from bregmat.divergences import as_divergence
-from bregmat.losses import OwnSlack, own_slack
-from bregmat.operators import MatrixRows, smat, svec
-from bregmat.row_losses import RowLosses
-from bregmat.scalar_losses import Hard, ScalarLoss, SquaredHinge
-from bregmat.solve import SOLVERS as SOLVER_CLASSES
-from bregmat.spectral import SpectralDivergence
+from bregmat.objective.divergences import DIVERGENCES as NAMED
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.losses import OwnSlack, own_slack
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.scalar_losses import Hard, ScalarLoss, SquaredHinge
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.compound import SignedSums, Stacked
+from bregmat.operators.operators import MatrixRows, smat, svec
+from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 
 H = 1e-5

@@ -8,16 +8,16 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
-from bregmat import coordinates as coordinates_module
-from bregmat.certificates import dual_bound
-from bregmat.coordinates import Coordinates
-from bregmat.divergences import DIVERGENCES as NAMED
-from bregmat.elimination import eliminate
-from bregmat.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.certificates.certify import dual_bound
+from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.coordinates import coordinates as coordinates_module
+from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.elimination import eliminate
+from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
 from bregmat.nearest import LINKED
-from bregmat.priors import kernel_coordinates, metric_coordinates
-from bregmat.problems import build_problem
-from bregmat.spectral import SpectralDivergence
+from bregmat.objective.divergences import DIVERGENCES as NAMED
+from bregmat.objective.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 
 H = 1e-5

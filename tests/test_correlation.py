@@ -29,7 +29,7 @@ from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.plots import ConvergenceDisplay
-from bregmat.solve import RunLog
+from bregmat.run.loop import RunLog
 from drawing import in_memory
 
 ORACLES = json.loads((Path(__file__).parent / "oracles" / "correlation.json").read_text(encoding="utf-8"))

@@ -18,9 +18,9 @@ from distributed import Client, LocalCluster
 
 import bregmat
 from bregmat import Factor, KernelKMeans, MetricLearner, nearest_kernel, nearest_metric
-from bregmat.divergences import LogDet
+from bregmat.coordinates.priors import sharded_coordinates
 from bregmat.io import open_constraints, open_points
-from bregmat.priors import sharded_coordinates
+from bregmat.objective.divergences import LogDet
 from bregmat.sharded import cluster as cluster_module
 from bregmat.sharded.expressions import PART, Expression, got
 from bregmat.sharded.nearest import shards_of

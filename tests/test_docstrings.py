@@ -10,7 +10,9 @@ import bregmat
 
 ROOT = Path(bregmat.__file__).parent
 TREES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))
+    str(path.relative_to(ROOT.parent)): ast.parse(path.read_text(encoding="utf-8"))
+    for folder in (ROOT, ROOT.parent / "bregmat_app")
+    for path in sorted(folder.rglob("*.py"))
 }
 HEADERS = sorted((Path(__file__).parents[1] / "src" / "bregmat" / "_kernels").rglob("*.hpp"))
 SHAPES = re.compile(r"\(\s*[a-z0-9_ +*/.]+(,[^()]*)?\)|shape")  # such as (n,), (c, r), (k + 1,)

@@ -8,13 +8,13 @@ import scipy.optimize
 
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, certificates
-from bregmat.binding import bind
-from bregmat.compound_operators import SignedSums
-from bregmat.iterates import iterate_at_prior
-from bregmat.operators import RankOneRows
-from bregmat.problems import build_problem
-from bregmat.result import ExitReason, Status
-from bregmat.solve import solve
+from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.operators.binding import bind
+from bregmat.operators.compound import SignedSums
+from bregmat.operators.operators import RankOneRows
+from bregmat.run.loop import solve
+from bregmat.run.result import ExitReason, Status
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton, _in_terms_of_the_link
 from verified_calls import verify_outcome

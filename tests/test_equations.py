@@ -10,8 +10,8 @@ from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
 from bregmat import Constraints, Factor, SquaredHinge, nearest_kernel, nearest_metric
-from bregmat.divergences import as_divergence
-from bregmat.losses import RelativeSlack
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.losses import RelativeSlack
 from cases import DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 

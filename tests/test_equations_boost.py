@@ -9,12 +9,12 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.scalar_losses import Hard
 from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
-from bregmat.operators import MatrixRows
-from bregmat.problems import NearestMatrix
-from bregmat.row_losses import RowLosses
-from bregmat.scalar_losses import Hard
-from bregmat.solve import solve
+from bregmat.operators.operators import MatrixRows
+from bregmat.run.loop import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned
 

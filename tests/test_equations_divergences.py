@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import logm, null_space
 
 from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_kernel
-from bregmat.divergences import as_divergence
+from bregmat.objective.divergences import as_divergence
 from cases import random_pairs
 from formulas import (
     CLOSE,

@@ -21,13 +21,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import validation
 
-from bregmat.constraints import Constraints
-from bregmat.divergences import VonNeumann
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelLearner, MetricLearner
 from bregmat.estimators.mahalanobis import inverse_covariance, inverse_deviations, inverse_within
+from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
-from bregmat.labels import constraints_from_labels
-from bregmat.result import SolverError
+from bregmat.objective.divergences import VonNeumann
+from bregmat.run.result import SolverError
 from estimator_suite import REPEATED, run_array_api_check, sklearn_checks
 
 RANDOM = {"strategy": "random", "random_state": 0}

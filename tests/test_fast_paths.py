@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from bregmat import Constraints, Factor, binding, nearest_kernel, nearest_metric, operators
-from bregmat.binding import bind
-from bregmat.compound_operators import SignedSums
-from bregmat.operators import MatrixRows, PairGraph, RankOneRows
+from bregmat.operators.binding import bind
+from bregmat.operators.compound import SignedSums
+from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton, newton_system
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.newton_system import fourth_moment, heavy_block, solve_newton_system

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from bregmat.binding import bind
-from bregmat.constraints import Constraints
-from bregmat.divergences import as_divergence
+from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.operators import PairGraph, RankOneRows
-from bregmat.problems import build_problem
-from bregmat.result import Status
-from bregmat.scalar_losses import Squared, SquaredHinge
-from bregmat.solve import solve
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.scalar_losses import Squared, SquaredHinge
+from bregmat.operators.binding import bind
+from bregmat.operators.operators import PairGraph, RankOneRows
+from bregmat.run.loop import solve
+from bregmat.run.result import Status
 from bregmat.solvers import newton_system
 from bregmat.solvers.barriers import RelaxedBounds, barrier_divided, barrier_link
 from bregmat.solvers.interior_point import InteriorPoint

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 import bregmat
 from bregmat import KernelKMeans, KernelLearner, KernelLearnerCV, MarginSVC, MetricLearner, MetricLearnerCV
-from bregmat._interrupt import is_interrupted
+from bregmat.base.interrupts import is_interrupted
 
 # data on which every fit takes long enough to be hit in its middle
 PREAMBLE = """
@@ -136,8 +136,8 @@ def test_a_signal_in_a_search_of_the_command(tmp_path):
         os.chdir({str(tmp_path)!r})
         X, y = load_digits(return_X_y=True)
         write("digits.csv", X[:150], y[:150])
-        from bregmat.cli import measure
-        from bregmat.cli.app import app
+        from bregmat_app.cli import measure
+        from bregmat_app.cli.app import app
         fitted = measure.KNeighborsClassifier.score
         def score(self, X, y):
             if len(done) == 3:
@@ -159,8 +159,8 @@ def test_a_signal_to_the_command_writes_the_model(tmp_path):
     out, err, code = pressed(f"""
         os.chdir({str(tmp_path)!r})
         write("wine.csv", X, y)
-        from bregmat.cli import show
-        from bregmat.cli.app import app
+        from bregmat_app.cli import show
+        from bregmat_app.cli.app import app
         show.Progress.__call__ = lambda self, record: press(record)
         app(["learn", "wine.csv", "--labels", "label", "--out", "m"])
     """)

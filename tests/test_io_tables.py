@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from bregmat.constraints import Constraints
+from bregmat.constraints.constraints import Constraints
 from bregmat.io import parse_sample_ids, read_constraints, read_points, write_constraints, write_points
 
 

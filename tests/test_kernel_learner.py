@@ -19,13 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators import KernelLearner
 from bregmat.io import load, models, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.result import SolverError
+from bregmat.run.result import SolverError
 from estimator_suite import REPEATED, run_array_api_check, sklearn_checks
 
 AGREE = 1e-8  # of the largest entry: transductive and inductive values differ by rounding in triangular solves only

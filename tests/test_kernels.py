@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bregmat._kernels import pairs as kernels
-from bregmat.binding import bind
-from bregmat.constraints import Constraints
-from bregmat.operators import adjacency
+from bregmat.constraints.constraints import Constraints
+from bregmat.operators.binding import bind
+from bregmat.operators.operators import adjacency
 
 # sums of r = 9 products in any order; a few units in the last place of terms of about 30
 TOLERANCE = {np.float64: {"rtol": 1e-12, "atol": 1e-12}, np.float32: {"rtol": 1e-5, "atol": 1e-4}}

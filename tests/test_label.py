@@ -9,16 +9,16 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
-from bregmat.label.clusters import find_clusters
-from bregmat.label.exports import NAMES, exported
-from bregmat.label.journal import Journal
-from bregmat.label.learning import LabelSettings, Learning
-from bregmat.label.pictures import plane
-from bregmat.label.points import LabelPoints, pictures_in
-from bregmat.label.questions import next_question, row_value
-from bregmat.label.safety import Doorkeeper
-from bregmat.label.session import Session
+from bregmat_app.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
+from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.journal import Journal
+from bregmat_app.label.learning import LabelSettings, Learning
+from bregmat_app.label.pictures import plane
+from bregmat_app.label.points import LabelPoints, pictures_in
+from bregmat_app.label.questions import next_question, row_value
+from bregmat_app.label.safety import Doorkeeper
+from bregmat_app.label.session import Session
 
 X, Y = load_wine(return_X_y=True)
 
@@ -335,7 +335,7 @@ def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
         def full(_):
             raise OSError(28, "No space left on device")
 
-        patch.setattr("bregmat.label.journal.os.fsync", full)
+        patch.setattr("bregmat_app.label.journal.os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             session.say(different(2, 3))
     assert path.read_bytes() == before and len(session.answers.active()) == 1
@@ -368,8 +368,8 @@ def test_a_damaged_answer_is_named_by_its_line(tmp_path):
 
 def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
     """Columns, gaps, encodings, decimal commas; the Python to take away reads the same."""
-    from bregmat.cli.intake import Intake
-    from bregmat.cli.labelling import LabelOptions, _read
+    from bregmat_app.cli.intake import Intake
+    from bregmat_app.cli.labelling import LabelOptions, _read
 
     path = tmp_path / "ugly.csv"
     rows = [
@@ -406,7 +406,7 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     ]
     columns = None if sample_id is None else {"id": sample_id}
     write_points(tmp_path / "points.csv", X, names=[f"f{k}" for k in range(13)], columns=columns)
-    from bregmat.cli.labelling import LabelOptions, _read
+    from bregmat_app.cli.labelling import LabelOptions, _read
 
     monkeypatch.chdir(tmp_path)
     points = _read((tmp_path / "points.csv"), LabelOptions())

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from bregmat.cli.app import app
-from bregmat.label.learning import Learning
+from bregmat_app.cli.app import app
+from bregmat_app.label.learning import Learning
 from label_pages import NoRedirect, demo, own_demo
 
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
-from bregmat.labels import constraints_from_labels, label_codes
-from bregmat.sampling import PairGroups, generator
+from bregmat.base.sampling import PairGroups, generator
+from bregmat.from_labels.labels import constraints_from_labels, label_codes
 
 
 def pairs_of(c):

@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.margin.finish import finish
 from bregmat.margin.working_set import SupportSearch
-from bregmat.result import ExitReason, Status
+from bregmat.run.result import ExitReason, Status
 from margin_cases import EXACT, blobs, check_optimal, gaussian, real_data
 
 

@@ -8,7 +8,7 @@ from sklearn.datasets import make_moons
 
 from bregmat.margin import ActiveSet, MarginProblem, MarginResult, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.result import ExitReason, Record, Status
+from bregmat.run.result import ExitReason, Record, Status
 from margin_cases import EXACT, blobs, gaussian, real_data, referee
 
 

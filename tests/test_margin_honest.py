@@ -14,7 +14,7 @@ from bregmat import verify
 from bregmat.estimators import MarginSVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_cache, kernel_source, train_margin
 from bregmat.margin.certificate import Machine
-from bregmat.result import ExitReason, SolverError, Status
+from bregmat.run.result import ExitReason, SolverError, Status
 from margin_cases import blobs, exact_optima, gaussian, real_data, referee
 
 

@@ -14,7 +14,7 @@ from bregmat.estimators.svm import MarginSVC
 from bregmat.io import load, save
 from bregmat.margin import ActiveSet
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.result import ExitReason
+from bregmat.run.result import ExitReason
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from bregmat.estimators.svm import MarginSVC
 from bregmat.kernels.definite import negative_eigenvalue
 from bregmat.margin import kernel_source
-from bregmat.result import SolverError, Status
+from bregmat.run.result import SolverError, Status
 
 AGREE = 1e-3  # of decision values in units of the margin
 EXACT = {"tol": 1e-10, "random_state": 0}

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, spread, step, waiting_place
-from bregmat.result import ExitReason
-from bregmat.solve import solve
+from bregmat.run.loop import solve
+from bregmat.run.result import ExitReason
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import updated
 

@@ -12,11 +12,11 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
-from bregmat import dimension
-from bregmat.dimension import Neighborhood, few_components
 from bregmat.estimators import KernelLearner, task
-from bregmat.labels import as_kinds, constraints_from_labels
-from bregmat.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
+from bregmat.from_labels import dimension
+from bregmat.from_labels.dimension import Neighborhood, few_components
+from bregmat.from_labels.labels import as_kinds, constraints_from_labels
+from bregmat.from_labels.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
 
 
 @pytest.fixture(scope="module")

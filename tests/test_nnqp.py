@@ -19,7 +19,7 @@ from bregmat.quadratic import (
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.result import ExitReason, Status
+from bregmat.run.result import ExitReason, Status
 
 EXACT = 1e-12  # KKT residual promised where A is positive definite
 

@@ -16,7 +16,7 @@ from bregmat.quadratic import (
 )
 from bregmat.quadratic.certificate import Evidence
 from bregmat.quadratic.splits import DenseSplit
-from bregmat.result import ExitReason, Status
+from bregmat.run.result import ExitReason, Status
 from split_runs import updated
 from suite.rational import exact_outcome
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import online as kernels
-from bregmat.divergences import LogDet
+from bregmat.objective.divergences import LogDet
 from bregmat.online import UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet as Plain
 

@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from typer.testing import CliRunner
 
-from bregmat.cli import show
-from bregmat.cli.app import app
 from bregmat.io import load, read_manifest, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.online.stream import StreamRecord, bound_against, run_stream
 from bregmat.plots import OnlineLossDisplay
+from bregmat_app.cli import show
+from bregmat_app.cli.app import app
 from drawing import in_memory, legend_texts
 
 D, N = 12, 2000
@@ -216,7 +216,7 @@ def test_stream_of_a_finished_file(bregmat, pairs):
 
 KILLED = """
 import os, signal, sys
-from bregmat.cli import main, show
+from bregmat_app.cli import main, show
 show.Progress.__call__ = lambda self, record: record.position == 1200 and os.kill(os.getpid(), signal.SIGKILL)
 sys.argv = ["bregmat", *sys.argv[1:]]
 main()
@@ -355,7 +355,7 @@ def test_inspect_other_online_learners(bregmat, rng):
 
 
 def test_progress_in_the_words_of_a_stream(bregmat, pairs, monkeypatch, capsys):
-    from bregmat.cli.stream import _state
+    from bregmat_app.cli.stream import _state
 
     with show.Progress("learning", clock=iter([0.0, 0.0, 11.0]).__next__, state=_state) as progress:
         progress(StreamRecord(5000, 1.0, 0.25, inf))

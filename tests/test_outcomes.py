@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
-from bregmat.iterates import iterate_at_prior
-from bregmat.proofs import Certificate
-from bregmat.solve import MatrixState
+from bregmat.certificates.problem import Certificate
+from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 from suite import matrices

@@ -27,11 +27,11 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.cli.app import app
-from bregmat.divergences import DIVERGENCES
 from bregmat.io import ModelFileError, write_points
-from bregmat.losses import LOSSES
+from bregmat.objective.divergences import DIVERGENCES
+from bregmat.objective.losses import LOSSES
 from bregmat.pairs import PairsLearner
+from bregmat_app.cli.app import app
 from cases import SOLVERS, random_pairs
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber

@@ -129,7 +129,7 @@ def test_wheel_has_the_packages_and_no_more(build):
     source = ROOT / "src"
     unwanted = {".cpp", ".hpp", ".build", ".pyc", ".so", ".pyd"}
     files = {path.relative_to(source).as_posix() for path in source.rglob("*.*") if path.suffix not in unwanted}
-    assert {"bregmat/py.typed", "bregmat/__init__.pyi", "bregmat/report/templates/page.html"} <= files
+    assert {"bregmat/py.typed", "bregmat/__init__.pyi", "bregmat_app/report/templates/page.html"} <= files
     with zipfile.ZipFile(build(mesonpy.build_wheel)) as archive:
         names = set(archive.namelist())
     about = {name for name in names if name.partition("/")[0].endswith(".dist-info")}

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_wine
 
-from bregmat.constraints import Constraints
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.plots import (
@@ -19,7 +19,7 @@ from bregmat.plots import (
     SpectrumDisplay,
     ViolationDisplay,
 )
-from bregmat.result import Record
+from bregmat.run.result import Record
 from drawing import in_memory, legend_texts, texts
 
 nan, inf = float("nan"), float("inf")
@@ -284,5 +284,5 @@ def test_displays_of_an_interrupted_run(wine):
 
 # ---------------------------------------------------------------------------------------------- the package
 def test_matplotlib_is_imported_on_first_use():
-    code = "import sys, bregmat.plots, bregmat.report; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, bregmat.plots, bregmat_app.report; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, threads
-from bregmat.threads import in_parts, single_thread_blas
+from bregmat.base.threads import in_parts, single_thread_blas
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PROBLEMS = """
@@ -227,7 +227,7 @@ def test_a_fork_inside_another_threads_limit_gets_its_threads_back():
     out = child(
         """
         import os, threading
-        from bregmat.threads import n_threads, single_thread_blas
+        from bregmat.base.threads import n_threads, single_thread_blas
         from threadpoolctl import threadpool_info
         counts = lambda: {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
         np.ones((300, 300)) @ np.ones((300, 300))
@@ -257,7 +257,7 @@ def test_a_fork_inside_another_threads_property_does_not_wait_for_it():
     out = child(
         """
         import os, threading
-        from bregmat.threads import cached_property
+        from bregmat.base.threads import cached_property
 
         inside, leave = threading.Event(), threading.Event()
 

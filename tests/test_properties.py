@@ -245,7 +245,7 @@ def _matrix_of(rows, k, n):
 def test_the_dual_bound_is_below_the_objective_of_every_matrix(problem, seed):
     """The objective from its definition: the divergence from the prior, and gamma d(p, b) for each row that is broken."""
     X, rows, given_ = problem
-    n, rng, D = len(X), np.random.default_rng(seed), bregmat.divergences.as_divergence(given_["divergence"])
+    n, rng, D = len(X), np.random.default_rng(seed), bregmat.objective.divergences.as_divergence(given_["divergence"])
     K0 = X @ X.T + 0.25 * np.eye(n)
     result = solved(K0, rows, **given_)
 
@@ -345,7 +345,7 @@ def test_bregman_projections_are_pythagorean(X, data):
     for name in NAMES:
         result = nearest_kernel(K0, rows, divergence=name, tol=1e-8)
         assert result.status == "OPTIMAL"
-        D = bregmat.divergences.as_divergence(name)
+        D = bregmat.objective.divergences.as_divergence(name)
         K = result.kernel()
         left, right = D(Y, K0), D(Y, K) + D(K, K0)
         assert left >= right - 1e-3 * max(1.0, left)
@@ -502,7 +502,7 @@ def test_constraints_survive_files_to_the_bit(tmp_path_factory, rows, kind, weig
 THREADS = """
 import hashlib, numpy as np
 from bregmat import Constraints, nearest_metric
-from bregmat.threads import n_threads
+from bregmat.base.threads import n_threads
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 20))
 i = rng.integers(0, 300, 6000); j = (i + 1 + rng.integers(0, 299, 6000)) % 300

@@ -3,9 +3,9 @@
 import pytest
 
 import bregmat
-from bregmat.divergences import DIVERGENCES, LogDet
-from bregmat.registry import _KINDS, Registry
-from bregmat.spectral import SpectralDivergence
+from bregmat.base.registry import _KINDS, Registry
+from bregmat.objective.divergences import DIVERGENCES, LogDet
+from bregmat.objective.spectral import SpectralDivergence
 
 
 @pytest.fixture
@@ -96,6 +96,6 @@ def test_a_name_of_the_library_stays(shapes):
     class Impostor(LogDet):
         pass
 
-    with pytest.raises(ValueError, match="the divergence 'logdet' is bregmat.divergences.LogDet already"):
+    with pytest.raises(ValueError, match="the divergence 'logdet' is bregmat.objective.divergences.LogDet already"):
         bregmat.register(Impostor)
     assert DIVERGENCES["logdet"] is LogDet

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import bregmat
 from bregmat import Constraints, Relation, nearest_kernel, register
-from bregmat.binding import bind
-from bregmat.cli.app import app
+from bregmat.constraints.relations import BUILT_IN
+from bregmat.constraints.relations import RELATIONS as REGISTERED
 from bregmat.io import load, read_constraints, save, write_constraints, write_points
-from bregmat.relations import BUILT_IN
-from bregmat.relations import RELATIONS as REGISTERED
-from bregmat.report import ReportData, render_report
+from bregmat.operators.binding import bind
+from bregmat_app.cli.app import app
+from bregmat_app.report import ReportData, render_report
 from cases import DIVERGENCES, RELATIONS, SOLVERS
 from toy_relation import MIDPOINT
 

@@ -14,13 +14,13 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bregmat._html import number, result_html, seconds
-from bregmat.constraints import Constraints
+from bregmat.base.html import number, result_html, seconds
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_metric
-from bregmat.report import ReportData, render_report, write_report
-from bregmat.report.sections import feature_shares
-from bregmat.result import ExitReason, Record, Status
+from bregmat.run.result import ExitReason, Record, Status
+from bregmat_app.report import ReportData, render_report, write_report
+from bregmat_app.report.sections import feature_shares
 from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
@@ -399,14 +399,14 @@ def test_proof_never_promises_more_than_rounding_allows(wine):
 
 
 def test_reporting_without_jinja_says_how_to_install_it():
-    code = "import sys; sys.modules['jinja2'] = None; from bregmat.report.page import _templates; _templates()"
+    code = "import sys; sys.modules['jinja2'] = None; from bregmat_app.report.page import _templates; _templates()"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'pip install "bregmat[plot]"' in failed.stderr
 
 
 def test_reporting_without_matplotlib_says_how_to_install_it():
     code = (
-        "import sys; sys.modules['matplotlib'] = None; from bregmat.report.pictures import picture; "
+        "import sys; sys.modules['matplotlib'] = None; from bregmat_app.report.pictures import picture; "
         "picture(None, name='x', size=(1, 1), alt='')"
     )
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

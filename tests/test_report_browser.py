@@ -13,8 +13,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bregmat import MetricLearner
-from bregmat._html import escape
-from bregmat.report import write_report
+from bregmat.base.html import escape
+from bregmat_app.report import write_report
 from reporting import PICTURES, learned, wine_learned
 
 

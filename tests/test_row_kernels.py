@@ -72,7 +72,7 @@ def test_load(rng):
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("share", [-2.0, -0.3, 0.0, 0.3, 0.9])
 def test_scalar_losses_are_those_of_losses(name, share):
-    """relaxed() equals its vector form in bregmat.losses, which is tested against its definition."""
+    """relaxed() equals its vector form in bregmat.objective.losses, which is tested against its definition."""
     b, gamma, scale = np.array([0.5, 1.0, 3.0]), np.array([0.2, 1.0, 10.0]), np.array([2.0, 1.0, 0.7])
     mu = share * np.minimum(COMPILED[name].slope_range(b, gamma, scale)[1], gamma)
     xi, slope = COMPILED[name].relaxed(mu, b, gamma, scale)

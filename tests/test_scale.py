@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bregmat import Constraints, Factor, LogDet, VonNeumann, nearest_kernel, nearest_metric, verify
-from bregmat.priors import kernel_coordinates, metric_coordinates
+from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
 pair = Constraints.sq_distance

@@ -5,11 +5,11 @@ import pytest
 
 import bregmat
 from bregmat import Constraints, nearest_metric, operators
-from bregmat.binding import bind
-from bregmat.divergences import LogDet
+from bregmat.coordinates.priors import sharded_coordinates
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
-from bregmat.operators import PairGraph, drawn_numbers
-from bregmat.priors import sharded_coordinates
+from bregmat.objective.divergences import LogDet
+from bregmat.operators.binding import bind
+from bregmat.operators.operators import PairGraph, drawn_numbers
 from bregmat.sharded.expressions import FAN, reduced
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.nearest import shards_of
@@ -313,7 +313,7 @@ def test_columns_stay_where_they_are():
 def test_the_command_learns_from_a_folder(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from bregmat.cli.app import app
+    from bregmat_app.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     X, C = soft_problem(n=100, d=4, c=600)

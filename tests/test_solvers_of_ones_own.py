@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 import bregmat
 from bregmat import MetricLearner, load, save
-from bregmat.cli.app import app
 from bregmat.io import write_constraints, write_points
-from bregmat.report import ReportData, render_report
-from bregmat.solve import SOLVERS
+from bregmat.run.loop import SOLVERS
+from bregmat_app.cli.app import app
+from bregmat_app.report import ReportData, render_report
 from cases import random_pairs
 
 TOY = Path(__file__).with_name("toy_solver.py")

@@ -5,7 +5,7 @@ import pytest
 
 from bregmat._kernels import tiles
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split, tile_size
-from bregmat.result import ExitReason
+from bregmat.run.result import ExitReason
 from split_runs import updated
 
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bregmat._interrupt import held_interrupts
+from bregmat.base.interrupts import held_interrupts
 from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
 from bregmat.online.blocks import Checksum, ExampleBlock, StreamError

@@ -5,8 +5,8 @@ import pytest
 import scipy
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
-from bregmat.binding import bind
-from bregmat.faces import clique_weights
+from bregmat.certificates.faces import clique_weights
+from bregmat.operators.binding import bind
 from cases import DIVERGENCES
 
 NAMES = [d.name for d in DIVERGENCES[:3]]

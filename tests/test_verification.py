@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
-from bregmat.iterates import Spectral
+from bregmat.coordinates.iterates import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat import register
-from bregmat.iterates import iterate_at_prior
-from bregmat.solve import MatrixState
+from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.run.loop import MatrixState
 
 
 class Point(MatrixState):

@@ -12,10 +12,10 @@ from operator import add
 
 import numpy as np
 
-from bregmat.coordinates import Coordinates
+from bregmat.certificates.nearest_matrix import slack_weights
+from bregmat.coordinates.coordinates import Coordinates
 from bregmat.nearest import Factor, _span, _stored
-from bregmat.problems import slack_weights
-from bregmat.result import MatrixResult
+from bregmat.run.result import MatrixResult
 from bregmat.verification import verify
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
@@ -154,9 +154,9 @@ def install():
     import bregmat.margin
     import bregmat.online
     import bregmat.quadratic
-    import bregmat.solve
+    import bregmat.run.loop
 
-    bregmat.solve.solve = counted(bregmat.solve.solve)
+    bregmat.run.loop.solve = counted(bregmat.run.loop.solve)
     for module, names in DOORS.items():
         for name in names:
             plain = getattr(sys.modules[module], name)

@@ -9,7 +9,7 @@ from typing import Any
 import lazy_loader
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-for _package in ("io", "online", "pairs", "plots", "report"):  # ``bregmat.pairs.ITML`` needs no import of its own
+for _package in ("io", "online", "pairs", "plots"):  # ``bregmat.pairs.ITML`` needs no import of its own
     __all__.remove(_package)
 
 

@@ -5,7 +5,6 @@ from . import io as io
 from . import online as online
 from . import pairs as pairs
 from . import plots as plots
-from . import report as report
 from .applications import (
     BoostResult as BoostResult,
 )
@@ -30,11 +29,11 @@ from .applications import (
 from .applications import (
     nearest_distribution as nearest_distribution,
 )
-from .constraints import Constraints as Constraints
-from .coordinates import Factor as Factor
-from .divergences import Frobenius as Frobenius
-from .divergences import LogDet as LogDet
-from .divergences import VonNeumann as VonNeumann
+from .base.registry import register as register
+from .constraints.constraints import Constraints as Constraints
+from .constraints.relations import Relation as Relation
+from .coordinates.coordinates import Factor as Factor
+from .coordinates.priors import widen_range as widen_range
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )
@@ -53,14 +52,21 @@ from .estimators import (
 from .estimators import (
     MetricLearnerCV as MetricLearnerCV,
 )
+from .from_labels.labels import constraints_from_labels as constraints_from_labels
+from .from_labels.nearby import spread_pairs as spread_pairs
 from .io import ModelFileError as ModelFileError
 from .io import load as load
 from .io import save as save
-from .labels import constraints_from_labels as constraints_from_labels
-from .losses import RelativeSlack as RelativeSlack
-from .nearby import spread_pairs as spread_pairs
 from .nearest import nearest_kernel as nearest_kernel
 from .nearest import nearest_metric as nearest_metric
+from .objective.divergences import Frobenius as Frobenius
+from .objective.divergences import LogDet as LogDet
+from .objective.divergences import VonNeumann as VonNeumann
+from .objective.losses import RelativeSlack as RelativeSlack
+from .objective.scalar_losses import ScalarLoss as ScalarLoss
+from .objective.scalar_losses import Squared as Squared
+from .objective.scalar_losses import SquaredHinge as SquaredHinge
+from .objective.spectral import SpectralDivergence as SpectralDivergence
 from .online import (
     MatrixExponentiatedGradient as MatrixExponentiatedGradient,
 )
@@ -70,7 +76,6 @@ from .online import (
 from .online import (
     OnlinePCA as OnlinePCA,
 )
-from .priors import widen_range as widen_range
 from .quadratic import (
     MultiplicativeUpdates as MultiplicativeUpdates,
 )
@@ -83,35 +88,29 @@ from .quadratic import (
 from .quadratic import (
     nonnegative_least_squares as nonnegative_least_squares,
 )
-from .registry import register as register
-from .relations import Relation as Relation
-from .result import (
+from .run.result import (
     ExitReason as ExitReason,
 )
-from .result import (
+from .run.result import (
     MatrixResult as MatrixResult,
 )
-from .result import (
+from .run.result import (
     Record as Record,
 )
-from .result import (
+from .run.result import (
     Result as Result,
 )
-from .result import (
+from .run.result import (
     SolverError as SolverError,
 )
-from .result import (
+from .run.result import (
     Status as Status,
 )
-from .result import (
+from .run.result import (
     check as check,
 )
-from .scalar_losses import ScalarLoss as ScalarLoss
-from .scalar_losses import Squared as Squared
-from .scalar_losses import SquaredHinge as SquaredHinge
 from .solvers.cyclic_projection import CyclicProjection as CyclicProjection
 from .solvers.definite_boost import DefiniteBoost as DefiniteBoost
-from .spectral import SpectralDivergence as SpectralDivergence
 from .verification import Verification as Verification
 from .verification import verify as verify
 

@@ -1,6 +1,6 @@
 """``python -m bregmat``: the command line."""
 
-from bregmat.cli import main
+from bregmat_app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
-from bregmat.array_operators import on_space
-from bregmat.arrays import ArraySpace
-from bregmat.certificates import MatrixCertificate, certify, dual_bound
-from bregmat.checks import check_integer
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates, Factor
-from bregmat.divergences import as_divergence
-from bregmat.elimination import eliminate
-from bregmat.faces import clique_weights, exposed
-from bregmat.plans import Options, plan_of
-from bregmat.points import handed_in
-from bregmat.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
-from bregmat.problems import NearestMatrix, build_problem, must_link_rows, slack_weights
-from bregmat.result import ExitReason, MatrixResult, Record, Status
-from bregmat.scalar_losses import Loss
-from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
+from bregmat.base.arrays import ArraySpace
+from bregmat.base.checks import check_integer
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.points import handed_in
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
+from bregmat.certificates.faces import clique_weights, exposed
+from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem, must_link_rows, slack_weights
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Coordinates, Factor
+from bregmat.coordinates.elimination import eliminate
+from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.foreign import on_space
+from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.run.result import ExitReason, MatrixResult, Record, Status
+from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 if TYPE_CHECKING:

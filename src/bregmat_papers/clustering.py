@@ -14,9 +14,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
-from bregmat.divergences import as_divergence
-from bregmat.priors import kernel_coordinates
-from bregmat.problems import build_problem
+from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.coordinates.priors import kernel_coordinates
+from bregmat.objective.divergences import as_divergence
 from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row
 

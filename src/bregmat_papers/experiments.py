@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat.threads import cached_property
+from bregmat.base.threads import cached_property
 from bregmat_papers.datasets import Dataset, load_dataset, load_mnist, load_sonar_split
 from bregmat_papers.groel2 import Sequences, load_groel2
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat.threads import cached_property
+from bregmat.base.threads import cached_property
 from bregmat_papers.experiments import DataHome, Finding, Row, Unit
 
 GENES, SYNTHETIC = "groel2", "synthetic"

@@ -12,7 +12,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 from bregmat import Constraints
-from bregmat.sampling import sq_distances
+from bregmat.base.sampling import sq_distances
 from bregmat.typing import Sense
 from bregmat_papers.experiments import DataHome
 

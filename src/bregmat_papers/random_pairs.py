@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bregmat import Constraints
-from bregmat.sampling import differ, sq_distances
+from bregmat.base.sampling import differ, sq_distances
 
 PERCENTILES = (5, 95)
 ENOUGH = 40_000  # draws for the percentiles, where fewer pairs are wanted

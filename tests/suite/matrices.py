@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
-from bregmat.proofs import FEASIBLE
+from bregmat.certificates.problem import FEASIBLE
 from bregmat.verification.matrices import Recomputation
 from suite.judge import SECONDS, Case
 

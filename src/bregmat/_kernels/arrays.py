@@ -32,7 +32,7 @@ class OuterRows(NamedTuple):
 
 
 class RowBounds(NamedTuple):
-    """Bound, sense and loss of each row, as in :class:`bregmat.row_losses.RowLosses`; all of shape (c,)."""
+    """Bound, sense and loss of each row, as in :class:`bregmat.objective.row_losses.RowLosses`; all of shape (c,)."""
 
     bound: np.ndarray
     sense: np.ndarray  # int8: 1 for <=, -1 for >=, 0 for ==

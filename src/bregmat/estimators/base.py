@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat._interrupt import call_under_way, raise_interrupt
-from bregmat.checks import check_integer, check_limits
+from bregmat.base.checks import check_integer, check_limits
+from bregmat.base.interrupts import call_under_way, raise_interrupt
+from bregmat.base.points import check_numeric
+from bregmat.base.sampling import check_random_state
 from bregmat.kernels import KernelFunction
-from bregmat.points import check_numeric
-from bregmat.sampling import check_random_state
-from bregmat.solve import SOLVERS
+from bregmat.run.loop import SOLVERS
 from bregmat.typing import KernelName
 
 

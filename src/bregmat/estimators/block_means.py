@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bregmat.base.linalg import sq_norms
 from bregmat.estimators.lloyd import WeightedPoints, best_start
-from bregmat.linalg import sq_norms
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 SEEDED = 10_000  # points that seeds are drawn among, or 20 for each cluster where that is more

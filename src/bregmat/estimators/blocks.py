@@ -12,16 +12,24 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
+from bregmat.base.linalg import blocks, dense, sq_norms
+from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.mahalanobis import root_of_prior
 from bregmat.estimators.task import Ground
-from bregmat.labels import Classes, check_labelled, label_codes, random_pairs
-from bregmat.linalg import blocks, dense, sq_norms
+from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
+from bregmat.from_labels.neighbors import (
+    MOST_DEFAULT_ROWS,
+    Kinds,
+    Nearest,
+    Space,
+    check_kinds,
+    rows_between,
+    warn_of_left_out,
+)
 from bregmat.nearest import nearest_metric
-from bregmat.neighbors import MOST_DEFAULT_ROWS, Kinds, Nearest, Space, check_kinds, rows_between, warn_of_left_out
-from bregmat.result import MatrixResult
-from bregmat.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
+from bregmat.run.result import MatrixResult
 from bregmat.sharded.cluster import computed
 from bregmat.sharded.collections import is_lazy
 from bregmat.sharded.points import PointBlock, PointsInBlocks

@@ -19,12 +19,12 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import type_of_target
 
-from bregmat._interrupt import is_interrupted, take_interrupt
+from bregmat.base.interrupts import is_interrupted, take_interrupt
+from bregmat.base.sampling import generator
 from bregmat.estimators.base import Lines, say
 from bregmat.estimators.choice import usual_weight
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.result import SolverError
-from bregmat.sampling import generator
+from bregmat.run.result import SolverError
 
 HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
 SHARE_KEPT = 3  # of the candidates a round keeps one in this many; before the last it has one in this many of the rows, or of the folds

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.estimators.mahalanobis import points_in_prior
-from bregmat.result import SolverError
+from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 
 MOST_COMPARED = 1500  # training rows that are looked at

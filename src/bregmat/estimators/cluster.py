@@ -17,9 +17,13 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from bregmat._interrupt import take_interrupt
-from bregmat.arrays import ArraySpace, MatrixThere, to_numpy
-from bregmat.checks import as_column, check_integer, check_positive
+from bregmat.base.arrays import ArraySpace, MatrixThere, to_numpy
+from bregmat.base.checks import as_column, check_integer, check_positive
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.linalg import dense, sq_norms
+from bregmat.base.points import as_points, handed_in
+from bregmat.base.sampling import check_random_state
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, stand_in, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
@@ -27,11 +31,7 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
-from bregmat.linalg import dense, sq_norms
-from bregmat.points import as_points, handed_in
-from bregmat.sampling import check_random_state
 from bregmat.sharded.collections import array_of, is_collection, is_for_blocks, rows_mapped
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]

@@ -11,9 +11,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from bregmat.checks import check_integer
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
+from bregmat.base.checks import check_integer
+from bregmat.base.points import check_numeric
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn, map_restored
 from bregmat.estimators.learner import ConstraintLearner
@@ -21,9 +23,7 @@ from bregmat.estimators.state import points_state, store
 from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
-from bregmat.points import check_numeric
-from bregmat.result import MatrixResult
-from bregmat.threads import on_one_blas_thread
+from bregmat.run.result import MatrixResult
 from bregmat.typing import Points
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import clone
 
-from bregmat.checks import check_positive
+from bregmat.base.checks import check_positive
 from bregmat.estimators.base import validated
 from bregmat.estimators.kernel import KernelLearner, KernelOfMap
 from bregmat.estimators.learned_kernel import FactorMap, map_restored, unlearned
@@ -19,7 +19,7 @@ from bregmat.estimators.state import points_state, store, unprefixed
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
-from bregmat.result import MatrixResult
+from bregmat.run.result import MatrixResult
 from bregmat.typing import KernelName
 
 

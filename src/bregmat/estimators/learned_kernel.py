@@ -13,25 +13,25 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat._interrupt import held_interrupts
-from bregmat.checks import rows_text
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
-from bregmat.divergences import LogDet, as_divergence
+from bregmat.base.checks import rows_text
+from bregmat.base.interrupts import held_interrupts
+from bregmat.base.linalg import blocks, dense
+from bregmat.base.points import CheckedPoints
+from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
+from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.base import check_at_most
 from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task
+from bregmat.from_labels.labels import constraints_from_labels, label_codes
+from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
-from bregmat.labels import constraints_from_labels, label_codes
-from bregmat.linalg import blocks, dense
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
-from bregmat.points import CheckedPoints
-from bregmat.result import MatrixResult
-from bregmat.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import cached_property, on_one_blas_thread
+from bregmat.objective.divergences import LogDet, as_divergence
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.result import MatrixResult
 from bregmat.typing import Strategy
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3

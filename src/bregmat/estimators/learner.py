@@ -12,13 +12,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bregmat._html import listed
-from bregmat._interrupt import held_interrupts
-from bregmat.arrays import to_numpy, working_space
-from bregmat.checks import as_column, check_flag, check_integer, check_positive, rows_text
-from bregmat.columns import check_unique, similar_name
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
+from bregmat.base.arrays import to_numpy, working_space
+from bregmat.base.checks import as_column, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.html import listed
+from bregmat.base.interrupts import held_interrupts
+from bregmat.base.points import row_names
+from bregmat.base.sampling import check_percentiles
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.columns import check_unique, similar_name
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.base import AllOrNothing, check_run
 from bregmat.estimators.state import (
     constraints_restored,
@@ -29,14 +32,11 @@ from bregmat.estimators.state import (
     unprefixed,
 )
 from bregmat.estimators.task import Task
-from bregmat.labels import check_drawing
-from bregmat.points import row_names
-from bregmat.result import MatrixResult, SolverError, check
-from bregmat.sampling import check_percentiles
-from bregmat.scalar_losses import Loss
-from bregmat.solve import Solver
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
+from bregmat.from_labels.labels import check_drawing
+from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.loop import Solver
+from bregmat.run.result import MatrixResult, SolverError, check
 from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, RandomState, SolverName, Strategy, Values
 
 

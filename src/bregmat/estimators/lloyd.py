@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat._interrupt import is_interrupted, take_interrupt
-from bregmat.arrays import MatrixThere
-from bregmat.threads import cached_property
+from bregmat.base.arrays import MatrixThere
+from bregmat.base.interrupts import is_interrupted, take_interrupt
+from bregmat.base.threads import cached_property
 
 MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
 

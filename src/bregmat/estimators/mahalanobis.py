@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.arrays import array_space, is_foreign, to_numpy
-from bregmat.checks import as_matrix, rows_text
+from bregmat.base.arrays import array_space, is_foreign, to_numpy
+from bregmat.base.checks import as_matrix, rows_text
+from bregmat.base.linalg import blocks, dense, eigh, product
+from bregmat.base.points import as_array_points, as_points, check_numeric
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import validated
-from bregmat.linalg import blocks, dense, eigh, product
-from bregmat.points import as_array_points, as_points, check_numeric
-from bregmat.result import MatrixResult
+from bregmat.run.result import MatrixResult
 from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_mapped
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import MetricPrior, Pairs, Points, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat._interrupt import take_interrupt
-from bregmat.arrays import to_numpy
-from bregmat.checks import as_matrix, check_integer
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
-from bregmat.dimension import Neighborhood, few_components
-from bregmat.divergences import as_divergence
+from bregmat.base.arrays import to_numpy
+from bregmat.base.checks import as_matrix, check_integer
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.points import CheckedPoints
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.base import check_at_most, say, stand_in, validated
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
@@ -31,14 +31,14 @@ from bregmat.estimators.mahalanobis import (
     root_of_prior,
 )
 from bregmat.estimators.task import Ground, Task, cut_short
-from bregmat.labels import as_kinds, constraints_from_labels
+from bregmat.from_labels.dimension import Neighborhood, few_components
+from bregmat.from_labels.labels import as_kinds, constraints_from_labels
+from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import nearest_metric
-from bregmat.neighbors import PointSpace
-from bregmat.points import CheckedPoints
-from bregmat.result import ExitReason, MatrixResult, Status
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.collections import is_for_blocks
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components : int, optional
         Number of components of the learned map to keep, 1 to d. By default all. With "neighbors": those along which others are farther
         than neighbours of one's class by most; or, where few components tell less than all of them, a map of that rank is sought, and
-        the metric learned once more in its range (see :func:`bregmat.dimension.few_components`; "logdet" and
+        the metric learned once more in its range (see :func:`bregmat.from_labels.dimension.few_components`; "logdet" and
         "vonneumann", up to 2,000 features). Else the leading ones by variance.
     slack_weight : "auto" or float
         What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. "auto" is 1; with

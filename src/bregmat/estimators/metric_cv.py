@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.checks import as_choice
+from bregmat.base.checks import as_choice
 from bregmat.estimators.base import check_at_most, validated
 from bregmat.estimators.mahalanobis import PRIORS, MahalanobisMetric, prior_components
 from bregmat.estimators.metric import MetricLearner

@@ -13,15 +13,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from bregmat._interrupt import held_interrupts, is_interrupted, take_interrupt
-from bregmat.checks import as_choice, as_column, check_integer, check_positive
-from bregmat.coordinates import Factor
+from bregmat.base.checks import as_choice, as_column, check_integer, check_positive
+from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
+from bregmat.base.sampling import check_random_state, generator
+from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, say
 from bregmat.estimators.candidates import Candidate, Search, described, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
-from bregmat.labels import STRATEGIES, as_kinds
-from bregmat.sampling import check_random_state, generator
+from bregmat.from_labels.labels import STRATEGIES, as_kinds
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 C = TypeVar("C", bound=Candidate)

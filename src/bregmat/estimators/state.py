@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.constraints import Constraints
-from bregmat.divergences import DIVERGENCES
-from bregmat.losses import LOSSES
-from bregmat.relations import BUILT_IN, RELATIONS, table_of
-from bregmat.solve import SOLVERS
+from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import BUILT_IN, RELATIONS, table_of
+from bregmat.objective.divergences import DIVERGENCES
+from bregmat.objective.losses import LOSSES
+from bregmat.run.loop import SOLVERS
 
 _TERMS = {"divergence": DIVERGENCES, "loss": LOSSES}
 _COLUMNS = ("relation", "index", "bound", "sense", "weight")

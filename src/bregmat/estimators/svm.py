@@ -14,20 +14,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bregmat._interrupt import held_interrupts
-from bregmat.checks import as_choice, as_column, check_flag, check_positive
+from bregmat.base.checks import as_choice, as_column, check_flag, check_positive
+from bregmat.base.interrupts import held_interrupts
+from bregmat.base.linalg import blocks, dense
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
 from bregmat.estimators.svm_files import machine_restored, machine_state
 from bregmat.estimators.svm_pairs import Examples, PairMachine, sums_of_pairs, train_pairs, votes
 from bregmat.estimators.svm_probability import fit_sigmoids, probabilities
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
-from bregmat.linalg import blocks, dense
 from bregmat.margin import ActiveSet, MarginResult
 from bregmat.margin.train import check_gap
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.result import check
-from bregmat.threads import on_one_blas_thread
+from bregmat.run.result import check
 from bregmat.typing import DecisionShape, KernelName, Labels, MarginSolverName, Points, RandomState, Values
 
 BLOCK = 10_000_000  # kernel values at a time

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat._interrupt import take_interrupt
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.sampling import generator
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -25,8 +26,7 @@ from bregmat.kernels.definite import (
     refuse,
 )
 from bregmat.margin import MarginProblem, MarginResult, train_margin
-from bregmat.result import ExitReason, SolverError, Status
-from bregmat.sampling import generator
+from bregmat.run.result import ExitReason, SolverError, Status
 
 _EPS = float(np.finfo(float).eps)  # coefficients below it, relative to the largest, count as 0 (Sha 2002, footnote 2)
 

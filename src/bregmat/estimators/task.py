@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._interrupt import take_interrupt
-from bregmat.arrays import ArraySpace
-from bregmat.constraints import Constraints
+from bregmat.base.arrays import ArraySpace
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.sampling import NothingToCompare, generator
+from bregmat.base.threads import cached_property
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of
-from bregmat.labels import as_kinds
-from bregmat.neighbors import Space, median_margin, neighbor_constraints
-from bregmat.result import ExitReason, MatrixResult, Record, Status
-from bregmat.sampling import NothingToCompare, generator
-from bregmat.threads import cached_property
+from bregmat.from_labels.labels import as_kinds
+from bregmat.from_labels.neighbors import Space, median_margin, neighbor_constraints
+from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
 SAME = 1e-3  # change of bounds, relative to the largest, that counts as none: metrics of the default tol differ by more
@@ -39,7 +39,7 @@ class Ground(ABC):
         return as_kinds(y, n, "neighbors", unlabeled=unlabeled)
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
-        """Rows between neighbours, as :func:`bregmat.neighbors.neighbor_constraints` draws them."""
+        """Rows between neighbours, as :func:`bregmat.from_labels.neighbors.neighbor_constraints` draws them."""
         return neighbor_constraints(self.space(result), kinds, **options)
 
     @abstractmethod

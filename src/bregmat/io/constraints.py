@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat.constraints import Constraints
-from bregmat.frames import TableRows, columns_of, parse_sample_ids, table_rows
+from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import SAMPLES
+from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows
+from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, file_kind, source_of
-from bregmat.relations import SAMPLES
-from bregmat.tuple_tables import holds_numbers
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]

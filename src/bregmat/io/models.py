@@ -51,7 +51,7 @@ SAVABLE = {
     "OnlinePCA": "bregmat.online.pca",
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
-    "MatrixResult": "bregmat.result",
+    "MatrixResult": "bregmat.run.result",
 }
 
 # Names that classes had in earlier files.

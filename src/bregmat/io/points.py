@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bregmat.checks import as_choice
+from bregmat.base.checks import as_choice
 from bregmat.io import tables
 from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, TEXT, Source, file_kind, source_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import check_integer
-from bregmat.columns import SYMBOLS
-from bregmat.constraints import Constraints
+from bregmat.base.checks import check_integer
+from bregmat.constraints.columns import SYMBOLS
+from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.models import save
 from bregmat.io.paths import check_writable

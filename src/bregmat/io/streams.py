@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import is_number_word
+from bregmat.constraints.columns import is_number_word
 from bregmat.io import tables
 from bregmat.io.models import load, read_manifest, save
 from bregmat.io.paths import check_writable

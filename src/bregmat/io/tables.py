@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bregmat.columns import is_number_word
+from bregmat.constraints.columns import is_number_word
 from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import is_number_word
+from bregmat.base.threads import cached_property
+from bregmat.constraints.columns import is_number_word
 from bregmat.io.sources import Source
-from bregmat.threads import cached_property
 
 # Bytes at the beginning of a text that its delimiter and header are told by; more where the first two lines are longer.
 HEAD = 2**16

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
+from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
+from bregmat.base.linalg import blocks
 from bregmat.kernels.functions import KernelFunction, check_values
-from bregmat.linalg import blocks
 
 INDEFINITE = 1e-8  # what rounding may make of the smallest eigenvalue, or a squared distance, relative to the largest
 DENSE = 1000  # order up to which all eigenvalues are computed

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import as_numbers, check_number, check_positive, rows_text
-from bregmat.linalg import blocks, sq_norms
+from bregmat.base.checks import as_numbers, check_number, check_positive, rows_text
+from bregmat.base.linalg import blocks, sq_norms
 
 
 class KernelFacts(NamedTuple):

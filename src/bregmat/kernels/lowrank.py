@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from bregmat.checks import is_exactly_symmetric
+from bregmat.base.checks import is_exactly_symmetric
 from bregmat.kernels.functions import check_values
 
 PIVOT_TOL = 1e-12  # squared distance to the span of the pivots, relative to the largest k(x, x), that is rounding

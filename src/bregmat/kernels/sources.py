@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import kernel_rows, vectors
-from bregmat.checks import SINGLE_SYMMETRY, SYMMETRY, as_numbers, asymmetry
+from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, as_numbers, asymmetry
+from bregmat.base.linalg import EPS, blocks, sq_norms
+from bregmat.base.threads import cached_property, in_parts
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
-from bregmat.linalg import EPS, blocks, sq_norms
-from bregmat.threads import cached_property, in_parts
 
 UNIT = 2.0**-24  # float32 rounds by at most this, relatively
 DOUBLE = 2.0**-53  # and float64 by this

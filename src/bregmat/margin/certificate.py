@@ -20,11 +20,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from bregmat.certificates.problem import Certificate
+from bregmat.certificates.status import Status
 from bregmat.kernels.sources import DOUBLE, UNIT
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
-from bregmat.proofs import Certificate
-from bregmat.status import Status
 
 NOTICED = 1e-7  # share of the objective that the price of rounding must have to count against a machine
 SUMMED = 8.0 * UNIT  # rounding of a weight, of four products and of their sum in float32, relative to the absolute sum

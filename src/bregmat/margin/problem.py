@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bregmat.checks import as_column, check_flag, check_positive, rows_text
+from bregmat.base.checks import as_column, check_flag, check_positive, rows_text
+from bregmat.base.threads import cached_property
 from bregmat.kernels import KernelSource
 from bregmat.kernels.sources import Scaled
-from bregmat.threads import cached_property
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Result, Status
+from bregmat.run.result import ExitReason, Result, Status
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
-from bregmat.checks import as_choice, as_column, check_flag, check_limits, check_positive
+from bregmat.base.checks import as_choice, as_column, check_flag, check_limits, check_positive
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.threads import single_thread_blas
+from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish, nearest_points
@@ -18,11 +20,9 @@ from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import run_on_machine
 from bregmat.margin.working_set import SupportSearch
-from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import RunLog, solve
-from bregmat.threads import single_thread_blas
+from bregmat.run.loop import RunLog, solve
+from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import MarginSolverName
 
 ROUGH = 2e-3  # violation at which the exact finish takes over

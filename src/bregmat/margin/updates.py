@@ -14,8 +14,8 @@ from bregmat.margin.problem import MarginProblem
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.split_program import Point, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, margin_split
-from bregmat.result import ExitReason, Status
-from bregmat.solve import Outcome, RunLog
+from bregmat.run.loop import Outcome, RunLog
+from bregmat.run.result import ExitReason, Status
 
 SEARCHED = (ExitReason.MAX_ITER, ExitReason.STALLED)  # ends of a run that has had its chance
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import smo, vectors
+from bregmat.certificates.status import ExitReason
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.problem import MarginProblem
-from bregmat.solve import State
-from bregmat.status import ExitReason
+from bregmat.run.loop import State
 
 SINGLE = 4e-7  # typical error of an entry of the float32 kernel
 WHOLE = 900  # samples up to which the working set is everything

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import rows_text
+from bregmat.base.checks import rows_text
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.settings import GradientSettings
 

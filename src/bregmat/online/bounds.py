@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from bregmat.linalg import eigh
+from bregmat.base.linalg import eigh
 
 
 def relative_entropy(U: np.ndarray, log_W: np.ndarray) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import online as kernels
-from bregmat.checks import as_column
+from bregmat.base.checks import as_column
 
 
 def cap(weights: Any, m: int) -> np.ndarray:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import lanczos
-from bregmat.checks import check_positive
+from bregmat.base.checks import check_positive
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.online import bounds
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.learner import OnlineLearner
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Table
 
 

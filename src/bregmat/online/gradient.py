@@ -9,10 +9,11 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import lanczos
-from bregmat.checks import as_column, check_integer, check_share
+from bregmat.base.checks import as_column, check_integer, check_share
+from bregmat.base.linalg import eigh
+from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
 from bregmat.estimators.state import names_state, restore_names
-from bregmat.linalg import eigh
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
@@ -20,7 +21,6 @@ from bregmat.online.learner import Undo, whole_labels
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
 from bregmat.online.states import LogState
-from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
 

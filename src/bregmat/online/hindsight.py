@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.columns import LowRankMatrix
-from bregmat.constraints import Constraints
-from bregmat.linalg import eigh
+from bregmat.base.linalg import eigh
+from bregmat.constraints.columns import LowRankMatrix
+from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel
+from bregmat.objective.scalar_losses import Squared
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.instances import is_complex
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
-from bregmat.result import MatrixResult
-from bregmat.scalar_losses import Squared
+from bregmat.run.result import MatrixResult
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.checks import as_matrix, as_numbers, check_finite, rows_text
-from bregmat.linalg import eigh, eigvalsh
-from bregmat.threads import cached_property
+from bregmat.base.checks import as_matrix, as_numbers, check_finite, rows_text
+from bregmat.base.linalg import eigh, eigvalsh
+from bregmat.base.threads import cached_property
 
 NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 

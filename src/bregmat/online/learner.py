@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import column_or_1d
 
-from bregmat.arrays import to_numpy
-from bregmat.checks import check_flag, check_positive
+from bregmat.base.arrays import to_numpy
+from bregmat.base.checks import check_flag, check_positive
 from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 

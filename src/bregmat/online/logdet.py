@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
-from bregmat.checks import (
+from bregmat.base.checks import (
     as_column,
     as_matrix,
     as_numbers,
@@ -22,17 +22,17 @@ from bregmat.checks import (
     check_psd,
     rows_text,
 )
-from bregmat.columns import sense_codes
-from bregmat.divergences import LogDet
+from bregmat.base.linalg import cholesky, eigvalsh
+from bregmat.base.points import check_numeric
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
-from bregmat.linalg import cholesky, eigvalsh
+from bregmat.objective.divergences import LogDet
 from bregmat.online.assumptions import UnreachableLabelWarning
 from bregmat.online.learner import OnlineLearner, Undo, whole_labels
 from bregmat.online.records import KeptExamples
-from bregmat.points import check_numeric
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
 

@@ -1,7 +1,7 @@
 """What an online learner pays for a prediction: value and derivative (Tsuda 2004, footnotes 1 and 3).
 
-Not the losses of :mod:`bregmat.losses`: those say what a broken bound costs in a problem, with a sense, a weight and a conjugate for
-its dual; these compare one prediction with one label. The two meet in :mod:`bregmat.online.hindsight`.
+Not the losses of :mod:`bregmat.objective.losses`: those say what a violated bound costs in a problem, with a sense, a weight and a
+conjugate for its dual; these compare one prediction with one label. The two meet in :mod:`bregmat.online.hindsight`.
 
 The built-in losses but :class:`ForwardEntropicLoss` are compiled, so that a block of examples is one compiled loop. Any object with
 ``value(prediction, label)`` and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels import lanczos
-from bregmat.checks import as_choice, rows_text
+from bregmat.base.checks import as_choice, rows_text
 from bregmat.typing import OnlineLoss
 
 

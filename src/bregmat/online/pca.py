@@ -10,17 +10,17 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat._interrupt import call_under_way, raise_interrupt, take_interrupt
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.interrupts import call_under_way, raise_interrupt, take_interrupt
+from bregmat.base.linalg import eigvalsh, sq_norms
+from bregmat.base.sampling import check_random_state, generator
+from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
 from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
-from bregmat.linalg import eigvalsh, sq_norms
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
-from bregmat.sampling import check_random_state, generator
-from bregmat.threads import on_one_blas_thread, single_thread_blas
 from bregmat.typing import Points, RandomState, Values
 
 BLOCK = 50_000_000  # operations, over two, that Ctrl-C waits for at most

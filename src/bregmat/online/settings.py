@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.checks import as_choice, as_matrix, check_flag, check_positive, check_psd
-from bregmat.linalg import eigh
+from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd
+from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import as_online_loss, loss_from_state, loss_state

@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat._kernels import lanczos
 from bregmat._kernels.arrays import Learner
-from bregmat.linalg import add_diagonal, eigh, eigvalsh
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
 from bregmat.online.settings import GradientSettings
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._interrupt import held_interrupts, take_interrupt, tells_interrupts
-from bregmat.checks import check_integer, check_positive, check_share
+from bregmat.base.checks import check_integer, check_positive, check_share
+from bregmat.base.interrupts import held_interrupts, take_interrupt, tells_interrupts
 from bregmat.online.blocks import Checksum, ExampleBlock, Form, StreamError, as_block
 from bregmat.online.stream_run import CheckpointFile, StreamExit, StreamRecord, StreamRun
 

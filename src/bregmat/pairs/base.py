@@ -10,14 +10,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregmat.constraints import Constraints
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import callback_of, check_run
 from bregmat.estimators.learner import ResultLearner
 from bregmat.estimators.mahalanobis import MahalanobisMetric, mapped_distances
 from bregmat.pairs.threshold import calibrated, check_calibration
 from bregmat.pairs.tuples import PointTuples, as_plain_points, as_preprocessor, as_signs, as_tuples
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import Calibration, Labels, Points, Tuples
 
 PAIRS, TRIPLETS, QUADRUPLETS = 2, 3, 4  # points of a tuple

@@ -10,19 +10,19 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.datasets import make_spd_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.checks import as_matrix, check_integer, check_positive
+from bregmat.base.checks import as_matrix, check_integer, check_positive
+from bregmat.base.linalg import eigh
+from bregmat.base.points import CheckedPoints
+from bregmat.base.sampling import generator, sq_distance_percentiles
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
 from bregmat.estimators.mahalanobis import inverse_covariance
-from bregmat.labels import constraints_from_labels
-from bregmat.linalg import eigh
+from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.tuple_rows import as_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
-from bregmat.points import CheckedPoints
-from bregmat.sampling import generator, sq_distance_percentiles
-from bregmat.solve import Solver
-from bregmat.threads import on_one_blas_thread
+from bregmat.run.loop import Solver
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
 PRIORS = get_args(ItmlPrior)

@@ -9,18 +9,18 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bregmat.checks import as_column, check_positive
+from bregmat.base.checks import as_column, check_positive
+from bregmat.base.sampling import check_percentiles, generator, sq_distance_percentiles
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.mahalanobis import POINTS_PRIORS, points_in_prior
+from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
-from bregmat.sampling import check_percentiles, generator, sq_distance_percentiles
-from bregmat.scalar_losses import Loss
-from bregmat.solve import Solver
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
+from bregmat.run.loop import Solver
 from bregmat.typing import (
     DivergenceName,
     Labels,

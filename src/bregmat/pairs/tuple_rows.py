@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.checks import as_numbers, rows_text
-from bregmat.constraints import Constraints
-from bregmat.neighbors import TOTAL_WEIGHT
+from bregmat.base.checks import as_numbers, rows_text
+from bregmat.base.sampling import differ, sq_distances
+from bregmat.constraints.constraints import Constraints
+from bregmat.from_labels.neighbors import TOTAL_WEIGHT
 from bregmat.pairs.tuples import PointTuples
-from bregmat.sampling import differ, sq_distances
 
 
 @dataclass(frozen=True, eq=False)

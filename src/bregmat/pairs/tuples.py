@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.arrays import to_numpy
-from bregmat.checks import as_column, rows_text
-from bregmat.points import check_numeric
+from bregmat.base.arrays import to_numpy
+from bregmat.base.checks import as_column, rows_text
+from bregmat.base.points import check_numeric
 
 _LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
 

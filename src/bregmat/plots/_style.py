@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from bregmat._html import number
+from bregmat.base.html import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
     from numpy.typing import ArrayLike, NDArray
 
-    from bregmat.constraints import Constraints
+    from bregmat.constraints.constraints import Constraints
 
 # Okabe and Ito: told apart with every common colour-vision deficiency, on white and on dark grey.
 SIMILAR, DISSIMILAR, EQUAL, NEUTRAL = "#0072B2", "#D55E00", "#009E73", "#8A8F98"
@@ -172,8 +172,8 @@ def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) 
     sample_id : array-like, shape (n,), or None
         As in ``fit``.
     """
+    from bregmat.base.points import row_names
     from bregmat.estimators.learner import given_constraints  # here: pictures of plain data load less
-    from bregmat.points import row_names
 
     X = X if hasattr(X, "shape") else np.asarray(X)
     constraints = estimator.constraints_ if constraints is None else constraints

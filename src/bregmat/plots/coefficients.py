@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat._html import number
+from bregmat.base.html import number
 from bregmat.plots._style import DISSIMILAR, NEUTRAL, SIMILAR, Display, plain, tidy
 
 if TYPE_CHECKING:

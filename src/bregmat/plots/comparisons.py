@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat._html import SUMMARY_COLUMNS
-from bregmat.constraints import Constraints
+from bregmat.base.html import SUMMARY_COLUMNS
+from bregmat.constraints.constraints import Constraints
 from bregmat.plots._style import DISSIMILAR, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:

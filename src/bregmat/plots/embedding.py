@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat._html import SUMMARY_COLUMNS
+from bregmat.base.html import SUMMARY_COLUMNS
 from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, take_rows, tidy
 
 if TYPE_CHECKING:

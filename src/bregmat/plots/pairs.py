@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat._html import number
-from bregmat.columns import excess_of
+from bregmat.base.html import number
+from bregmat.constraints.columns import excess_of
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregmat._html import number
+from bregmat.base.html import number
 from bregmat.plots._style import NEUTRAL, SIMILAR, ResultDisplay, curve, log_scale, tidy
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 
 from bregmat._kernels import exchange, free_factor, vectors
 from bregmat._kernels.arrays import Quadratic, RunPoint
-from bregmat.linalg import column_basis
+from bregmat.base.linalg import column_basis
+from bregmat.base.threads import single_thread_blas
 from bregmat.quadratic.free_set import FEW, FreeFactor
 from bregmat.quadratic.program import Minimum, QuadraticProgram, onto_row
-from bregmat.threads import single_thread_blas
 
 CHUNK = 200  # single exchanges between two looks at the clock
 EXCHANGES = 50  # single exchanges that count as one bulk step

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.proofs import Certificate
+from bregmat.certificates.problem import Certificate
 from bregmat.quadratic.program import UNIT, QuadraticProgram
 
 PERTURBATION = 1e-12  # of the linear term, relative to its unit, that counts as rounding

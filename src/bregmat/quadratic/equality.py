@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from bregmat.linalg import column_basis
+from bregmat.base.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.pivoting import first_sides
 from bregmat.quadratic.program import QuadraticProgram, no_rows

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bregmat._interrupt import take_interrupt, tells_interrupts
-from bregmat.checks import as_column, as_matrix
-from bregmat.linalg import cholesky, cholesky_solve
+from bregmat.base.checks import as_column, as_matrix
+from bregmat.base.interrupts import take_interrupt, tells_interrupts
+from bregmat.base.linalg import cholesky, cholesky_solve
+from bregmat.base.threads import single_thread_blas
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.nnqp import FAR, Units, exponent
 from bregmat.quadratic.problem import FEASIBLE, NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import QuadraticProgram, as_equality, as_start, as_upper
 from bregmat.quadratic.result import QPResult
-from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import Outcome
-from bregmat.threads import single_thread_blas
+from bregmat.run.loop import Outcome
+from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
 
 WIDE = 3000  # columns from which a wide X is solved on growing sets of columns

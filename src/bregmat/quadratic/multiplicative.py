@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._interrupt import take_interrupt
-from bregmat.checks import check_integer, check_share
-from bregmat.linalg import EPS
+from bregmat.base.checks import check_integer, check_share
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.linalg import EPS
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, step, waiting_place
-from bregmat.result import ExitReason
-from bregmat.solve import Outcome, RunLog, solve
+from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.run.result import ExitReason
 
 _TINY = float(np.finfo(float).tiny)
 _LEAST = 1e-300  # stands for zero under the logarithm

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
+from bregmat.base.interrupts import tells_interrupts
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP, Request, minimize
 from bregmat.quadratic.program import as_start
 from bregmat.quadratic.result import QPResult
-from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import Outcome, RunLog
+from bregmat.run.loop import Outcome, RunLog
+from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
 
 FAR = 1e60  # sizes above it, or below its inverse, are brought to 1: squares and products of a few of them overflow

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from bregmat._kernels import descent, vectors
-from bregmat.numerics import Exchanges
+from bregmat.base.numerics import Exchanges
 from bregmat.quadratic.active_set import Watch
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 

@@ -8,12 +8,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat._interrupt import take_interrupt
 from bregmat._kernels.arrays import Quadratic
-from bregmat.checks import check_limits
+from bregmat.base.checks import check_limits
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.linalg import EPS
+from bregmat.base.threads import single_thread_blas
+from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import check_definite
-from bregmat.linalg import EPS
-from bregmat.proofs import Problem, Proof
 from bregmat.quadratic.active_set import EXCHANGES, ExactActiveSet
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible, rough_point
@@ -22,9 +23,8 @@ from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import Minimum, QuadraticProgram, no_rows
 from bregmat.quadratic.split_program import DenseUpdates
-from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import Outcome, RunLog
-from bregmat.threads import single_thread_blas
+from bregmat.run.loop import Outcome, RunLog
+from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)

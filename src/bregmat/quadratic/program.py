@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from bregmat._kernels import descent
-from bregmat.checks import as_column, as_matrix, check_finite
-from bregmat.linalg import EPS
-from bregmat.threads import cached_property
+from bregmat.base.checks import as_column, as_matrix, check_finite
+from bregmat.base.linalg import EPS
+from bregmat.base.threads import cached_property
 
 # Largest difference of two mirrored entries, relative to the diagonal entries of their rows: not the tolerance of checks.py,
 # because A is used as it is given, never copied or averaged, and its scale may differ from row to row.

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.result import ExitReason, Result
-from bregmat.status import Status
+from bregmat.certificates.status import Status
+from bregmat.run.result import ExitReason, Result
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat.linalg import EPS, cholesky, cholesky_solve
-from bregmat.proofs import Certificate, Problem, Proof
+from bregmat.base.linalg import EPS, cholesky, cholesky_solve
+from bregmat.certificates.problem import Certificate, Problem, Proof
+from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram, onto_row
 from bregmat.quadratic.splits import DenseSplit, Split
 from bregmat.quadratic.updates import spread
-from bregmat.solve import State
-from bregmat.status import Status
+from bregmat.run.loop import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class SplitProgram(Problem):
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
     def prove(self, point: Point) -> Any:
-        """What is known about a point: an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit; None for nothing."""
+        """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None where nothing is proven."""
         return None
 
     def first(self, start: np.ndarray | None) -> np.ndarray | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bregmat._kernels import tiles
-from bregmat.threads import in_parts
+from bregmat.base.threads import in_parts
 
 _SHARED = 2_000_000  # numbers of a pass from which its sums are taken in parts
 _PARTS = 16  # their number, whatever the threads: sums do not depend on those

@@ -18,10 +18,10 @@ from uuid import uuid4
 
 import numpy as np
 
+from bregmat.base.threads import single_thread_blas
 from bregmat.sharded.expressions import FAN, Column, Expression, folded, reduced, value_of
 from bregmat.sharded.local import REMEMBERED
 from bregmat.sharded.parts import POINTS, Part, Setting, ShardSource
-from bregmat.threads import single_thread_blas
 
 LIVES = 8  # rounds of an expression, each of which ends with workers that died again and again
 MOST_ASKED = 64  # workers that the driver asks itself; with more of them results are put together on the way, by tasks

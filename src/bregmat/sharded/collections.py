@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.constraints import Constraints
+from bregmat.constraints.constraints import Constraints
 from bregmat.sharded.cluster import client_of, computed, dask_modules, pieces_of
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import single_thread_blas
 from bregmat.sharded.expressions import Expression, reduced, value_of
 from bregmat.sharded.parts import POINTS, Part, Setting, ShardSource
-from bregmat.threads import single_thread_blas
 
 REMEMBERED = 12  # expressions of a shard: values, violated rows and their weights at an iterate or two, and a sample
 ALIGNED = 64

@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates import MatrixCertificate
-from bregmat.checks import check_integer
-from bregmat.compound_operators import Stacked, with_leaves
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates
-from bregmat.iterates import Factored, Iterate
-from bregmat.operators import Operator, PairGraph, RankOneRows
-from bregmat.plans import Options, plan_of
-from bregmat.problems import NearestMatrix
-from bregmat.proofs import FEASIBLE
-from bregmat.result import ExitReason, MatrixResult, Status
-from bregmat.row_losses import RowLosses
+from bregmat.base.checks import check_integer
+from bregmat.certificates.certify import MatrixCertificate
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.iterates import Factored, Iterate
+from bregmat.objective.row_losses import RowLosses
+from bregmat.operators.compound import Stacked, with_leaves
+from bregmat.operators.operators import Operator, PairGraph, RankOneRows
+from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve, solve_in_turn
+from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.expressions import PART, Column, Expression, Rows
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.parts import Part, Setting, ShardSource
-from bregmat.solve import SOLVERS, Outcome, RunLog, solve, solve_in_turn
 from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.solvers.plan import Options, plan_of
 
 BLOCK = 2**25  # numbers in the vectors of a shard by default: 335,544 rows in 100 dimensions
 JOINING = 500  # rows that join a working set at once

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators import Operator, drawn_numbers
+from bregmat.operators.operators import Operator, drawn_numbers
 from bregmat.sharded.expressions import PART, Column, Expression, Rows, called, got
 from bregmat.sharded.parts import restricted
 
@@ -129,7 +129,7 @@ def _joined_facts(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
 
 
 class ShardedLosses:
-    """:class:`bregmat.row_losses.RowLosses` of rows that are spread over shards.
+    """:class:`bregmat.objective.row_losses.RowLosses` of rows that are spread over shards.
 
     Parameters
     ----------

@@ -12,13 +12,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from bregmat.binding import bind
-from bregmat.compound_operators import with_leaves
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Coordinates
-from bregmat.operators import Operator, PairGraph, is_identity
-from bregmat.problems import build_problem, slack_weights
-from bregmat.row_losses import RowLosses
+from bregmat.certificates.nearest_matrix import build_problem, slack_weights
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Coordinates
+from bregmat.objective.row_losses import RowLosses
+from bregmat.operators.binding import bind
+from bregmat.operators.compound import with_leaves
+from bregmat.operators.operators import Operator, PairGraph, is_identity
 
 FEW = 4  # pairs fewer than points over this are better off as vectors of their own
 DERIVED = 4  # arrays of the size of the points that a process keeps, beside the points themselves
@@ -55,7 +55,7 @@ class Part:
     Attributes
     ----------
     operator, losses, unit
-        As in :class:`bregmat.nearness.Nearness`.
+        As in :class:`bregmat.certificates.nearness.Nearness`.
     number, first : int
         Place of the shard among all, and of its first row among all rows.
     weight_range : (float, float)

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from bregmat.checks import check_finite, check_integer
-from bregmat.points import as_points
+from bregmat.base.checks import check_finite, check_integer
+from bregmat.base.points import as_points
 from bregmat.sharded.cluster import computed, pieces_of
 from bregmat.sharded.collections import DaskPoints, is_collection, is_lazy, known_lengths
 from bregmat.sharded.expressions import PART, Expression

@@ -1,6 +1,6 @@
 """Many constraints from columns of a table at once: numbers stay numbers, words are read once each.
 
-The same columns as :mod:`bregmat.frames`, which takes cells of any kind; here samples are row numbers of the data.
+The same columns as :mod:`bregmat.constraints.tables`, which takes cells of any kind; here samples are row numbers of the data.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.columns import SENSES
-from bregmat.constraints import Constraints
-from bregmat.frames import COLUMNS
-from bregmat.relations import RELATIONS, SAMPLES, Relation, table_of
+from bregmat.constraints.columns import SENSES
+from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
+from bregmat.constraints.tables import COLUMNS
 
 Words = tuple[np.ndarray, list[str]]  # code of each row, -1 where the cell is empty, and what the codes say
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat.row_losses import RowLosses
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import cached_property
+from bregmat.base.threads import cached_property
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.spectral import SpectralDivergence
 
 
 def barrier_link(divergence: SpectralDivergence, x: np.ndarray, tau: float) -> np.ndarray:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.linalg import cholesky, cholesky_solve
-from bregmat.numerics import Exchanges, conjugate_gradients, pivot_in_box
-from bregmat.operators import Operator
+from bregmat.base.linalg import cholesky, cholesky_solve
+from bregmat.base.numerics import Exchanges, conjugate_gradients, pivot_in_box
+from bregmat.operators.operators import Operator
 
 NOISE = (1e-9, 1e-13)  # gradients below these shares of the largest entries of the linear term and of H d are rounding
 FLOPS = 3e9  # limit of one factorisation: about a tenth of a second

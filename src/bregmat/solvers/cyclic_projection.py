@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bregmat.checks import check_flag
-from bregmat.nearness import Nearness
-from bregmat.problems import NearestMatrix
+from bregmat.base.checks import check_flag
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.nearness import Nearness
 from bregmat.solvers.needs import Settings, SolverWithNeeds, count, positive
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 

@@ -11,13 +11,13 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import eigen_update, outer_rows, von_neumann
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
-from bregmat.checks import as_choice, check_flag, check_integer, rows_text
-from bregmat.iterates import Iterate
-from bregmat.nearness import Nearness
-from bregmat.problems import NearestMatrix
+from bregmat.base.checks import as_choice, check_flag, check_integer, rows_text
+from bregmat.base.threads import cached_property
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.nearness import Nearness
+from bregmat.coordinates.iterates import Iterate
 from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, positive
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
-from bregmat.threads import cached_property
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 OUTER, DENSE, _ = von_neumann.FORMS

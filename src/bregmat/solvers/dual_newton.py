@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.certificates import clip_dual, dual_bound
-from bregmat.checks import check_flag
-from bregmat.iterates import Iterate, iterate_at_prior
-from bregmat.linalg import eigvalsh
-from bregmat.numerics import armijo
-from bregmat.parallel_rows import ParallelRows, without_opposing_pairs
-from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
+from bregmat.base.checks import check_flag
+from bregmat.base.linalg import eigvalsh
+from bregmat.base.numerics import armijo
+from bregmat.certificates.certify import clip_dual, dual_bound
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.coordinates.iterates import Iterate, iterate_at_prior
+from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.needs import Settings, SolverWithNeeds, count, not_negative
 from bregmat.solvers.stages import Stage

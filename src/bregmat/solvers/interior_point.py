@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates import objective_value
-from bregmat.checks import check_share
-from bregmat.iterates import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.linalg import add_diagonal, eigh, eigvalsh, symmetrize
-from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
+from bregmat.base.checks import check_share
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh, symmetrize
+from bregmat.certificates.certify import objective_value
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.barriers import RelaxedBounds
 from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
 from bregmat.solvers.nesterov_todd import (
@@ -36,7 +37,6 @@ from bregmat.solvers.nesterov_todd import (
     pulled,
 )
 from bregmat.solvers.newton_system import row_system
-from bregmat.spectral import SpectralDivergence
 
 FARTHEST = 0.2  # share of tau that a step aims at where the predictor is short: second-order terms carry it further
 FARTHER = 0.1  # the same where correctors for centrality carry it further still

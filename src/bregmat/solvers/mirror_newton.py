@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregmat.checks import check_share, rows_text
-from bregmat.iterates import Iterate, iterate_at_prior
-from bregmat.linalg import add_diagonal, eigh
-from bregmat.numerics import armijo
-from bregmat.operators import Operator
-from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
+from bregmat.base.checks import check_share, rows_text
+from bregmat.base.linalg import add_diagonal, eigh
+from bregmat.base.numerics import armijo
+from bregmat.base.threads import cached_property
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.coordinates.iterates import Iterate, iterate_at_prior
+from bregmat.operators.operators import Operator
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, count
 from bregmat.solvers.newton_system import solve_newton_system
 from bregmat.solvers.stages import Stage
-from bregmat.threads import cached_property
 
 MANY = 200_000  # rows from which on a sample of them is solved first
 SHARE = 0.125  # of the rows in it

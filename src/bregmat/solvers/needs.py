@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from bregmat.checks import check_integer, check_positive
-from bregmat.divergences import DIVERGENCES
-from bregmat.problems import NearestMatrix
+from bregmat.base.checks import check_integer, check_positive
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.objective.divergences import DIVERGENCES
 
 Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # names of settings by what looks at them
 

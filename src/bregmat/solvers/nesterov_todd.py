@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bregmat.linalg import cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
+from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize, triangular_inverse
+from bregmat.objective.spectral import SpectralDivergence
 from bregmat.solvers.barriers import barrier_divided, barrier_link
-from bregmat.spectral import SpectralDivergence
 
 LOWEST, HIGHEST = 0.1, 3.0  # products of primal and dual, in units of the goal, that need no corrector
 

@@ -16,15 +16,15 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat._kernels import logdet as logdet_kernels
 from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
-from bregmat.certificates import clip_dual, dual_bound
-from bregmat.compound_operators import SignedSums, Stacked
-from bregmat.iterates import Factored, Iterate, Spectral
-from bregmat.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, triangular_inverse
-from bregmat.operators import Operator, RankOneRows
-from bregmat.problems import NearestMatrix
-from bregmat.solve import MatrixState
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import cached_property
+from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, triangular_inverse
+from bregmat.base.threads import cached_property
+from bregmat.certificates.certify import clip_dual, dual_bound
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.coordinates.iterates import Factored, Iterate, Spectral
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.compound import SignedSums, Stacked
+from bregmat.operators.operators import Operator, RankOneRows
+from bregmat.run.loop import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.divergences import as_divergence
-from bregmat.status import Status
+from bregmat.certificates.status import Status
+from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.objective.divergences import as_divergence
 from bregmat.verification.extended import (
     arithmetic,
     eigenpairs,

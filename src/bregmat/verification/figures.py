@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.proofs import FEASIBLE
-from bregmat.result import Result
-from bregmat.status import Status
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.certificates.status import Status
+from bregmat.run.result import Result
 
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding

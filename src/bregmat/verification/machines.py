@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.certificates.status import Status
 from bregmat.kernels.sources import Precomputed
 from bregmat.margin.hulls import coinciding
 from bregmat.margin.result import MarginResult
-from bregmat.status import Status
 from bregmat.verification.extended import arithmetic, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 

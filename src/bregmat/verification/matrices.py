@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.checks import as_column, as_matrix
-from bregmat.constraints import Constraints
-from bregmat.coordinates import Factor
-from bregmat.divergences import as_divergence
-from bregmat.losses import OwnSlack, as_loss
-from bregmat.points import as_points
-from bregmat.proofs import FEASIBLE
-from bregmat.result import MatrixResult
-from bregmat.row_losses import RowLosses, WeightedBounds
-from bregmat.spectral import SpectralDivergence
-from bregmat.status import Status
-from bregmat.threads import cached_property
+from bregmat.base.checks import as_column, as_matrix
+from bregmat.base.points import as_points
+from bregmat.base.threads import cached_property
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.certificates.status import Status
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.losses import OwnSlack, as_loss
+from bregmat.objective.row_losses import RowLosses, WeightedBounds
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.result import MatrixResult
 from bregmat.verification.extended import (
     LONG,
     arithmetic,

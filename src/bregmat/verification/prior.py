@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.binding import TURNED  # which rows are 0 is part of what the problem is
-from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.spectral import SpectralDivergence
+from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import TURNED  # which rows are 0 is part of what the problem is
 from bregmat.verification.extended import eigenpairs, numbers
 from bregmat.verification.figures import ROUNDING
 

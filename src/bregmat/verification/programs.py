@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import cached_property
+from bregmat.certificates.status import Status
 from bregmat.quadratic.result import QPResult
-from bregmat.status import Status
-from bregmat.threads import cached_property
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 

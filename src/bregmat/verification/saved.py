@@ -9,14 +9,14 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.simplex.nearest import DistributionResult
-from bregmat.constraints import Constraints
-from bregmat.divergences import as_divergence
-from bregmat.losses import OwnSlack, SquaredHinge, as_loss
+from bregmat.certificates.status import Status
+from bregmat.constraints.constraints import Constraints
 from bregmat.margin.result import MarginResult
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.losses import OwnSlack, SquaredHinge, as_loss
+from bregmat.objective.row_losses import WeightedBounds
 from bregmat.quadratic.result import QPResult
-from bregmat.result import MatrixResult, Result
-from bregmat.row_losses import WeightedBounds
-from bregmat.status import Status
+from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, excess_of, own_figures, with_right_signs
 from bregmat.verification.matrices import distance, price

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.constraints import Constraints
-from bregmat.relations import SAMPLES
+from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import SAMPLES
 from bregmat.verification.extended import eigenpairs, numbers
 from bregmat.verification.figures import ROUNDING
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.binding import bind
-from bregmat.checks import Labels
-from bregmat.constraints import Constraints
-from bregmat.linalg import EPS
-from bregmat.operators import Operator, RankOneRows
+from bregmat.base.checks import Labels
+from bregmat.base.linalg import EPS
+from bregmat.constraints.constraints import Constraints
+from bregmat.operators.binding import bind
+from bregmat.operators.operators import Operator, RankOneRows
 
 NEAR = 1e-6  # eigenvalue of a fixed block below which Newton's method may stall
 

@@ -9,7 +9,7 @@ import numpy as np
 from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.result import Repair
-from bregmat.checks import (
+from bregmat.base.checks import (
     Labels,
     as_choice,
     as_matrix,
@@ -18,12 +18,12 @@ from bregmat.checks import (
     check_share,
     entry_text,
 )
-from bregmat.coordinates import RANK_TOL, Factor
-from bregmat.divergences import as_divergence
-from bregmat.linalg import cholesky, eigh, symmetrize
-from bregmat.operators import VANISHING
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import single_thread_blas
+from bregmat.base.linalg import cholesky, eigh, symmetrize
+from bregmat.base.threads import single_thread_blas
+from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.objective.divergences import as_divergence
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.operators import VANISHING
 from bregmat.typing import RepairName
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."

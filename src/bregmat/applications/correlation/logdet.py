@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.linalg import EPS, add_diagonal, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
-from bregmat.numerics import armijo
+from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
+from bregmat.base.numerics import armijo
 
 QUICK = 20  # steps after which the path, which always arrives, is taken: what ends sooner takes 3 to 10
 

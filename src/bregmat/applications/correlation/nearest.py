@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
 from bregmat.applications.correlation.entries import NEAR, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.input import pose
 from bregmat.applications.correlation.logdet import LogDetNewton
@@ -16,15 +15,16 @@ from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.problem import CorrelationCertificate, CorrelationProblem, spectral_factor
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.certificates import dual_bound
-from bregmat.checks import check_limits
-from bregmat.coordinates import Factor
-from bregmat.result import ExitReason, Record, Status
-from bregmat.solve import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.base.checks import check_limits
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.certify import dual_bound
+from bregmat.coordinates.coordinates import Factor
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.run.result import ExitReason, Record, Status
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import on_one_blas_thread
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
 MAX_ITER = 200  # Newton steps

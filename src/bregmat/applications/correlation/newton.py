@@ -13,9 +13,9 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.iterates import Spectral
-from bregmat.linalg import EPS, eigh
-from bregmat.numerics import armijo, conjugate_gradients
+from bregmat.base.linalg import EPS, eigh
+from bregmat.base.numerics import armijo, conjugate_gradients
+from bregmat.coordinates.iterates import Spectral
 
 
 @dataclass(frozen=True, eq=False)

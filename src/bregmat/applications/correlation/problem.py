@@ -10,11 +10,7 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries, FixedBlocks
 from bregmat.applications.correlation.result import Repair
-from bregmat.certificates import dual_bound
-from bregmat.coordinates import RANK_TOL
-from bregmat.divergences import Frobenius
-from bregmat.infeasibility import irreducible
-from bregmat.linalg import (
+from bregmat.base.linalg import (
     EPS,
     cholesky,
     cholesky_inverse,
@@ -24,14 +20,18 @@ from bregmat.linalg import (
     symmetrize,
     triangular_solve,
 )
-from bregmat.operators import Operator
-from bregmat.problems import NearestMatrix
-from bregmat.proofs import Certificate, Proof
-from bregmat.row_losses import RowLosses
-from bregmat.scalar_losses import Hard
-from bregmat.solve import MatrixState
-from bregmat.spectral import SpectralDivergence
-from bregmat.threads import cached_property
+from bregmat.base.threads import cached_property
+from bregmat.certificates.certify import dual_bound
+from bregmat.certificates.infeasibility import irreducible
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import Certificate, Proof
+from bregmat.coordinates.coordinates import RANK_TOL
+from bregmat.objective.divergences import Frobenius
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.scalar_losses import Hard
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.operators import Operator
+from bregmat.run.loop import MatrixState
 
 
 class DenseState(MatrixState, ABC):

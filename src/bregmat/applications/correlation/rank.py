@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationCertificate, spectral_factor
-from bregmat.numerics import armijo
-from bregmat.proofs import Problem
-from bregmat.result import ExitReason
-from bregmat.solve import Outcome, RunLog, State, solve
+from bregmat.base.numerics import armijo
+from bregmat.certificates.problem import Problem
+from bregmat.run.loop import Outcome, RunLog, State, solve
+from bregmat.run.result import ExitReason
 
 STEPS = 4000  # of both searches together, unless told otherwise
 MEMORY = 20  # steps that the curvature is learned from

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat._html import number
-from bregmat.linalg import eigvalsh
-from bregmat.result import ExitReason, Result, Status
-from bregmat.threads import cached_property, on_one_blas_thread
+from bregmat.base.html import number
+from bregmat.base.linalg import eigvalsh
+from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.run.result import ExitReason, Result, Status
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
 from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
-from bregmat.checks import as_choice, check_flag, check_integer, check_limits
-from bregmat.result import Record
-from bregmat.sampling import generator
-from bregmat.solve import solve_in_turn
-from bregmat.threads import on_one_blas_thread
+from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.sampling import generator
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.run.loop import solve_in_turn
+from bregmat.run.result import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path takes over where the factor form stalls

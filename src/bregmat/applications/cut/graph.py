@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
-from bregmat.linalg import EPS
-from bregmat.threads import cached_property
+from bregmat.base.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
+from bregmat.base.linalg import EPS
+from bregmat.base.threads import cached_property
 
 # Of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper. Less than the tolerance of
 # checks.py, because a light edge beside heavy ones is an edge all the same.

@@ -7,7 +7,7 @@ import scipy
 
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import cholesky_error, forming_error, projected
-from bregmat.linalg import add_diagonal, cholesky, cholesky_solve
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve
 
 SHRINK = 0.1
 

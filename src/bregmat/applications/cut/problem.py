@@ -13,8 +13,8 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
-from bregmat.proofs import Certificate, Problem
-from bregmat.solve import State
+from bregmat.certificates.problem import Certificate, Problem
+from bregmat.run.loop import State
 
 SMALL = 400  # vertices up to which the central path is about as quick as the factor form, and needs no luck
 EACH_TIME = 8  # roundings per new point

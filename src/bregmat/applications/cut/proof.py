@@ -18,7 +18,7 @@ import numpy as np
 
 from bregmat._kernels import elimination
 from bregmat.applications.cut.graph import Graph
-from bregmat.linalg import cholesky, is_definite_inplace
+from bregmat.base.linalg import cholesky, is_definite_inplace
 
 UNIT = 2.0**-53
 DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._html import number
-from bregmat.result import ExitReason, Result, Status
+from bregmat.base.html import number
+from bregmat.run.result import ExitReason, Result, Status
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from bregmat._interrupt import tells_interrupts
 from bregmat.applications.simplex.problem import DistributionCertificate, DistributionState, NearestDistribution
 from bregmat.applications.simplex.solvers import VectorBoost
-from bregmat.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.result import ExitReason, Record, Result
-from bregmat.solve import solve
+from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.certificates.status import Status
+from bregmat.run.loop import solve
+from bregmat.run.result import ExitReason, Record, Result
 from bregmat.solvers.definite_boost import DefiniteBoost
-from bregmat.status import Status
 from bregmat.typing import Labels, Points, Values
 
 TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left

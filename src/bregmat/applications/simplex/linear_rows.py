@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from bregmat.checks import as_column, as_matrix
-from bregmat.columns import excess_of, sense_codes
-from bregmat.linalg import EPS, cholesky, cholesky_solve
-from bregmat.numerics import Exchanges, pivot_in_box
+from bregmat.base.checks import as_column, as_matrix
+from bregmat.base.linalg import EPS, cholesky, cholesky_solve
+from bregmat.base.numerics import Exchanges, pivot_in_box
+from bregmat.constraints.columns import excess_of, sense_codes
 
 MODEST = 16.0  # roundings of a few operations and of sums in pairs
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._interrupt import tells_interrupts
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
-from bregmat.checks import as_choice, check_limits, check_positive
-from bregmat.result import Record, Result
-from bregmat.solve import Solver, solve
+from bregmat.base.checks import as_choice, check_limits, check_positive
+from bregmat.base.interrupts import tells_interrupts
+from bregmat.run.loop import Solver, solve
+from bregmat.run.result import Record, Result
 from bregmat.typing import Points, Senses, Values, VectorSolverName
 
 SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}

@@ -12,10 +12,10 @@ import numpy as np
 import scipy
 
 from bregmat.applications.simplex.linear_rows import LinearRows, newton_direction
-from bregmat.infeasibility import CLEAR
-from bregmat.linalg import EPS
-from bregmat.proofs import FEASIBLE, Certificate, Problem, Proof
-from bregmat.solve import State
+from bregmat.base.linalg import EPS
+from bregmat.certificates.infeasibility import CLEAR
+from bregmat.certificates.problem import FEASIBLE, Certificate, Problem, Proof
+from bregmat.run.loop import State
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
-from bregmat.checks import rows_text
-from bregmat.columns import excess_of
-from bregmat.proofs import FEASIBLE
+from bregmat.base.checks import rows_text
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.constraints.columns import excess_of
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost, approximate_step, log_step_bound
 from bregmat.solvers.dual_newton import DualNewton

@@ -1,0 +1,193 @@
+"""Arrays of other libraries than NumPy (torch, CuPy, what follows the array API standard): where they are, to the host and back.
+
+Who hands one in gets one back. Problems are stated and proven in NumPy; what is large goes where the points are
+(:mod:`bregmat.operators.foreign`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LIBRARIES = ("torch", "cupy")  # whose arrays do not tell their namespace by themselves
+
+
+def _compat() -> Any:
+    """array-api-compat, which knows what torch and CuPy call otherwise than the standard."""
+    try:
+        import array_api_compat
+    except ImportError as error:
+        raise ImportError(
+            "arrays of other libraries than NumPy need array-api-compat: pip install 'bregmat[gpu]'."
+        ) from error
+    return array_api_compat
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySpace:
+    """A namespace of the array API on one of its devices.
+
+    Attributes
+    ----------
+    xp : module
+        As array-api-compat gives it.
+    device : object
+    is_host : bool
+        Whether NumPy reads its arrays as they are.
+    """
+
+    xp: Any
+    device: Any
+    is_host: bool
+
+    def put(self, x: np.ndarray, dtype: Any = None) -> Any:
+        """A NumPy array, copied there.
+
+        Parameters
+        ----------
+        x : ndarray
+        dtype : str, optional
+            By its name; by default that of x.
+        """
+        name = np.dtype(x.dtype if dtype is None else dtype).name
+        x = np.ascontiguousarray(x, dtype=name)
+        if not x.flags.writeable:  # torch shares memory at first, and warns where it must not write
+            x = x.copy()
+        return self.xp.asarray(x, dtype=getattr(self.xp, name), device=self.device)
+
+    def put_like(self, y: Any, x: np.ndarray) -> Any:
+        """The same, in float32 where one of its arrays y is, else in float64."""
+        return self.put(x, np.float32 if y.dtype == self.xp.float32 else np.float64)
+
+    def fetch(self, x: Any) -> np.ndarray:
+        """One of its arrays as a NumPy array."""
+        compat = _compat()
+        if compat.is_torch_array(x):
+            return x.detach().cpu().numpy()
+        if compat.is_cupy_array(x):
+            return x.get()
+        # array-api-strict: devices that only say that they are some
+        if not self.is_host and hasattr(self.xp, "Device"):
+            x = self.xp.asarray(x, device=self.xp.Device("CPU_DEVICE"))
+        return np.asarray(x)
+
+    @property
+    def words(self) -> str:
+        """Library and device, for messages."""
+        library = self.xp.__name__.removeprefix("array_api_compat.")
+        return f"{library} array on {self.device}"
+
+
+class MatrixThere:
+    """A matrix in another library's memory whose products come back: what a loop on the host needs of a large one.
+
+    Parameters
+    ----------
+    space : ArraySpace
+    A : array, shape (n, m)
+    """
+
+    def __init__(self, space: ArraySpace, A: Any) -> None:
+        self.space, self.A = space, A
+
+    def __len__(self) -> int:
+        return self.A.shape[0]
+
+    def __getitem__(self, rows: np.ndarray) -> MatrixThere:
+        return MatrixThere(self.space, self.space.xp.take(self.A, self.space.put(rows, np.int64), axis=0))
+
+    @property
+    def T(self) -> MatrixThere:
+        """Transposed."""
+        return MatrixThere(self.space, self.A.T)
+
+    def __matmul__(self, B: np.ndarray) -> np.ndarray:
+        return self.space.fetch(self.A @ self.space.put_like(self.A, B))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.space.fetch(self.A), dtype=dtype)
+
+    def diagonal(self) -> np.ndarray:
+        """Its diagonal, fetched."""
+        return self.space.fetch(self.space.xp.linalg.diagonal(self.A))
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether x is an array of another library than NumPy that follows the array API; Dask's, sparse ones and frames are not."""
+    kind = type(x)
+    library = kind.__module__.partition(".")[0]
+    if library in LIBRARIES:
+        return hasattr(kind, "dtype") and hasattr(kind, "ndim")
+    return library not in ("numpy", "dask") and hasattr(kind, "__array_namespace__") and not isinstance(x, np.ndarray)
+
+
+def array_space(x: Any) -> ArraySpace | None:
+    """The space of an array; None for NumPy's, and for all that is no array of a namespace."""
+    if not is_foreign(x):
+        return None
+    compat = _compat()
+    return ArraySpace(compat.array_namespace(x), compat.device(x), _is_on_host(x))
+
+
+def working_space(x: Any) -> ArraySpace | None:
+    """The space that long sums over these points are made in; None for the host's memory, where compiled loops are quicker.
+
+    Raises
+    ------
+    TypeError
+        For a device without double precision, which certificates need.
+    """
+    space = array_space(x)
+    if space is None or space.is_host:
+        return None
+    try:
+        is_double = space.xp.zeros(1, dtype=space.xp.float64, device=space.device).dtype == space.xp.float64
+    except (TypeError, ValueError, RuntimeError):
+        is_double = False
+    if not is_double:
+        raise TypeError(f"a {space.words} has no float64 there, which certificates need; copy it to the host's memory.")
+    return space
+
+
+def _is_on_host(x: Any) -> bool:
+    if getattr(getattr(x, "device", None), "type", None) == "cpu":  # of torch, whatever its dtype
+        return True
+    try:
+        np.asarray(x[:0, ...] if x.ndim else x)
+        return int(x.__dlpack_device__()[0]) == 1
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        return False
+
+
+def to_numpy(name: str, x: Any) -> Any:
+    """The array in NumPy; anything else as it is.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for the message.
+    x : object
+
+    Raises
+    ------
+    TypeError
+        For an array whose gradients are recorded, which nothing here follows.
+    """
+    space = array_space(x)
+    if space is None:
+        return x
+    check_no_gradient(name, x)
+    if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
+        x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
+    return space.fetch(x)
+
+
+_KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64")
+
+
+def check_no_gradient(name: str, x: Any) -> None:
+    """Raise for an array whose gradients are recorded."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")

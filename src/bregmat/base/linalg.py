@@ -1,0 +1,181 @@
+"""The few dense routines that every solver shares; the seam for other array namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.arrays import array_space
+
+EPS = float(np.finfo(float).eps)
+SMALL = 1e-3  # of 1: a correction whose square does not matter
+GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their rounding is a share of that
+
+
+@cache
+def _lapack() -> tuple[Any, ...]:
+    """Routines trtri, potrf, potrs, trtrs, potri, pftrf; scipy.linalg loads on first use, which keeps ``import bregmat`` quick."""
+    from scipy.linalg import get_lapack_funcs
+
+    return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
+
+
+def dense(A: Any) -> np.ndarray:
+    """An array, of a sparse matrix, too; of another library as it is."""
+    if array_space(A) is not None:
+        return A
+    return A.toarray() if hasattr(A, "toarray") else np.asarray(A)
+
+
+def product(X: Any, B: Any) -> Any:
+    """``X B`` for a matrix B of the host, where X is: in its library, on its device, in its precision."""
+    space = array_space(X)
+    return X @ B if space is None else X @ space.put_like(X, dense(B))
+
+
+def row_dot(A: Any, B: Any) -> np.ndarray:
+    """Inner products of the rows of two matrices, dense or both sparse."""
+    return np.asarray(A.multiply(B).sum(axis=1)).ravel() if hasattr(A, "multiply") else np.einsum("ij,ij->i", A, B)
+
+
+def sq_norms(rows: Any) -> np.ndarray:
+    """Squared length of every row."""
+    return row_dot(rows, rows)
+
+
+def blocks(n: int, width: int, numbers: int) -> Iterator[slice]:
+    """Slices of n rows of ``width`` numbers each, of about that many numbers (and at least a row) at a time."""
+    step = max(1, numbers // max(1, width))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def symmetrize(A: np.ndarray) -> np.ndarray:
+    """``(A + A') / 2``."""
+    return 0.5 * (A + A.T)
+
+
+def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
+    """``A += diag(d)`` in place, for a contiguous square matrix; returns it."""
+    A.reshape(-1)[:: A.shape[0] + 1] += d
+    return A
+
+
+def cholesky(A: np.ndarray, *, is_used_up: bool = False) -> tuple[np.ndarray, bool]:
+    """Lower Cholesky factor and whether ``A`` is numerically positive definite.
+
+    Where A, C-contiguous, is used up, the factor takes its place, and its upper triangle is not set to 0.
+    """
+    if is_used_up:
+        C, info = _lapack()[1](A.T, lower=1, clean=0, overwrite_a=1)
+    else:
+        C, info = _lapack()[1](A, lower=1, clean=1)
+    # what is not finite in a row makes its last entry so, too
+    return C, info == 0 and bool(np.isfinite(C.diagonal()).all())
+
+
+def is_definite_inplace(n: int, packed: np.ndarray) -> bool:
+    """Whether the Cholesky factorisation of a symmetric matrix (n, n) runs to its end; its lower triangle is in LAPACK's rectangular
+    full packed format, transposed: (ceil(n / 2), n) for odd n, (n / 2, n + 1) for even n, in C's order."""
+    C, info = _lapack()[5](n, packed.reshape(-1), uplo="L", overwrite_a=1)
+    return info == 0 and bool(np.isfinite(C).all())
+
+
+def cholesky_solve(C: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``A^-1 b`` from the lower Cholesky factor of ``A``."""
+    return _lapack()[2](C, b, lower=1)[0]
+
+
+def cholesky_inverse(C: np.ndarray) -> np.ndarray:
+    """``A^-1``, exactly symmetric, from the lower Cholesky factor of ``A``, whose upper triangle is 0."""
+    lower = _lapack()[4](C, lower=1)[0]
+    X = lower + lower.T
+    np.fill_diagonal(X, np.diag(lower))
+    return X
+
+
+def triangular_solve(C: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """``C^-1 B`` for a lower triangular matrix."""
+    return _lapack()[3](C, B, lower=1)[0]
+
+
+def logdet_of_factor(L: np.ndarray) -> float:
+    """``logdet L L'`` of a triangular factor with a positive diagonal."""
+    return 2.0 * float(np.log(np.diag(L)).sum())
+
+
+def column_basis(A: np.ndarray, tol: float) -> np.ndarray:
+    """Orthonormal basis of the range of A (m, n), shape (m, k); singular values below ``tol`` of the largest count as 0."""
+    U, sigma, _ = np.linalg.svd(A, full_matrices=False)
+    return U[:, sigma > tol * sigma.max(initial=0.0)]
+
+
+def triangular_inverse(C: np.ndarray) -> np.ndarray:
+    """Inverse of a lower triangular matrix."""
+    return _lapack()[0](C, lower=1)[0]
+
+
+eigh, eigvalsh = np.linalg.eigh, np.linalg.eigvalsh  # ascending eigenvalues of a symmetric matrix
+
+
+def graded_eigh(A: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending eigenpairs; those below ``GRADED`` of the largest from a second decomposition, where some above ``least`` of it are.
+
+    Eigenvalues are wrong by the rounding of the largest, which may be all of a small one. On the span V of the small ones, which
+    is turned by no more than rounding over ``GRADED``, ``V'AV`` is as small as they are, and so is its rounding.
+    """
+    values, Q = eigh(A)
+    small = values < GRADED * values[-1]
+    if not (small & (values > least * values[-1])).any():
+        return values, Q
+    V = Q[:, small]
+    values[small], turn = eigh(symmetrize(V.T @ _accurate_product(A, V)))
+    Q[:, small] = V @ turn
+    return values, Q
+
+
+def graded_factor(A: np.ndarray, values: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """``Z = Q sqrt(values)`` with ``Z Z' = A``, for ascending eigenpairs of A on the span of Q; where they are graded, mended.
+
+    Vectors of two small eigenvalues are turned by the rounding of the largest: ``A = Z (I + D) Z'`` with D of that over the roots of
+    both, 1e-7 at condition 1e12. It is taken up by the longer of two columns, which it changes least, and is 1e-10 then.
+    """
+    root = np.sqrt(values)
+    Z = Q * root
+    if not values[0] < GRADED * values[-1]:
+        return Z
+    size = 2.0 ** np.ceil(0.5 * np.log2(values[-1]))
+    high, low = _halves(Z / size, Z.shape[1])
+    left = (A / size**2 - high @ high.T) - (high @ low.T + low @ Z.T / size)
+    turn = Q * (size / root)
+    D = symmetrize(turn.T @ left @ turn)
+    return Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < SMALL else Z
+
+
+def _accurate_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """``A B`` (n, k) with about one and a half times the digits: the product of the leading halves of all entries is exact.
+
+    Ozaki, Ogita, Oishi and Rump (2012), "Error-free transformations of matrix multiplication".
+    """
+    scale = 2.0 ** np.ceil(np.log2(np.abs(A).max()))
+    A = A / scale
+    (high_A, low_A), (high_B, low_B) = _halves(A, len(B)), _halves(B, len(B))
+    return scale * (high_A @ high_B + (high_A @ low_B + low_A @ B))
+
+
+def _halves(X: np.ndarray, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Entries of at most 1 in two parts, the first so short that sums of that many products of two of them are exact."""
+    grid = 2.0 ** (53 - (53 - int(np.ceil(np.log2(terms)))) // 2)
+    high = (X + grid) - grid
+    return high, X - high
+
+
+def factor_svd(G: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending singular values and right singular vectors of tall rows G (n, r), dense or sparse, some of them at a time."""
+    R = np.zeros((0, G.shape[1]))
+    for part in blocks(G.shape[0], G.shape[1], 2**21):
+        R = np.asarray(np.linalg.qr(np.vstack([R, dense(G[part])]), mode="r"))
+    _, sigma, Vt = np.linalg.svd(R)
+    return np.concatenate([np.zeros(len(Vt) - len(sigma)), sigma[::-1]]), Vt[::-1].T

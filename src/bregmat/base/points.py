@@ -1,0 +1,134 @@
+"""Points as rows, as every door takes them: checked once, in memory, on disk, sparse, or of another library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy
+
+from bregmat.base.arrays import ArraySpace, array_space, check_no_gradient, to_numpy, working_space
+from bregmat.base.checks import as_matrix, as_numbers, rows_text
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedPoints:
+    """Points that a door has checked: those that it hands them to do not look again.
+
+    Attributes
+    ----------
+    points : ndarray, memmap or csr array
+    space : ArraySpace or None
+        Where they were handed in, if not in NumPy: what is large is worked on there.
+    """
+
+    points: Any
+    space: ArraySpace | None = None
+
+
+def check_numeric(name: str, X: Any) -> None:
+    """Raise for what scikit-learn's own check of points converts silently or does not name: text, masked or complex entries, objects."""
+    if scipy.sparse.issparse(X) or (type(X) in (np.ndarray, np.memmap) and X.dtype.kind in "biuf"):
+        return
+    numbers = as_numbers(name, X, booleans=True, complex_too=True)
+    if numbers.dtype.kind == "c":
+        raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")  # its own words
+    space = array_space(X)
+    if space is not None and not space.is_host:
+        raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")
+    if hasattr(X, "columns") and numbers.ndim == 2 and not np.isfinite(numbers).all():
+        _name_missing(name, X, numbers)
+
+
+def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> NoReturn:
+    """Raise for a data frame with NaN or infinities, by its columns."""
+    bad = ~np.isfinite(numbers)
+    counts = [f"{column!r} ({n})" for column, n in zip(frame.columns, bad.sum(axis=0)) if n]
+    more = f" and {len(counts) - most} more" if len(counts) > most else ""
+    raise ValueError(
+        f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:most])}{more}: "
+        f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill them up "
+        "(sklearn.impute.SimpleImputer)."
+    )
+
+
+def as_points(name: str, X: Any, *, look: bool = True) -> Any:
+    """Points as rows: a finite 2-D float array, memory map, or csr array.
+
+    ``look=False`` leaves NaN and infinities to the caller, as always for a memory map, which stays on disk with its dtype.
+    """
+    if isinstance(X, CheckedPoints):
+        return X.points
+    if isinstance(X, np.memmap):
+        if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "iuf":
+            raise ValueError(
+                f"{name} must be a 2-dimensional array of real numbers with at least one row and one column; got shape {X.shape}, "
+                f"dtype {X.dtype}."
+            )
+        return X
+    return as_matrix(name, X, sparse="csr", booleans=True, finite=look)
+
+
+def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
+    """Points, copied to the host where they are of another library, and the space to work in: None for the host's memory.
+
+    Parameters
+    ----------
+    name : str
+        The argument, as the caller knows it.
+    X : array-like, scipy.sparse, CheckedPoints or array of another library
+    """
+    if isinstance(X, CheckedPoints):
+        return X, X.space
+    return to_numpy(name, X), working_space(X)
+
+
+def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
+    """Points as rows of another library, finite, in float32 or float64, where they are.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    x : array
+        For which :func:`bregmat.base.arrays.array_space` knows a space.
+    columns : int, optional
+        How many it must have.
+    """
+    space = array_space(x)
+    assert space is not None
+    xp = space.xp
+    check_no_gradient(name, x)
+    if xp.isdtype(x.dtype, "complex floating"):
+        raise TypeError(f"{name} must be real; got complex numbers.")
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(
+            f"{name} must be 2-dimensional, with at least one row and one column; got shape {tuple(x.shape)}."
+        )
+    if columns is not None and x.shape[1] != columns:
+        raise ValueError(f"{name} must have {columns} columns, as what was learned from; got shape {tuple(x.shape)}.")
+    if x.dtype not in (xp.float32, xp.float64):
+        x = xp.astype(x, xp.float64)
+    finite = xp.isfinite(x)
+    if not bool(xp.all(finite)):
+        bad = np.flatnonzero(~space.fetch(xp.all(finite, axis=1)))
+        raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(bad)}.")
+    return x
+
+
+def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
+    """Name of each row of X, None for row numbers.
+
+    A pandas index is used when constraints name samples by something else than numbers and no ``sample_id`` is given.
+    """
+    if sample_id is None:
+        if getattr(constraints, "ids", None) is None or not hasattr(X, "iloc"):
+            return None
+        sample_id = X.index
+    names = np.asarray(sample_id)
+    if names.ndim != 1:
+        raise ValueError(f"sample_id must be 1-dimensional, one name per row of X; got shape {names.shape}.")
+    if names.dtype.kind == "O" and all(isinstance(v, str) for v in names):
+        names = names.astype(str)
+    return names

@@ -1,0 +1,238 @@
+"""Random pairs of rows without a list of all pairs.
+
+A pair is a number in ``[0, n_pairs)``; numbers are drawn without repetition, in equal shares from groups of pairs,
+and turned into two row numbers only when chosen. Memory grows with the pairs drawn, not with n^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.checks import rows_text
+from bregmat.base.linalg import blocks, sq_norms
+
+IDENTICAL = 1e-24  # squared distance relative to |x|^2 + |y|^2: equal to 12 digits
+MOST_CLASSES_PAIRED = 1000  # beyond, pairs of classes are not listed (k^2 / 2 of them)
+MOST_ROUNDS = 40
+PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
+FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are looked at, down to this number
+PERCENTILE_WORK = 100_000_000
+
+
+def generator(random_state: Any = None) -> np.random.Generator:
+    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
+    if random_state is None:
+        return np.random.default_rng()
+    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
+        raise TypeError(f"random_state must be an integer, a Generator, a RandomState or None; got {random_state!r}.")
+    if random_state < 0:
+        raise ValueError(f"random_state must be at least 0; got {random_state}.")
+    return np.random.default_rng(int(random_state))
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise as :func:`generator` would, without advancing a RandomState."""
+    if not isinstance(random_state, np.random.RandomState):
+        generator(random_state)
+
+
+class NothingToCompare(ValueError):
+    """Labels of identical points leave nothing that a metric could change.
+
+    Attributes
+    ----------
+    pair : (int, int)
+        Two identical points.
+    """
+
+    def __init__(self, text: str, pair: tuple[int, int]) -> None:
+        super().__init__(text)
+        self.pair = pair
+
+
+def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Which pairs of rows are not identical, as a function of their row numbers."""
+    if hasattr(points, "read_rows"):  # in blocks: no number for every row
+        return lambda i, j: _differ_as_read(points, i, j)
+    size = sq_norms(points)
+    return lambda i, j: sq_distances(points, i, j) > IDENTICAL * (size[i] + size[j])
+
+
+def _differ_as_read(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    out = np.empty(len(i), dtype=bool)
+    for part in blocks(len(i), points.shape[1], 5_000_000):
+        A, B = points[i[part]], points[j[part]]
+        out[part] = sq_norms(A - B) > IDENTICAL * (sq_norms(A) + sq_norms(B))
+    return out
+
+
+def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Squared distances of pairs of rows, a few megabytes at a time."""
+    out = np.empty(len(i))
+    for part in blocks(len(i), points.shape[1], 500_000):
+        out[part] = sq_norms(points[i[part]] - points[j[part]])
+    return out
+
+
+@dataclass(frozen=True)
+class PairGroups:
+    """All pairs of rows in groups: within one class, or across two; pair number ``key`` is in [0, n_pairs)."""
+
+    ordered: np.ndarray  # rows sorted by class
+    start_a: np.ndarray  # per group: where its first class begins in `ordered`
+    start_b: np.ndarray
+    size_b: np.ndarray  # number of rows of the second class; 0: within the first
+    offset: np.ndarray  # per group and one past the end: number of its first pair
+
+    @classmethod
+    def within(cls, ordered: np.ndarray, sizes: np.ndarray) -> PairGroups:
+        """Pairs inside each class; ``sizes`` are the class sizes, in the order of ``ordered``."""
+        sizes = sizes.astype(np.int64)
+        start = _offsets(sizes)[:-1]
+        return cls(ordered, start, start, np.zeros(len(sizes), np.int64), _offsets(sizes * (sizes - 1) // 2))
+
+    @classmethod
+    def across(cls, ordered: np.ndarray, sizes: np.ndarray) -> PairGroups:
+        """Pairs across every two classes; with very many classes simply all pairs, most of which are across."""
+        if len(sizes) > MOST_CLASSES_PAIRED:
+            return cls.within(ordered, np.array([len(ordered)]))
+        sizes = sizes.astype(np.int64)
+        start = _offsets(sizes)[:-1]
+        a, b = np.triu_indices(len(sizes), 1)
+        return cls(ordered, start[a], start[b], sizes[b], _offsets(sizes[a] * sizes[b]))
+
+    @property
+    def n_pairs(self) -> int:
+        return int(self.offset[-1])
+
+    def group(self, keys: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.offset, keys, side="right") - 1
+
+    def rows(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two row numbers of each pair."""
+        g = self.group(keys)
+        t = keys - self.offset[g]
+        size_b = self.size_b[g]
+        within = size_b == 0
+        # pairs within a class are listed as (0,1), (0,2), (1,2), (0,3), ...: t = b (b - 1) / 2 + a, a < b
+        b = ((1 + np.sqrt(1 + 8 * t.astype(float))) / 2).astype(np.int64)
+        b -= b * (b - 1) // 2 > t
+        b += b * (b + 1) // 2 <= t
+        a = np.where(within, t - b * (b - 1) // 2, t // np.maximum(size_b, 1))
+        b = np.where(within, b, t % np.maximum(size_b, 1))
+        return self.ordered[self.start_a[g] + a], self.ordered[self.start_b[g] + b]
+
+    def draw(
+        self, size: int, rng: np.random.Generator, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``size`` different pairs with ``wanted(i, j)`` (fewer if there are no more), as two arrays of row numbers."""
+        seen = found = np.zeros(0, np.int64)
+        sizes = np.diff(self.offset)
+        for turn in range(MOST_ROUNDS):
+            need = size - len(found)
+            room = sizes - np.bincount(self.group(seen), minlength=len(sizes))
+            if need <= 0 or not room.any():
+                break
+            keys = self._distinct(_shares(max(need, min(2**turn, 10_000)), room, rng), seen, rng)
+            good = wanted(*self.rows(keys))
+            found = np.concatenate([found, rng.permutation(keys[good])[:need]])
+            seen = np.union1d(seen, keys)
+        return self.rows(np.sort(found))
+
+    def _distinct(self, counts: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """``counts[g]`` different pair numbers of every group g, none of them in ``seen`` (sorted)."""
+        sizes = np.diff(self.offset)
+        used = np.bincount(self.group(seen), minlength=len(sizes))
+        dense = (counts > 0) & (2 * (counts + used) >= sizes)
+        chosen = []
+        if dense.any():  # list all pairs of these groups: at most twice what is wanted or was seen
+            g = np.repeat(np.flatnonzero(dense), sizes[dense])
+            free = self.offset[g] + _within_run(g)
+            unseen = ~np.isin(free, seen)
+            free, g = free[unseen], g[unseen]
+            shuffled = np.lexsort((rng.random(len(g)), g))
+            chosen.append(free[shuffled][_within_run(g) < counts[g]])
+        want = np.where(dense, 0, counts)
+        taken = seen
+        while want.any():  # at least half of each group is free: a few rounds
+            g = np.repeat(np.arange(len(sizes)), want)
+            new = np.unique(self.offset[g] + rng.integers(0, sizes[g]))
+            new = new[~np.isin(new, taken)]
+            chosen.append(new)
+            taken = np.concatenate([taken, new])
+            want = want - np.bincount(self.group(new), minlength=len(sizes))
+        return np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
+
+
+def sq_distance_percentiles(
+    points: Any, rows: np.ndarray, percentiles: tuple[float, float], rng: np.random.Generator, which: str = "points"
+) -> tuple[float, float]:
+    """Percentiles of the positive squared distances between some rows: of all pairs up to 20,000, else of a random sample.
+
+    Parameters
+    ----------
+    points : ndarray or csr array, shape (n, d)
+    rows : ndarray of int
+    percentiles : (float, float)
+        Lower and upper, 0 to 100.
+    rng : Generator
+        Advanced.
+    which : str
+        What the rows are, for messages.
+    """
+    pairs = PairGroups.within(rows, np.array([len(rows)]))
+    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
+    i, j = pairs.draw(min(pairs.n_pairs, enough), rng, differ(points))
+    if len(i) == 0:
+        raise NothingToCompare(
+            f"no two {which} of X were found to differ: see {rows_text(rows)}.", tuple(rows[:2].tolist())
+        )
+    # of pairs that differ: a bound of 0 would have no slack
+    near, far = np.percentile(sq_distances(points, i, j), percentiles)
+    return float(near), float(far)
+
+
+def check_percentiles(percentiles: Any) -> tuple[float, float]:
+    """A lower and an upper percentile, 0 to 100."""
+    try:
+        lower, upper = (float(p) for p in percentiles)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
+    if not 0 <= lower <= upper <= 100:
+        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
+    return lower, upper
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _shares(total: int, room: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Split ``total`` as equally as ``room`` allows; what does not divide goes to groups at random."""
+    total = min(total, int(room.sum()))
+    low, high = 0, int(room.max(initial=0))
+    while low < high:  # the largest level with sum(min(room, level)) <= total
+        level = (low + high + 1) // 2
+        if int(np.minimum(room, level).sum()) <= total:
+            low = level
+        else:
+            high = level - 1
+    share = np.minimum(room, low)
+    left = total - int(share.sum())
+    share[rng.permutation(np.flatnonzero(room > low))[:left]] += 1
+    return share
+
+
+def _within_run(sorted_values: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... inside each run of equal values."""
+    starts = np.flatnonzero(np.diff(sorted_values, prepend=-1))
+    lengths = np.diff(starts, append=len(sorted_values))
+    return np.arange(len(sorted_values)) - np.repeat(starts, lengths)

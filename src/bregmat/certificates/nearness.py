@@ -1,0 +1,137 @@
+"""The data of problem (P), the nearest matrix to a prior under weighted bounds, and what can be read off them.
+
+``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from bregmat.base.threads import cached_property
+from bregmat.constraints.columns import excess_of
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.operators import Operator
+from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
+
+FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless
+N = TypeVar("N", bound="Nearness")
+SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """The problem in coordinates.
+
+    Attributes
+    ----------
+    divergence : SpectralDivergence
+    t0 : ndarray, shape (r,)
+        Mirror coordinates of the prior, which is diagonal.
+    operator : Operator
+        Constraints bound to the rows of the touched points.
+    losses : RowLosses
+        Bounds, senses, weights and scalar losses of the rows.
+    unit : ndarray, shape (c,)
+        Unit in which the violation of each row is measured.
+    offset : float
+        Constant of the objective, from directions that were eliminated.
+    scale : float
+        What 1 of M, of bounds and of values is in the user's units. Where the divergence is homogeneous, all is in units of the prior.
+    linked : ndarray of int or None
+        Must-links among the rows, which force directions to vanish; None where they are eliminated or the divergence admits none.
+    """
+
+    divergence: SpectralDivergence
+    t0: np.ndarray
+    operator: Operator
+    losses: RowLosses
+    unit: np.ndarray
+    offset: float = 0.0
+    scale: float = 1.0
+    linked: np.ndarray | None = None
+    size: ClassVar[float] = SIZE
+
+    @property
+    def worth(self) -> float:
+        """What 1 of the objective is in the user's units: ``scale^degree``."""
+        return self.scale ** (self.divergence.degree or 0)
+
+    @property
+    def c(self) -> int:
+        """Number of rows."""
+        return self.operator.c
+
+    @property
+    def r(self) -> int:
+        """Order of M."""
+        return self.operator.r
+
+    @cached_property
+    def prior(self) -> np.ndarray:
+        """Diagonal of M0."""
+        return self.divergence.inverse_link(self.t0)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether every row has a finite loss."""
+        return not self.losses.has_hard
+
+    @cached_property
+    def parallel_rows(self) -> ParallelRows:
+        """Hard rows with one matrix up to a factor."""
+        return find_parallel_rows(self.operator, self.losses)
+
+    @cached_property
+    def trace_row(self) -> tuple[int, float] | None:
+        """A hard equality with ``A_i = kappa I``, which fixes the trace, and kappa."""
+        L = self.losses
+        rows = np.flatnonzero(L.hard & (L.sense == 0) & (L.bound > 0))
+        if not len(rows):
+            return None
+        some = self.operator.restrict(rows)
+        kappa = some.values_diagonal(None) / self.r
+        same = kappa > 0
+        for seed in range(2):  # a multiple of I has the same value at every matrix of one trace
+            X = np.random.default_rng(seed).normal(size=(self.r, self.r))
+            same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
+        found = np.flatnonzero(same)
+        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+
+    @cached_property
+    def stretch(self) -> float:
+        """The multiple of the prior that suits best the hard rows which it violates: the geometric mean of bound over value."""
+        L = self.losses
+        if not L.has_hard:
+            return 1.0
+        p = self.operator.values_diagonal(self.prior)
+        rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
+        with np.errstate(over="ignore"):
+            return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
+
+    @property
+    def is_nearly_linear(self) -> bool:
+        """Whether the prior is so far below its hard rows (LogDet) or above (Frobenius) that the divergence all but is ``<C, M>``.
+
+        The solution is then nearly singular, which a path inside the cone leads to in a few steps.
+        """
+        D = self.divergence
+        return (D.keeps_rank and self.stretch > FAR) or (not D.keeps_range and self.stretch < 1.0 / FAR)
+
+    def sampled(self: N, share: float) -> N:
+        """The problem of about so large a share of its rows, soft ones, with weights that make up for the others."""
+        rows = self.operator.drawn(share)
+        losses = self.losses.restrict(rows)
+        return replace(
+            self,
+            operator=self.operator.restrict(rows),
+            losses=losses.weighted(losses.gamma / share),
+            unit=self.unit[rows],
+        )
+
+    def violation(self, p: np.ndarray) -> np.ndarray:
+        """Relative violation of each row."""
+        return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit

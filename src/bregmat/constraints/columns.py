@@ -1,0 +1,248 @@
+"""Columns of constraints as users give them: samples, senses, weights and matrices, checked and brought to one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.arrays import to_numpy
+from bregmat.base.checks import as_column, as_matrix, as_numbers, rows_text
+
+MOST_COMPARED = 50_000  # names that an unknown one is compared with: about a second
+SENSES = {"<=": 1, ">=": -1, "==": 0}
+SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
+
+
+@dataclass(frozen=True)
+class LowRankMatrix:
+    """``vectors @ diag(weights) @ vectors.T``: a symmetric matrix that is never multiplied out."""
+
+    vectors: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.vectors.shape[0], self.vectors.shape[0])
+
+
+def sample_names(name: str, values: Any) -> np.ndarray:
+    """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
+    array = np.atleast_1d(np.asarray(to_numpy(name, values)))
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must hold row numbers or sample names, not complex numbers.")
+    whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
+    if (whole or array.dtype.kind == "u") and array.size:
+        # of Python's integers, and of unsigned ones, some do not fit
+        far = np.flatnonzero((array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min))
+        if len(far):
+            raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far)}.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~((array == np.rint(array)) & (np.abs(array) < 2.0**53)))
+        if len(bad):
+            raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "b":
+        raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
+    if array.dtype.kind in "iu":
+        bad = np.flatnonzero(array < 0)
+        if len(bad):
+            raise ValueError(
+                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad)}."
+            )
+        return array.astype(np.int64)
+    return array
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT or pandas.NA (which has no truth value of its own)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and value != value
+
+
+def is_number_word(value: Any) -> bool:
+    """Whether `value` reads as a float."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def similar_name(name: Any, known: Any) -> str:
+    """``; is it 'b'?`` where one of the known names is much like an unknown one; else nothing.
+
+    Parameters
+    ----------
+    name : object
+        Only a word is like another one.
+    known : sequence, length n
+        Beyond 50,000 they are not looked at.
+    """
+    if not isinstance(name, str) or len(known) > MOST_COMPARED:
+        return ""
+    plain = {str(other).strip().casefold(): str(other) for other in known}
+    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
+    return f"; is it {plain[found[0]]!r}?" if found else ""
+
+
+def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
+    """Columns of a list of pairs or triplets of samples, shape (c, k); ``roles`` names the k members."""
+    k = len(roles.split())
+    want = f"{name} must have shape (c, {k}), the samples {', '.join(roles.split())} of each row by row number or name"
+    values = to_numpy(name, values)
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if not np.iterable(values) or isinstance(values, str | bytes | dict | set):
+        raise TypeError(f"{want}; got {values!r}.")
+    if not isinstance(values, np.ndarray):  # mixed names and numbers would become names
+        values = list(values)
+        bad = [row for row, members in enumerate(values) if isinstance(members, str) or np.shape(members)[:1] != (k,)]
+        if bad:
+            raise ValueError(f"{want}; got {values[bad[0]]!r} in {rows_text(np.array(bad))}.")
+        columns = [list(column) for column in zip(*values)]
+        if any(np.ndim(member) for column in columns for member in column[:1]):
+            raise ValueError(f"{want}; got points: stack these below each other and name them by their row numbers.")
+    else:
+        if values.ndim == 3:
+            raise ValueError(f"{want}; got points: stack these below each other and name them by their row numbers.")
+        if values.ndim != 2 or values.shape[1] != k:
+            raise ValueError(f"{want}; got shape {values.shape}.")
+        columns = list(values.T)
+    if not columns or not len(columns[0]):
+        raise ValueError(f"{name} are empty; give at least one row.")
+    return columns
+
+
+def similar(y: Any, c: int) -> np.ndarray:
+    """Which pairs are similar, from 1 and -1, 1 and 0, or truth values; boolean, shape (c,)."""
+    values = as_numbers("y", y, booleans=True)
+    values = as_column("y", values, c, per="pair", scalar=True)
+    bad = np.flatnonzero(~np.isin(values, (-1.0, 0.0, 1.0)))
+    if len(bad):
+        raise ValueError(
+            f"y must be 1 for similar and -1 for dissimilar pairs (or 1 and 0, or truth values); got {values[bad[0]]:g} in "
+            f"{rows_text(bad)}."
+        )
+    if (values == 0).any() and (values == -1).any():
+        raise ValueError("y holds both 0 and -1: which one means dissimilar?")
+    return values > 0
+
+
+def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """How far values are on the wrong side of their bounds, negative where there is room, shape (c,); rows "==" have none."""
+    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
+
+
+def sense_codes(sense: Any, c: int) -> np.ndarray:
+    """Codes +1, -1, 0 from "<=", ">=", "=="."""
+    try:
+        given = [sense] if isinstance(sense, str) else list(sense)
+    except TypeError as error:
+        raise TypeError(f'sense must be "<=", ">=" or "==", one string or one per row; got {sense!r}.') from error
+    if len(given) not in (1, c):
+        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
+    bad = [k for k, s in enumerate(given) if s not in SENSES]
+    if bad:
+        raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
+    return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
+
+
+def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Stack named columns into positions (c, k), with the table of names unless they are row numbers."""
+    arrays = {name: sample_names(name, values) for name, values in columns.items()}
+    lengths = {len(v) for v in arrays.values()}
+    c = max(lengths)
+    if lengths - {1, c}:
+        shown = ", ".join(f"{k}: {len(v)}" for k, v in arrays.items())
+        raise ValueError(f"{', '.join(arrays)} must have the same length; got {shown}.")
+    numeric = [v.dtype.kind == "i" for v in arrays.values()]
+    if all(numeric):
+        return np.stack([np.broadcast_to(v, (c,)) for v in arrays.values()], axis=1), None
+    if any(numeric):
+        raise TypeError(f"{', '.join(arrays)} must all be numbers or all be names of the same kind.")
+    stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
+    ids, inverse = np.unique(stacked, return_inverse=True)
+    return inverse.reshape(len(arrays), c).T, ids
+
+
+def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
+    """Ascending distinct numbers among 0 ... most - 1, by marking them: millions are neither sorted nor hashed."""
+    mark = np.zeros(most, dtype=bool)
+    mark[numbers] = True
+    return np.flatnonzero(mark)
+
+
+def compact_index(index: np.ndarray) -> np.ndarray:
+    """Positions (c, k), -1 where unused, without the last columns that no row uses, in 32 bits where they fit."""
+    used = 1 + max((k for k in range(index.shape[1]) if (index[:, k] != -1).any()), default=0)
+    small = index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
+    return np.ascontiguousarray(index[:, :used], dtype=np.int32 if small else np.int64)
+
+
+def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of positions one below the other; those of fewer columns gain unused ones. Fresh array."""
+    stacked = np.full((sum(map(len, indices)), max(index.shape[1] for index in indices)), -1, dtype=np.int64)
+    begin = 0
+    for index in indices:
+        stacked[begin : begin + len(index), : index.shape[1]] = index
+        begin += len(index)
+    return stacked
+
+
+def check_unique(names: np.ndarray) -> np.ndarray:
+    """What sorts names of samples; raises where they are no column, or one occurs twice."""
+    if names.ndim != 1:
+        raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
+    try:
+        order = np.argsort(names, kind="stable")
+    except TypeError as error:
+        raise TypeError(f"sample_id must hold names of one kind: {error}.") from error
+    ordered = names[order]
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(repeated):
+        rows = np.sort(order[ordered == ordered[repeated[0]]])
+        raise ValueError(
+            f"sample_id must be unique; {ordered[repeated[0]]!s} occurs more than once, in {rows_text(rows)}."
+        )
+    return order
+
+
+def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Place of each key among the names, which must be unique; -2 where it is not among them."""
+    order = check_unique(names)
+    ordered = names[order]
+    kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
+    theirs, ours = (kinds.get(a.dtype.kind, "names") for a in (names, keys))
+    if len(keys) and len(names) and ours != theirs:
+        raise TypeError(
+            f"sample_id holds {theirs} such as {names[0]!s} (row numbers, where it is not given) but the constraints name samples by "
+            f"{ours} such as {keys[0]!s}; use one kind: pass sample_id= with the name of each row of X."
+        )
+    if not len(names):
+        return np.full(len(keys), -2)
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where(ordered[place] == keys, order[place], -2)
+
+
+def symmetric_matrix(m: Any, row: int) -> Any:
+    """A symmetric matrix of a linear constraint in the form it was given."""
+    name = f"matrices[{row}]"
+    if isinstance(m, LowRankMatrix):
+        return m
+    if isinstance(m, Sequence) and len(m) == 2 and np.ndim(m[0]) in (1, 2) and np.ndim(m[1]) == 1 and not _is_square(m):
+        vectors = as_matrix(f"{name}: vectors", np.reshape(m[0], (-1, 1)) if np.ndim(m[0]) == 1 else m[0], copy=True)
+        return LowRankMatrix(vectors, as_column(f"{name}: weights", m[1], vectors.shape[1], per="vector", copy=True))
+    return as_matrix(name, m, symmetric=True, sparse="csr", copy=True)
+
+
+def _is_square(m: Any) -> bool:
+    """Whether a pair is really a 2 x 2 matrix given as two rows."""
+    return np.ndim(m[0]) == 1 and len(m[0]) == 2 and len(m[1]) == 2 and not isinstance(m, tuple)

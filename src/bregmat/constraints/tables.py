@@ -1,0 +1,422 @@
+"""Constraints as a table with the columns relation, i, j, k, l, bound, sense, weight: what files and data frames hold.
+
+Tables of pairs and triplets as people write them (:mod:`bregmat.constraints.tuples`) are brought to these columns first.
+Readers hand in columns of cells and the place of every row; what comes back are the arguments of
+:class:`bregmat.Constraints`, or a message that names the place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.checks import as_choice
+from bregmat.base.html import escape
+from bregmat.base.html import table as html_table
+from bregmat.constraints.columns import SENSES, SYMBOLS, is_missing, is_number_word
+from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
+from bregmat.constraints.tuples import TupleTable, read_tuples
+
+COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
+NEEDED = ("relation", "bound", "sense")
+WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
+LIBRARIES = ("pandas", "polars")
+INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One constraint to be read: its columns, and ``str(row)`` in words.
+
+    Attributes
+    ----------
+    relation : str
+    i, j, k, l : int, sample id or None
+        The samples, None where the relation has none; of a linear row, ``i`` is the number of its matrix.
+    bound : float
+    sense : {"<=", ">=", "=="}
+    weight : float
+    """
+
+    relation: str
+    i: Any
+    j: Any
+    k: Any
+    l: Any
+    bound: float
+    sense: str
+    weight: float
+    kind: Relation = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        said = self.kind.sentence((self.i, self.j, self.k, self.l), self.sense, self.bound)
+        return said + {1.0: "", np.inf: " (hard)"}.get(self.weight, f" (weight {self.weight:g})")
+
+
+# ---------------------------------------------------------------------- from columns
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What a table of constraints, or of pairs or triplets, holds.
+
+    Attributes
+    ----------
+    arguments : dict of str -> object
+        Of ``Constraints``.
+    samples : list of tuple of str, length c
+        The samples each row names, as words.
+    tuples : TupleTable, optional
+        How a table of pairs or triplets was read.
+    """
+
+    arguments: dict[str, Any]
+    samples: list[tuple[str, ...]]
+    tuples: TupleTable | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bounds are left to the points: :meth:`Constraints.with_bounds_from` says what they are."""
+        return self.tuples is not None and self.tuples.is_open
+
+    def bounded(self, rows: Any, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
+        """The ``Constraints`` of these rows, with bounds from the points where the table has none.
+
+        Parameters
+        ----------
+        rows : Constraints
+            Made of ``arguments``.
+        table : object
+            What it is called, for the message.
+        X, sample_id, random_state
+            As in :meth:`Constraints.with_bounds_from`.
+        """
+        if not self.is_open:
+            return rows
+        if X is None:
+            raise TypeError(
+                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances say what is near and what is far."
+            )
+        return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+
+
+def table_rows(
+    columns: Mapping[str, Any], place: Callable[[int], str], *, header: str, id_type: type | None = None
+) -> TableRows:
+    """The rows of a table with the column ``relation``, or of one of pairs or triplets (:mod:`bregmat.constraints.tuples`).
+
+    Parameters
+    ----------
+    columns : mapping of str to array-like, shape (c,)
+        Missing cells are empty words, None, NaN or NA.
+    place : callable
+        Where a row is, for messages.
+    header : str
+        Where the names of the columns are, for messages.
+    id_type : {None, int, str, object}
+        What sample ids are. None: integers where all of them are written as such, strings otherwise; object: what they are.
+    """
+    names = [str(name) for name in columns]
+    if not names or not len(next(iter(columns.values()))):
+        raise ValueError(f"{header}: no rows")
+    cells, tuples = {name: words(column) for name, column in columns.items()}, None
+    if "relation" not in names:
+        tuples = read_tuples(cells, columns, place, header)
+        columns = tuples.columns
+        cells = {name: words(column) for name, column in columns.items()}
+    elif unknown := [name for name in names if name not in COLUMNS]:
+        raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
+    elif missing := [name for name in NEEDED if name not in names]:
+        raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}; {WITHOUT_BOUNDS}")
+    n = len(cells["relation"])
+    cells = {name: cells.get(name, np.full(n, "")) for name in COLUMNS}
+    rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
+    samples = zip(*(cells[name].tolist() for name in SAMPLES))
+    return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
+
+
+def words(column: Any) -> np.ndarray:
+    """A column as the words a .csv file holds; missing cells are empty, whole numbers have no decimal point."""
+    array = np.asarray(column)
+    if array.dtype.kind == "f":
+        whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
+        return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(array, whole)])
+    if array.dtype.kind == "O":
+        return np.array([_word(value) for value in array], dtype=str)
+    return array.astype(str)
+
+
+def _word(value: Any) -> str:
+    if is_missing(value):
+        return ""
+    return str(int(value)) if isinstance(value, float | np.floating) and value == np.rint(value) else str(value)
+
+
+def parse_sample_ids(values: Any) -> np.ndarray:
+    """Sample ids from text: integers if all are written as such ("7", not "007" or "7.0"), strings otherwise."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and (array == np.rint(array)).all():
+        return array.astype(np.int64)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    text = array.astype(str)
+    try:
+        numbers = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        return text
+    return numbers if (numbers.astype(str) == text).all() else text
+
+
+class _Rows:
+    """The cells of a table of constraints, checked column by column; every message names the place."""
+
+    def __init__(
+        self,
+        cells: dict[str, np.ndarray],
+        given: Mapping[str, Any],
+        place: Callable[[int], str],
+        called: Mapping[str, str],
+    ) -> None:
+        self.cells, self.given, self.place, self.called = cells, given, place, called
+        self.n = len(cells["relation"])
+
+    def arguments(self, id_type: type | None) -> dict[str, Any]:
+        names, code = np.unique(self.cells["relation"], return_inverse=True)
+        known = {name: relation for name, relation in RELATIONS.items() if not relation.takes_matrix}
+        for k, name in enumerate(names):
+            if name not in known:
+                extra = "; matrices cannot be given in a table" if name in RELATIONS else ""
+                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {', '.join(known)}{extra}")
+        here = [known[str(name)] for name in names]
+        index, ids = self._samples(here, code, id_type)
+        bound = self._bound(np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
+        self._wrong(
+            np.array([r.is_psd for r in here])[code] & (bound < 0),
+            "bound {bound} is negative; no positive semidefinite matrix can meet it",
+        )
+        relations = table_of(*here)
+        return {
+            "relation": np.array([relations.index(r) for r in here], dtype=np.int8)[code],
+            "index": index,
+            "bound": bound,
+            "sense": self._sense(np.array([r.sense or "" for r in here])[code]),
+            "weight": self._weight(),
+            "ids": ids,
+            "relations": relations,
+        }
+
+    def _wrong(self, bad: Any, message: str) -> None:
+        """Raise for the first bad row; the message may name cells of that row in braces."""
+        rows = np.flatnonzero(bad)
+        if not rows.size:
+            return
+        row = int(rows[0])
+        more = f" (and {rows.size - 1} more rows)" if rows.size > 1 else ""
+        for name, column in self.cells.items():
+            message = message.replace(f"{{{name}}}", repr(str(column[row])))
+        raise ValueError(f"{self.place(row)}: {message}{more}")
+
+    def _samples(
+        self, here: list[Relation], code: np.ndarray, id_type: type | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        index = np.full((self.n, 4), -1, dtype=np.int64)
+        used = np.arange(4)[None, :] < np.array([relation.arity for relation in here])[code][:, None]
+        for k, name in enumerate(SAMPLES):
+            empty = self.cells[name] == ""
+            column = self.called.get(name, name)
+            self._wrong(used[:, k] & empty, f"{{relation}} needs a sample in column {column!r}, which is empty")
+            self._wrong(~used[:, k] & ~empty, f"{{relation}} takes no sample in column {name!r}, got {{{name}}}")
+        if not used.any():
+            return index, None
+        if id_type is object:
+            ids = self._as_they_are(used)
+        else:
+            text = np.concatenate([self.cells[name][used[:, k]] for k, name in enumerate(SAMPLES)])
+            ids = parse_sample_ids(text) if id_type is None else self._cast(text, used, id_type)
+        table = None
+        if ids.dtype.kind == "i":
+            codes = ids
+            self._wrong(_where(used, ids < 0), "sample numbers start at 0; got i={i}, j={j}, k={k}, l={l}")
+        else:
+            table, codes = np.unique(ids, return_inverse=True)
+        index.T[used.T] = codes
+        for k, relation in enumerate(here):
+            for same, demand, samples in relation.clashes(index):
+                both = f", both are {{{samples}}}" if samples in SAMPLES else ""
+                self._wrong((code == k) & same, f"{demand}{both}")
+        return index, table
+
+    def _cast(self, ids: np.ndarray, used: np.ndarray, id_type: type) -> np.ndarray:
+        if id_type is str:
+            return ids
+        numbers = parse_sample_ids(ids)
+        if numbers.dtype.kind != "i":
+            bad = [parse_sample_ids([word]).dtype.kind != "i" for word in ids]
+            self._wrong(_where(used, bad), "samples are row numbers here; got i={i}, j={j}, k={k}, l={l}")
+        return numbers
+
+    def _as_they_are(self, used: np.ndarray) -> np.ndarray:
+        """Names of any one kind: numbers, which are whole, or strings, or others that can be ordered."""
+        columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
+        values = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)]).tolist()
+        truths = [isinstance(value, bool | np.bool_) for value in values]
+        self._wrong(_where(used, truths), "samples are numbers or names, not truths; got i={i}, j={j}, k={k}, l={l}")
+        if all(isinstance(value, NUMBERS) for value in values):
+            bad = [not isinstance(value, INTEGERS) and value != np.rint(value) for value in values]
+            self._wrong(_where(used, bad), "sample numbers must be whole; got i={i}, j={j}, k={k}, l={l}")
+            far = [not -(2**63) <= value < 2**63 for value in values]
+            self._wrong(_where(used, far), "sample numbers must be below 2^63; got i={i}, j={j}, k={k}, l={l}")
+            return np.array([int(value) for value in values], dtype=np.int64)
+        if len({isinstance(value, NUMBERS) for value in values}) > 1:
+            odd = [isinstance(value, NUMBERS) for value in values]
+            self._wrong(_where(used, odd), "samples are numbers here and names elsewhere: i={i}, j={j}, k={k}, l={l}")
+        if all(isinstance(value, str) for value in values):
+            return np.array(values, dtype=str)
+        out = np.empty(len(values), dtype=object)
+        out[:] = values
+        return out
+
+    def _float(self, name: str, default: np.ndarray, message: str) -> np.ndarray:
+        cells = np.where((self.cells[name] == "") & (default != ""), default, self.cells[name])
+        try:
+            return cells.astype(np.float64)
+        except ValueError:
+            if name == "bound":
+                self._wrong(cells == "", f"{message}; {WITHOUT_BOUNDS}")
+            self._wrong(np.array([not is_number_word(cell) for cell in cells]), message)
+            raise
+
+    def _bound(self, default: np.ndarray) -> np.ndarray:
+        bound = self._float("bound", default, "bound {bound} is not a number")
+        self._wrong(~np.isfinite(bound), "bound {bound} is not finite")
+        return bound
+
+    def _weight(self) -> np.ndarray:
+        weight = self._float("weight", np.full(self.n, "1"), "weight {weight} is not a number")
+        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a row hard)")
+        return weight
+
+    def _sense(self, default: np.ndarray) -> np.ndarray:
+        sense = np.where(self.cells["sense"] == "", default, self.cells["sense"])
+        self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
+        names, code = np.unique(sense, return_inverse=True)
+        return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]
+
+
+def _where(used: np.ndarray, bad: Any) -> np.ndarray:
+    """Rows with a bad sample; ``bad`` lists the used cells column by column."""
+    mask = np.zeros_like(used)
+    mask.T[used.T] = bad
+    return np.asarray(mask.any(axis=1))
+
+
+# ---------------------------------------------------------------------- to columns
+def columns_of(constraints: Any) -> dict[str, Any]:
+    """The columns of constraints; samples are lists with None where a row names none. ``ValueError`` for rows of matrices."""
+    relation = np.array([known.name for known in constraints.relations])[constraints.relation]
+    if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
+        name = str(relation[given[0]])
+        raise ValueError(
+            f"constraints of the relation {name!r} have no column form; rows {given[:5].tolist()} are {name}"
+        )
+    ids = None if constraints.ids is None else constraints.ids.tolist()
+    columns: dict[str, Any] = {"relation": relation.tolist()}
+    for k, name in enumerate(SAMPLES):
+        index = constraints.index[:, k].tolist() if k < constraints.index.shape[1] else [-1] * len(relation)
+        columns[name] = [None if i < 0 else i if ids is None else ids[i] for i in index]
+    columns["bound"] = constraints.bound.copy()
+    columns["sense"] = [SYMBOLS[code] for code in constraints.sense.tolist()]
+    columns["weight"] = constraints.weight.copy()
+    return columns
+
+
+# ---------------------------------------------------------------------- to be looked at
+def _summary(constraints: Any) -> tuple[str, list[list[str]]]:
+    """A headline, and what there is of each relation: its name, rows, rows of each sense, hard ones, bounds and weights."""
+    used = constraints.index[~constraints.where("is_whole")]
+    n = len(np.unique(used[used >= 0]))
+    c = constraints.n_constraints
+    head = f"{c:,} row{'s' * (c != 1)}" + (f" between {n:,} samples" if n else "")
+    table = []
+    for code, relation in enumerate(constraints.relations):
+        here = constraints.relation == code
+        if here.any():
+            sense, weight = constraints.sense[here], constraints.weight[here]
+            counts = [here.sum(), *((sense == known) for known in SENSES.values()), np.isinf(weight)]
+            shown = [f"{int(np.sum(count)):,}" for count in counts]
+            ranges = [_range(constraints.bound[here]), _range(weight[np.isfinite(weight)])]
+            table.append([relation.name, *shown, *ranges])
+    return head, table
+
+
+SUMMARY = ("relation", "rows", *SENSES, "hard", "bound", "weight")
+
+
+def _range(values: np.ndarray) -> str:
+    if not len(values):
+        return "-"
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def summary_text(constraints: Any) -> str:
+    """How many rows of each relation there are, as a small table."""
+    head, table = _summary(constraints)
+    widths = [max(map(len, column)) for column in zip(SUMMARY, *table)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
+        for row in (list(SUMMARY), *table)
+    ]
+    return "\n  ".join([f"Constraints: {head}", *lines])
+
+
+def summary_html(constraints: Any, most: int = 10) -> str:
+    """The same for notebooks, with the first rows in words."""
+    head, table = _summary(constraints)
+    cells = [[escape(cell) for cell in row] for row in table]
+    header = [escape(name) for name in SUMMARY]
+    first = "".join(f"<li>{escape(row)}</li>" for row in itertools.islice(constraints, most))
+    more = constraints.n_constraints - most
+    rest = f"<p>and {more:,} more</p>" if more > 0 else ""
+    return (
+        f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells, numeric=range(1, len(header)))}"
+        f'<details><summary>First rows</summary><ol start="0">{first}</ol>{rest}</details></div>'
+    )
+
+
+# ---------------------------------------------------------------------- data frames
+def data_frame(columns: Mapping[str, Any], library: str, *, numbered: Iterable[str] = ()) -> Any:
+    """A frame of pandas or polars; ``numbered`` columns hold integers and gaps."""
+    as_choice("library", library, LIBRARIES)
+    try:
+        module = importlib.import_module(library)
+    except ImportError as error:
+        raise ImportError(f'to_frame needs {library}: pip install "bregmat[frames]"') from error
+    columns = dict(columns)
+    for name in numbered:
+        if library == "pandas":
+            columns[name] = module.array(columns[name], dtype="Int64")
+        else:
+            columns[name] = module.Series(columns[name], dtype=module.Int64)
+    return module.DataFrame(columns)
+
+
+def frame_columns(frame: Any) -> dict[str, Any]:
+    """The columns of a frame of pandas, polars or pyarrow, or of a mapping, by name."""
+    names = next((getattr(frame, name) for name in ("column_names", "columns") if hasattr(frame, name)), None)
+    if names is None and isinstance(frame, Mapping):
+        names = list(frame)
+    if names is None or callable(names) or isinstance(frame, type):
+        raise TypeError(
+            f"frame must be a data frame of pandas or polars, or a mapping of names to columns; got {type(frame).__name__}."
+        )
+    columns = {str(name): np.asarray(frame[name]) for name in names}
+    if len(columns) < len(names):
+        raise ValueError(f"frame: a column occurs twice among {', '.join(map(str, names))}")
+    lengths = {name: column.shape for name, column in columns.items()}
+    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
+        raise ValueError(f"frame must have columns of one length; got shapes {lengths}")
+    return columns

@@ -1,0 +1,70 @@
+"""Rank-one terms of constraint rows, and their values at given points: dense or sparse, never more than a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat.base.linalg import blocks, row_dot, sq_norms
+from bregmat.constraints.columns import LowRankMatrix
+from bregmat.constraints.relations import Relation
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""
+
+    row: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    sign: np.ndarray
+    coef: np.ndarray
+
+    @classmethod
+    def of(cls, relations: Sequence[Relation], code: np.ndarray, index: np.ndarray) -> Terms:
+        """Terms of rows with the relation ``relations[code]`` (c,) and the samples ``index`` (c, k), by ascending row."""
+        pieces = []
+        for k, relation in enumerate(relations):
+            rows = np.flatnonzero(code == k)
+            if not len(rows):
+                continue
+            for term in relation.terms:
+                sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
+                a, b = (index[rows, k].astype(np.int64) for k in (term.first, term.second))
+                pieces.append((rows, a, b, sign, coef))
+        if not pieces:
+            empty = np.zeros(0, np.int64)
+            return cls(empty, empty, empty, empty.astype(np.int8), np.zeros(0))
+        columns = [np.concatenate(x) for x in zip(*pieces, strict=True)]
+        if (np.diff(columns[0]) < 0).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [x[order] for x in columns]
+        return cls(*columns)
+
+    def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the c rows at points G (n, r), and as their natural sizes the squared norms of their points; 0 without terms."""
+        p, size = np.zeros(c), np.zeros(c)
+        lengths = sq_norms(G)
+        for part in blocks(len(self.row), G.shape[1], 2**22):  # 32 MB of differences at a time
+            v, sign = G[self.b[part]], self.sign[part][:, None].astype(float)
+            v = G[self.a[part]] + (v.multiply(sign).tocsr() if scipy.sparse.issparse(G) else v * sign)
+            np.add.at(p, self.row[part], self.coef[part] * sq_norms(v))
+        both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
+        np.add.at(size, self.row, np.abs(self.coef) * both)
+        return p, size
+
+
+def whole_value(C: Any, G: Any) -> tuple[float, float]:
+    """``tr(G' C G)`` and its absolute value; C dense, sparse, a LowRankMatrix, or None for the identity."""
+    if C is None:
+        value = float(sq_norms(G).sum())
+    elif isinstance(C, LowRankMatrix):
+        q = np.asarray(G.T @ C.vectors)
+        value = float((q * q).sum(axis=0) @ C.weights)
+    else:
+        value = float(row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
+    return value, abs(value)

@@ -1,0 +1,281 @@
+"""Tables of pairs and triplets as people write them, brought to the columns of a table of constraints (:mod:`bregmat.constraints.tables`).
+
+    a,b,link           must or cannot, same or different, 1 or -1; without the column all pairs belong together
+    a,b,distance       how far apart they are; sq_distance: squared
+    anchor,near,far    the first is nearer to the second than to the third
+
+Two or three columns name the points, whatever they are called; what bounds there are to be is a matter of the points then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.html import listed
+from bregmat.constraints.columns import is_number_word
+
+SIMILAR = [
+    "must",
+    "mustlink",
+    "ml",
+    "same",
+    "similar",
+    "together",
+    "match",
+    "matching",
+    "positive",
+    "yes",
+    "y",
+    "true",
+    "t",
+]
+DISSIMILAR = [
+    "cannot",
+    "cannotlink",
+    "cl",
+    "different",
+    "dissimilar",
+    "apart",
+    "mismatch",
+    "negative",
+    "no",
+    "n",
+    "false",
+    "f",
+]
+LINKS = (
+    *(
+        "link",
+        "links",
+        "linktype",
+        "kind",
+        "type",
+        "relationship",
+        "same",
+        "issame",
+        "sameclass",
+        "similar",
+        "issimilar",
+        "together",
+    ),
+    *("match", "ismatch", "mustlink", "y", "label"),
+)
+DISTANCES = {"distance": False, "dist": False, "sqdistance": True, "squareddistance": True, "sqdist": True}
+ROLES = ("anchor a query reference i", "near nearer closer positive pos p j", "far farther further negative neg n l k")
+SHAPES = (
+    "pairs have two columns of points and, where not all belong together, one called link (must, cannot) or distance; "
+    "triplets have three: anchor, near, far"
+)
+
+
+@dataclass(frozen=True)
+class TupleTable:
+    """A table of pairs or triplets as the columns of constraints.
+
+    Attributes
+    ----------
+    columns : dict of str -> ndarray of str, shape (c,)
+        relation, i, j, k, l, bound, sense and, where it was given, weight.
+    called : dict of str -> str
+        What the columns of samples are called in the table.
+    is_open : bool
+        Whether bounds are left to the points; those in ``columns`` mean nothing then.
+    said : str
+        How the table was read.
+    """
+
+    columns: dict[str, Any]
+    called: dict[str, str]
+    is_open: bool
+    said: str
+
+
+def read_tuples(
+    words: Mapping[str, np.ndarray], given: Mapping[str, Any], place: Callable[[int], str], header: str
+) -> TupleTable:
+    """What a table without the column ``relation`` says.
+
+    Parameters
+    ----------
+    words : mapping of str -> ndarray of str, shape (c,)
+        Cells; those that are missing are empty.
+    given : mapping of str -> array-like, shape (c,)
+        The same columns as they were given, for the names of points.
+    place, header
+        As in :func:`bregmat.constraints.tables.arguments`.
+
+    Raises
+    ------
+    ValueError
+        It is no such table, or a cell says nothing that is known; with the place.
+    """
+    plain = {name: _plain(name) for name in words}
+    weight = _one(plain, ("weight",), header)
+    link = _one(plain, LINKS, header)
+    distance = _one(plain, tuple(DISTANCES), header)
+    bounds = [name for name in ("bound", "sense") if name in words]
+    points = [name for name in words if name not in (weight, link, distance, *bounds)]
+    if link == "y" and "x" in points:  # columns of points, then
+        points, link = [name for name in words if name in (*points, link)], None
+    if link is None and distance is None and not bounds and len(points) == 3:
+        link = _link_among(words, points, header)
+        points = [name for name in points if name != link]
+    if len(points) not in (2, 3) or (len(points) == 3 and (link or distance or bounds)):
+        raise _not_tuples(points, bounds, header)
+    if numbers := [name for name in points if is_number_word(name)]:
+        raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; this is to be a line of names. {SHAPES}")
+    if len(points) == 3:
+        table = _triplets(words, given, points)
+    elif distance is not None:
+        table = _distances(words, given, points, distance, place)
+    elif bounds:
+        table = _bounded(words, given, points, header)
+    else:
+        table = _pairs(words, given, points, link, place)
+    if weight is not None:
+        table.columns["weight"] = words[weight]
+    return table
+
+
+def holds_numbers(name: str) -> bool:
+    """Whether a column of that name holds numbers, whatever the table."""
+    return _plain(name) in ("bound", "weight", *DISTANCES)
+
+
+def _plain(word: str) -> str:
+    """Letters and digits alone, in small."""
+    return "".join(c for c in word.lower() if c.isalnum())
+
+
+def _one(plain: Mapping[str, str], known: Iterable[str], header: str) -> str | None:
+    """The column whose plain name is known; an error where there are two."""
+    found = [name for name, word in plain.items() if word in known]
+    if len(found) > 1:
+        raise ValueError(f"{header}: columns {found[0]!r} and {found[1]!r} say the same; leave one of them out")
+    return found[0] if found else None
+
+
+def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: str) -> str | None:
+    """The one of three columns that says whether the points of the others belong together, by its cells; None: triplets."""
+    if _roles(points):
+        return None
+    for name in points:
+        said = {_verdict(word) for word in words[name]}
+        numbers = {float(word) for word in words[name] if is_number_word(word)}
+        if None in said or (numbers and numbers - {-1.0, 0.0, 1.0}):
+            continue
+        if numbers <= {0.0, 1.0} and numbers:  # which might be numbers of points
+            raise ValueError(
+                f"{header}: column {name!r} holds 0 and 1 only: call it link if it says whether the two others belong together; "
+                "if these are triplets of points, call the columns anchor, near, far"
+            )
+        return name
+    return None
+
+
+def _roles(points: Sequence[str]) -> list[str]:
+    """The three columns as anchor, near and far, where their names say which is which; else none."""
+    found = [[name for name in points if name.strip().lower() in role.split()] for role in ROLES]
+    chosen = [names[0] for names in found if len(names) == 1]
+    return chosen if len(set(chosen)) == 3 else []
+
+
+def _verdict(word: str) -> bool | None:
+    """Whether a word says that two points belong together; None where it says neither."""
+    if is_number_word(word):
+        return {1.0: True, 0.0: False, -1.0: False}.get(float(word))
+    plain = _plain(word)
+    return True if plain in SIMILAR else False if plain in DISSIMILAR else None
+
+
+def _pairs(
+    words: Mapping[str, np.ndarray],
+    given: Mapping[str, Any],
+    points: Sequence[str],
+    link: str | None,
+    place: Callable[[int], str],
+) -> TupleTable:
+    a, b = points
+    if link is None:
+        together = np.ones(len(words[a]), dtype=bool)
+        said = f"pairs of {a} and {b}, each of which belong together (no column link says otherwise)"
+    else:
+        verdicts = [_verdict(word) for word in words[link]]
+        for row, verdict in enumerate(verdicts):
+            if verdict is None:
+                raise ValueError(
+                    f"{place(row)}: {link} {str(words[link][row])!r} says neither that two points belong together (such as must, same, "
+                    "1) nor that they do not (cannot, different, -1)"
+                )
+        if {"0", "-1"} <= {str(int(float(word))) for word in words[link] if is_number_word(word)}:
+            raise ValueError(
+                f"{place(0)}: column {link!r} holds both 0 and -1: which one means that two points are apart?"
+            )
+        together = np.array(verdicts, dtype=bool)
+        said = f"pairs of {a} and {b}; by {link} {together.sum():,} belong together and {(~together).sum():,} do not"
+    columns = _columns("sq_distance", given, points, np.where(together, "<=", ">="))
+    return TupleTable(
+        columns, {"i": a, "j": b}, True, f"{said}; bounds are percentiles of the points' squared distances"
+    )
+
+
+def _triplets(words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str]) -> TupleTable:
+    anchor, near, far = _roles(points) or points
+    columns = _columns("comparison", given, (anchor, near, anchor, far), np.full(len(words[anchor]), "<="))
+    said = f"triplets: {anchor} is nearer to {near} than to {far}; the margin is the median squared distance of the first two"
+    return TupleTable(columns, {"i": anchor, "j": near, "k": anchor, "l": far}, True, said)
+
+
+def _distances(
+    words: Mapping[str, np.ndarray],
+    given: Mapping[str, Any],
+    points: Sequence[str],
+    distance: str,
+    place: Callable[[int], str],
+) -> TupleTable:
+    bad = np.flatnonzero([not is_number_word(word) or not 0 <= float(word) < np.inf for word in words[distance]])
+    if len(bad):
+        cell = str(words[distance][bad[0]])
+        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance")
+    is_squared = DISTANCES[_plain(distance)]
+    values = words[distance].astype(float)
+    values = values if is_squared else values * values
+    sense = words.get("sense", np.full(len(values), "=="))
+    columns = _columns("sq_distance", given, points, sense) | {"bound": values}
+    unit = "squared ones" if is_squared else "not squared"
+    said = f"pairs of {points[0]} and {points[1]}, whose distances are in {distance} ({unit})"
+    return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
+
+
+def _bounded(
+    words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str], header: str
+) -> TupleTable:
+    for name in ("bound", "sense"):
+        if name not in words:
+            raise ValueError(
+                f"{header}: no column {name!r}; a bound needs its sense (<=, >= or ==), and the other way round"
+            )
+    columns = _columns("sq_distance", given, points, words["sense"]) | {"bound": words["bound"]}
+    said = f"pairs of {points[0]} and {points[1]} with bounds of their squared distances"
+    return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
+
+
+def _columns(relation: str, given: Mapping[str, Any], points: Sequence[str], sense: np.ndarray) -> dict[str, Any]:
+    samples = {name: given[column] for name, column in zip("ijkl", points)}
+    n = len(sense)
+    return {"relation": np.full(n, relation), **samples, "bound": np.zeros(n), "sense": sense}
+
+
+def _not_tuples(points: Sequence[str], bounds: Sequence[str], header: str) -> ValueError:
+    if bounds and len(points) == 1:
+        return ValueError(f"{header}: no column of points beside {points[0]!r}; {SHAPES}")
+    more = (
+        f"unknown columns {listed(map(repr, points), 6)}" if len(points) > 3 else f"columns {listed(map(repr, points))}"
+    )
+    return ValueError(
+        f"{header}: {more or 'no columns'} make no table of pairs or triplets, and there is no column 'relation'; {SHAPES}"
+    )

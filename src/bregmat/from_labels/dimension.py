@@ -1,0 +1,166 @@
+"""Few components for neighbours: in the order of what they tell apart, or a map of that rank sought among such maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from bregmat.base.linalg import eigh
+from bregmat.base.threads import cached_property
+from bregmat.from_labels.neighbors import ALIKE, APART, Kinds, Nearest, PointSpace, nearest_related
+
+# how often neighbours are looked up in the map sought, and steps of L-BFGS from one time to the next
+DRAWS, STEPS = 8, 10
+STEEPNESS = 4.0  # of the sigmoid
+MOST_COMPARISONS = 50_000  # of one draw
+RIDGE = 1e-2  # of the mean spread of neighbours, in the start of the search
+
+
+@dataclass(frozen=True, eq=False)
+class Neighborhood:
+    """Points (n, r), and the nearest of each that are alike (targets) and apart (impostors).
+
+    Attributes
+    ----------
+    Z : ndarray, shape (n, r)
+    kinds : Kinds
+        Who belongs together.
+    n_neighbors, n_impostors : int
+        Targets and impostors of each point.
+    """
+
+    Z: np.ndarray
+    kinds: Kinds
+    n_neighbors: int
+    n_impostors: int
+
+    @cached_property
+    def targets(self) -> Nearest:
+        """The nearest that are alike."""
+        return nearest_related(PointSpace(self.Z), self.kinds, ALIKE, self.n_neighbors)
+
+    @cached_property
+    def impostors(self) -> Nearest:
+        """The nearest that are apart."""
+        return nearest_related(PointSpace(self.Z), self.kinds, APART, self.n_impostors)
+
+    @cached_property
+    def compared(self) -> np.ndarray:
+        """Points that have both, shape (m,)."""
+        return np.flatnonzero((self.targets.rows[:, 0] >= 0) & (self.impostors.rows[:, 0] >= 0))
+
+    @property
+    def right(self) -> np.ndarray:
+        """Which of the points compared have one of their kind as their nearest, shape (m,)."""
+        rows = self.compared
+        return self.targets.distances[rows, 0] < self.impostors.distances[rows, 0]
+
+    def spread(self, nearest: Nearest) -> np.ndarray:
+        """Mean of ``(z - z') (z - z')'`` over points compared and their nearest, shape (r, r)."""
+        S, count = np.zeros((self.Z.shape[1],) * 2), 0
+        for column in nearest.rows[self.compared].T:
+            has = column >= 0
+            D = self.Z[self.compared[has]] - self.Z[column[has]]
+            S, count = S + D.T @ D, count + len(D)
+        return S / max(1, count)
+
+    def ordered(self) -> np.ndarray:
+        """Orthogonal directions as columns (r, r): along the first the impostors are farther than the targets by most, ..."""
+        return eigh(self.spread(self.impostors) - self.spread(self.targets))[1][:, ::-1]
+
+    def mapped(self, V: np.ndarray) -> Neighborhood:
+        """The same points at ``Z V``."""
+        return Neighborhood(self.Z @ V, self.kinds, self.n_neighbors, self.n_impostors)
+
+    def comparisons(self) -> np.ndarray:
+        """Points, targets and impostors, shape (m, 3); of every so many points where there are very many."""
+        each = self.n_neighbors * self.n_impostors
+        rows = self.compared[:: -(-len(self.compared) * each // MOST_COMPARISONS)]
+        near, far = self.targets.rows[rows], self.impostors.rows[rows]
+        p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
+        return np.stack([rows[p], near[p, a], far[p, b]], axis=1)
+
+
+def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None:
+    """A map V (r, n_components) for points as a learned metric maps them; None where its leading components do as well.
+
+    They do if the share of points whose nearest is of their kind is not below that of all components by more than a standard
+    error. Else V is a map of that rank for which many comparisons hold,
+
+        minimize over V:   mean over (i, j, l) of sigmoid(4 (near - far) / (near + far))
+                           near = |V' (z_i - z_j)|^2,   far = |V' (z_i - z_l)|^2
+
+    The rows are nearest targets j and impostors l in each of the maps found on the way, together: of the last alone, the search
+    would run from one set of impostors to the next. Not convex: the best map on the way is taken, by the share above. A comparison
+    that cannot hold costs at most 1, so that in few dimensions, where many cannot, the others decide.
+
+    Parameters
+    ----------
+    points : Neighborhood
+        Of n points (n, r).
+    n_components : int
+
+    Returns
+    -------
+    ndarray, shape (r, n_components), or None
+    """
+    if n_components >= points.Z.shape[1] or not len(points.compared):
+        return None
+    leading = points.mapped(points.ordered()[:, :n_components])
+    gained, lost = np.mean(points.right & ~leading.right), np.mean(~points.right & leading.right)
+    behind = gained - lost
+    if behind <= np.sqrt((gained + lost - behind**2) / max(1, len(points.right))):
+        return None
+    rows, V, best = np.zeros((0, 3), np.int64), _start(points, n_components), leading
+    for _ in range(DRAWS):
+        rows = np.unique(np.concatenate([rows, points.mapped(V).comparisons()]), axis=0)
+        V = _descended(points.Z, V, rows)
+        found = points.mapped(V)
+        if found.right.mean() > best.right.mean():
+            best, kept = found, V
+    return None if best is leading else kept
+
+
+def _start(points: Neighborhood, n_components: int) -> np.ndarray:
+    """Directions of most variance relative to the spread of neighbours: a discriminant analysis of neighbours."""
+    near = points.spread(points.targets)
+    values, vectors = eigh(near)
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE * max(np.trace(near) / len(near), np.finfo(float).tiny))
+    centred = (points.Z - points.Z.mean(axis=0)) @ root
+    return root @ eigh(centred.T @ centred)[1][:, ::-1][:, :n_components]
+
+
+def _descended(Z: np.ndarray, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """V after some steps of L-BFGS on the mean sigmoid of the comparisons; its largest singular value is 1.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, r)
+    V : ndarray, shape (r, k)
+    rows : ndarray of int, shape (m, 3)
+        Points, targets and impostors.
+
+    Returns
+    -------
+    ndarray, shape (r, k)
+    """
+    i, j, l = rows.T
+
+    def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        P = Z @ flat.reshape(V.shape)
+        near, far = P[i] - P[j], P[i] - P[l]
+        a, b = np.einsum("ij,ij->i", near, near), np.einsum("ij,ij->i", far, far)
+        total = np.maximum(a + b, np.finfo(float).tiny)
+        share = 1.0 / (1.0 + np.exp(-STEEPNESS * (a - b) / total))
+        pull = 4.0 * STEEPNESS / len(rows) * share * (1.0 - share) / total
+        near, far = (pull * (b / total))[:, None] * near, (pull * (a / total))[:, None] * far
+        slope = np.zeros_like(P)
+        for column in range(P.shape[1]):
+            for points, push in ((i, near - far), (j, -near), (l, far)):
+                slope[:, column] += np.bincount(points, push[:, column], len(P))
+        return float(share.mean()), (Z.T @ slope).ravel()
+
+    found = minimize(cost, V.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x.reshape(V.shape)
+    return np.asarray(found / np.linalg.norm(found, 2))

@@ -1,0 +1,209 @@
+"""The losses of all rows: which scalar loss each row has, and what solvers and certificates ask of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.threads import cached_property
+from bregmat.objective.spectral import SpectralDivergence
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedBounds:
+    """The rows before their losses are chosen: what :meth:`bregmat.objective.scalar_losses.Loss.bind` reads.
+
+    Attributes
+    ----------
+    divergence : SpectralDivergence
+        Of the problem.
+    bound, gamma, unit : ndarray, shape (c,)
+        Bounds and the unit in which a violation is measured (units of p, ``|b|`` where b is not 0); slack weights (dimensionless,
+        inf = hard).
+    sense : ndarray of int8, shape (c,)
+        +1, -1, or 0 for equalities.
+    """
+
+    divergence: SpectralDivergence
+    bound: np.ndarray
+    sense: np.ndarray
+    gamma: np.ndarray
+    unit: np.ndarray
+
+    @property
+    def hard(self) -> np.ndarray:
+        """Rows whose bound must hold."""
+        return np.isinf(self.gamma)
+
+    @property
+    def is_positive(self) -> np.ndarray:
+        """Rows with a positive bound, which losses for positive numbers need."""
+        return self.bound > 0
+
+
+class RowLosses:
+    """The losses of all rows, grouped by scalar loss.
+
+    Parameters
+    ----------
+    bound, gamma, scale : ndarray, shape (c,)
+        Bounds (units of p), slack weights (dimensionless; not used on hard rows), scales of the losses (units of p).
+    sense : ndarray of int8, shape (c,)
+        +1, -1; 0 makes both sides count.
+    kinds : tuple of ScalarLoss
+        The different losses.
+    kind : ndarray of int8, shape (c,)
+        Place in ``kinds`` of each row's loss.
+    """
+
+    def __init__(
+        self,
+        bound: np.ndarray,
+        sense: np.ndarray,
+        gamma: np.ndarray,
+        scale: np.ndarray,
+        kinds: tuple[Any, ...],
+        kind: np.ndarray,
+    ) -> None:
+        self.bound, self.sense, self.gamma, self.scale = bound, sense, gamma, scale
+        self.kinds, self.kind = kinds, kind
+        self.groups: list[tuple[Any, slice | np.ndarray]] = []
+        self.hard = np.zeros(len(bound), dtype=bool)
+        for k, loss in enumerate(kinds):
+            rows = kind == k
+            if rows.all():
+                self.groups.append((loss, slice(None)))
+            elif rows.any():
+                self.groups.append((loss, np.flatnonzero(rows)))
+            if loss.is_hard:
+                self.hard |= rows
+        self.has_hard = bool(self.hard.any())
+        self._s = sense.astype(float)
+        self._equality = sense == 0
+        self._has_equality = bool(self._equality.any())
+
+    @property
+    def needs_positive(self) -> np.ndarray:
+        """Rows that a value of 0 never meets, whatever the weight."""
+        out = self.hard.copy()
+        for loss, rows in self.groups:
+            out[rows] |= loss.is_positive
+        return out
+
+    def restrict(self, rows: Any) -> RowLosses:
+        """The losses of some rows, given by numbers or as a mask."""
+        bound, sense, gamma, scale = self.bound[rows], self.sense[rows], self.gamma[rows], self.scale[rows]
+        return RowLosses(bound, sense, gamma, scale, self.kinds, self.kind[rows])
+
+    def in_units(self, scale: float, worth: float) -> RowLosses:
+        """The same losses for values over ``scale``, themselves over ``worth``."""
+        gamma, own = self.gamma / worth, self.scale / scale
+        for loss, rows in self.groups:
+            if loss.degree is not None:
+                gamma[rows], own[rows] = self.gamma[rows] * (scale**loss.degree / worth), self.scale[rows]
+        return RowLosses(self.bound / scale, self.sense, gamma, own, self.kinds, self.kind)
+
+    def weighted(self, gamma: np.ndarray) -> RowLosses:
+        """The same losses with other slack weights."""
+        return RowLosses(self.bound, self.sense, gamma, self.scale, self.kinds, self.kind)
+
+    def violated(self, p: np.ndarray) -> np.ndarray:
+        """Rows on the wrong side of their bound; equalities always count."""
+        hit = self._s * (p - self.bound) > 0
+        return hit | self._equality if self._has_equality else hit
+
+    def value(self, p: np.ndarray) -> float:
+        """Total loss; infinite if a hard row is violated, or a value outside of the domain of its loss."""
+        hit, total = self.violated(p), 0.0
+        for loss, rows in self.groups:
+            on = _violated_of(rows, hit)
+            if loss.is_positive and loss.is_outside(p[on], self.bound[on]).any():
+                return np.inf
+            total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
+        return total
+
+    def value_size(self, p: np.ndarray, error: np.ndarray) -> float:
+        """Sum of what :meth:`value` may be wrong by, over the rounding unit, where the values are wrong by ``error`` times it."""
+        hit, total = self.violated(p), 0.0
+        for loss, rows in self.groups:
+            if loss.is_hard:
+                continue
+            on = _violated_of(rows, hit)
+            q, b, g, scale = (v[on] for v in (p, self.bound, self.gamma, self.scale))
+            first, _ = loss.derivatives(q, b, g, scale)
+            total += float((np.abs(first) * (np.abs(q) + loss.bound_size(q, b) + error[on])).sum())
+        return total
+
+    def conjugate_size(self, mu: np.ndarray) -> float:
+        """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
+        xi = self.relaxed(mu)[0]
+        size = np.abs(xi)
+        for loss, rows in self.groups:
+            size[rows] += loss.bound_size(xi[rows], self.bound[rows])
+        return float((np.abs(self.conjugate(mu)) + np.abs(mu) * size).sum())
+
+    def outside(self, p: np.ndarray) -> np.ndarray:
+        """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""
+        out, hit = np.zeros(len(p), dtype=bool), self.violated(p)
+        for loss, rows in self.groups:
+            if loss.is_positive:
+                on = _violated_of(rows, hit)
+                out[on] = p[on] <= 0
+        return np.flatnonzero(out)
+
+    def derivatives(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivative of each row's loss."""
+        hit = self.violated(p)
+        g, h = np.zeros_like(p), np.zeros_like(p)
+        for loss, rows in self.groups:
+            on = _violated_of(rows, hit)
+            g[on], h[on] = loss.derivatives(p[on], self.bound[on], self.gamma[on], self.scale[on])
+        return g, h
+
+    def conjugate(self, mu: np.ndarray) -> np.ndarray:
+        """Conjugate of each row's loss at a sign-feasible ``mu``."""
+        out = np.empty_like(mu)
+        for loss, rows in self.groups:
+            out[rows] = loss.conjugate(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
+        return out
+
+    def relaxed(self, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``xi(mu)``, the relaxed bound whose price is mu, and its derivative; 0 derivative for hard rows."""
+        xi, slope = np.empty_like(mu), np.empty_like(mu)
+        for loss, rows in self.groups:
+            xi[rows], slope[rows] = loss.relaxed(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
+        return xi, slope
+
+    def slope_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Infimum and supremum of each loss's slope, whatever the sense of its row; infinite for hard rows."""
+        low, high = np.empty_like(self.bound), np.empty_like(self.bound)
+        for loss, rows in self.groups:
+            low[rows], high[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
+        return low, high
+
+    def strengths(self, unit: np.ndarray) -> np.ndarray:
+        """Second derivative of each loss at its bound, in these units of the rows; infinite for hard rows.
+
+        The slack weight of a row without its units: far above 1 its loss is nearly piecewise linear.
+        """
+        out = np.full_like(self.bound, np.inf)
+        for loss, rows in self.groups:
+            if not loss.is_hard:
+                b, u = self.bound[rows], unit[rows]
+                out[rows] = loss.derivatives(b, b, self.gamma[rows], self.scale[rows])[1] * u * u
+        return out
+
+    @cached_property
+    def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the dual weights, read-only; where a loss cannot be steeper the end is open."""
+        low, high = self.slope_range()
+        ends = np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
+        for end in ends:
+            end.setflags(write=False)
+        return ends
+
+
+def _violated_of(rows: slice | np.ndarray, hit: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]

@@ -1,0 +1,355 @@
+"""What a violated bound costs: scalar losses with their conjugates, each bound to rows by itself; squares, and no slack at all.
+
+Every loss is the partial minimum over a relaxed bound xi of ``d(xi, b)`` subject to ``s (p - xi) <= 0``: it vanishes
+where the row holds and equals ``d(p, b)`` where it is violated. The dual weight of a row is ``mu = d'(xi)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregmat._kernels import outer_rows
+from bregmat.objective.row_losses import RowLosses, WeightedBounds
+from bregmat.objective.spectral import STEP, barrier_root
+
+TINY = 1e-300  # stands for 0 where a value that is positive but for rounding enters a logarithm or a quotient
+
+
+class Loss(ABC):
+    """What the argument ``loss`` takes: something that gives every soft row a scalar loss."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """The losses of rows with these bounds."""
+
+
+class ScalarLoss(Loss):
+    """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if it has steepest ones.
+
+    All four are for value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` where b is 0) and weight 1, elementwise
+    on arrays; weights, scales, conjugates, senses and hard rows are seen to here. In a frozen dataclass, fields are settings;
+    :func:`bregmat.register` makes the name usable as a string and in files.
+
+    Attributes
+    ----------
+    name : str
+        In snake case.
+    is_two_sided : bool
+        Whether a row that is met is pulled back to its bound as well, whatever its sense.
+    is_positive : bool
+        Whether the loss is for positive values and bounds only. Rows with other bounds get :class:`SquaredHinge`; a value that is
+        not positive costs infinitely much where it breaks its bound, so that ">=" and "==" rows keep their values positive.
+
+    Notes
+    -----
+    The loss must be strictly convex in the value and smooth, 0 with slope 0 at the bound.
+
+    Examples
+    --------
+    >>> from bregmat import ScalarLoss, Squared
+    >>> isinstance(Squared(), ScalarLoss)
+    True
+    >>> Squared().cost(3.0, 1.0), Squared().slope(3.0, 1.0)  # of a value of 3 beside a bound of 1
+    (2.0, 2.0)
+    """
+
+    is_two_sided: ClassVar[bool] = False
+    is_positive: ClassVar[bool] = False
+    is_hard: ClassVar[bool] = False
+    is_smooth: ClassVar[bool] = True
+    projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
+    is_bilinear: ClassVar[bool] = False  # whether xi (top - mu) is the same along the central path
+    degree: ClassVar[int | None] = None  # of a loss without a scale: value(c p, c b, g) = c^degree value(p, b, g)
+
+    @abstractmethod
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Loss of the value q at the bound c."""
+
+    @abstractmethod
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Its derivative with respect to q."""
+
+    @abstractmethod
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The value q at which the slope is m."""
+
+    def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
+        """Infimum and supremum of the slopes; infinite unless the loss becomes linear far away."""
+        return -np.inf, np.inf
+
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Second derivative, by central differences of the slope; about ten digits, which Newton's method does not notice."""
+        h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
+        return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
+
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """This loss on every soft row that it is for."""
+        hard = rows.hard
+        able = rows.is_positive if self.is_positive else np.ones(len(hard), dtype=bool)
+        sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
+        return bound_rows(rows, sense, self, able, rows.unit.copy(), rows.gamma)
+
+    # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Sum of the losses of violated rows.
+
+        Parameters
+        ----------
+        p, b, g, scale : ndarray, shape (k,)
+            Values, bounds, slack weights, scales of some rows.
+        """
+        return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
+
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
+        """First and second derivative.
+
+        Parameters
+        ----------
+        p, b, g, scale : ndarray, shape (k,)
+            Values, bounds, slack weights, scales of some rows.
+        """
+        q, c = self._inside(p / scale), b / scale
+        return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
+
+    def bound_size(self, q: Any, b: Any) -> Any:
+        """What the rounding of a bound is a share of, in values and conjugates at q, per row."""
+        return np.abs(b)
+
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Conjugate per row, ``inf`` outside its domain.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        """
+        m, c = mu * scale / g, b / scale
+        low, high = self.slopes(c)
+        with np.errstate(all="ignore"):
+            q = self.at_slope(m, c)
+            out = g * (m * q - self.cost(self._inside(q), c))
+        return np.where((m > low) & (m < high) & np.isfinite(out), out, np.inf)
+
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Relaxed bound xi(mu) and its derivative.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        """
+        c = b / scale
+        q = self.at_slope(mu * scale / g, c)
+        return scale * q, scale * scale / (g * self.curvature(self._inside(q), c))
+
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
+        """Infimum and supremum of the dual weight."""
+        low, high = self.slopes(b / scale)
+        return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
+
+    def is_outside(self, p: Any, b: Any) -> Any:
+        """Whether values of positive losses cost infinitely much.
+
+        Parameters
+        ----------
+        p, b : ndarray, shape (k,)
+            Values and bounds of some rows.
+        """
+        return p <= 0
+
+    def _inside(self, q: Any) -> Any:
+        """Values of positive losses, which rounding may have made 0 or less."""
+        return np.maximum(q, TINY) if self.is_positive else q
+
+    # ------------------------------------------------------------------ along the central path, for the interior point
+    def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
+        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier.
+
+        Parameters
+        ----------
+        mu, b, g, scale : ndarray, shape (k,)
+            Dual weights, bounds, slack weights, scales of some rows.
+        tau : float
+            Weight of the barrier.
+        """
+        if not self.is_positive:
+            return self.relaxed(mu, b, g, scale)[0]
+        c, m = b / scale, mu * scale / g
+        with np.errstate(all="ignore"):
+            start = self.at_slope(np.where(m < self.slopes(c)[1], m, 0.0), c)
+        return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
+
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
+        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds.
+
+        Parameters
+        ----------
+        xi, mu, b, g, scale : ndarray, shape (k,)
+            Relaxed bounds, dual weights, bounds, slack weights, scales of some rows.
+        tau : float
+            Weight of the barrier.
+        """
+        y = self.on_path(mu, b, g, scale, tau)
+        first, _ = self.derivatives(xi, b, g, scale)
+        if self.is_positive:
+            first, middle, size = first - tau / xi, np.sqrt(xi * y), np.minimum(xi, y)
+        else:
+            middle = 0.5 * (xi + y)
+            size = np.abs(xi) + np.abs(y) + scale
+        near = np.abs(xi - y) <= 1e-4 * size
+        slope = self.derivatives(middle, b, g, scale)[1] + (tau / middle**2 if self.is_positive else 0.0)
+        return np.where(near, 1.0 / slope, (xi - y) / np.where(near, 1.0, first - mu))
+
+
+def bound_rows(
+    rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
+) -> RowLosses:
+    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others.
+
+    Parameters
+    ----------
+    rows : WeightedBounds
+        c rows.
+    sense : ndarray of int8, shape (c,)
+        +1, -1, or 0 where both sides count.
+    loss : ScalarLoss
+    able : ndarray of bool, shape (c,)
+    scale, gamma : ndarray, shape (c,)
+        Scales in units of the values, slack weights.
+    """
+    hard = rows.hard
+    other = 1 if isinstance(loss, SquaredHinge) else 2
+    kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
+    return RowLosses(rows.bound, sense, np.where(hard, 1.0, gamma), scale, (Hard(), loss, SquaredHinge()), kind)
+
+
+# ---------------------------------------------------------------- squares
+@dataclass(frozen=True)
+class SquaredHinge(ScalarLoss):
+    """``gamma / 2 (max(0, s (p - b)) / scale)^2`` with scale ``|b|``, or ``tr(|A| W0)`` where b is 0; dimensionless.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, SquaredHinge, nearest_kernel
+    >>> rows = Constraints.comparison([0], [1], [0], [2], margin=1.0)  # point 0 is nearer to 1 than to 2, by 1
+    >>> K = nearest_kernel(np.eye(3), rows, loss=SquaredHinge(), slack_weight=1e3).kernel()
+    >>> near, far = K[0, 0] + K[1, 1] - 2 * K[0, 1], K[0, 0] + K[2, 2] - 2 * K[0, 2]
+    >>> bool(far - near > 0.99)
+    True
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    projection_code: ClassVar[int | None] = outer_rows.QUADRATIC
+
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``(q - c)^2 / 2``."""
+        return 0.5 * (q - c) ** 2
+
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``q - c``."""
+        return q - c
+
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """``c + m``."""
+        return c + m
+
+    def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """1."""
+        return np.ones_like(q)
+
+    # of rows, without the quotients that the general formulas need
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Sum of the losses of violated rows."""
+        x = (p - b) / scale
+        return 0.5 * float((g * x * x).sum())
+
+    def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
+        """First and second derivative."""
+        h = g / (scale * scale)
+        return h * (p - b), h
+
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Conjugate per row."""
+        return mu * b + 0.5 * (mu * scale) ** 2 / g
+
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Relaxed bound xi(mu) and its derivative."""
+        d = scale * scale / g
+        return b + mu * d, d
+
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
+        """A constant: the slope is linear."""
+        return scale * scale / g
+
+
+@dataclass(frozen=True)
+class Squared(SquaredHinge):
+    """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
+
+    A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
+    weight is dimensionless; ``weight = b^2`` per row gives plain least squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, Squared, nearest_kernel
+    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], "==")  # regression on distances
+    >>> result = nearest_kernel(np.eye(3), rows, loss=Squared(), slack_weight=100.0)
+    >>> print(result.status)
+    OPTIMAL
+    """
+
+    name: ClassVar[str] = "squared"
+    is_two_sided: ClassVar[bool] = True
+
+
+# ---------------------------------------------------------------- no slack
+class Hard(ScalarLoss):
+    """0 where the row holds, infinite where it does not."""
+
+    name: ClassVar[str] = "hard"
+    is_hard: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+    projection_code: ClassVar[int | None] = outer_rows.HARD
+
+    def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Infinite off the bound."""
+        return np.where(q == c, 0.0, np.inf)
+
+    def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """No derivative: a solver that needs one does not take hard rows."""
+        raise TypeError(
+            "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
+        )
+
+    def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The bound, whatever the slope."""
+        return c + 0.0 * m
+
+    # of rows, whose weights and scales mean nothing
+    def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
+        """Infinite: called on violated rows only."""
+        return np.inf if (p != b).any() else 0.0
+
+    def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """``mu b``."""
+        return mu * b
+
+    def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
+        """The bound itself, fixed."""
+        return b.copy(), np.zeros(len(b))
+
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
+        """Any dual weight."""
+        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
+
+    def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
+        """Nothing moves it."""
+        return np.zeros(len(b))

@@ -1,0 +1,214 @@
+"""Operators made of other operators: signed sums of their rows, and several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat._kernels.arrays import OuterRows
+from bregmat.constraints.columns import distinct
+from bregmat.operators.operators import MatrixRows, Operator, PairGraph, RankOneRows
+
+
+class SignedSums(Operator):
+    """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
+
+    def __init__(self, base: RankOneRows | PairGraph, P: scipy.sparse.csr_array) -> None:
+        self.base, self.P = base, P
+        self.c, self.r = P.shape[0], base.r
+
+    @property
+    def n_vectors(self) -> int:
+        return self.base.n_vectors
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """Signed sums of the values of the terms."""
+        return self.P @ self.base.values(X)
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """Adjoint of the terms at the summed weights."""
+        return self.base.adjoint(self.P.T @ w)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        return self.P @ self.base.values_diagonal(x)
+
+    def congruence(self, F: np.ndarray) -> SignedSums:
+        return SignedSums(self.base.congruence(F), self.P)
+
+    def restrict(self, rows: np.ndarray) -> SignedSums:
+        """Some of the rows, with only the terms that they use."""
+        P = self.P[rows]
+        used = distinct(P.indices, P.shape[1])
+        return SignedSums(self.base.restrict(used), P[:, used])
+
+    def astype(self, dtype: type) -> SignedSums:
+        return SignedSums(self.base.astype(dtype), self.P.astype(dtype))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        return self.P @ self.base.features(S)
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows with equally many terms, some at a time, and where their k terms are in P: (rows,) and (rows, k)."""
+        count = np.diff(self.P.indptr)
+        for k in np.unique(count[count > 0]):
+            rows = np.flatnonzero(count == k)
+            for part in np.array_split(rows, 1 + len(rows) * k * self.r // 2**22):
+                yield part, self.P.indptr[part][:, None] + np.arange(k)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        """From the few vectors of each row: a QR and an eigenproblem of their number."""
+        out = np.zeros(self.c)
+        for part, place in self.blocks():
+            terms, slot = np.unique(self.P.indices[place], return_inverse=True)
+            V = self.base.vectors(terms)[slot.reshape(place.shape)]  # (rows, k, r)
+            Q, T = np.linalg.qr(V.transpose(0, 2, 1))
+            values, U = np.linalg.eigh((T * self.P.data[place][:, None, :]) @ T.transpose(0, 2, 1))
+            W = Q @ U
+            out[part] = np.einsum("ik,ijk,j->i", np.abs(values), W * W, prior)
+        return out
+
+    def norms(self) -> np.ndarray:
+        """Upper bounds of the Frobenius norms, by the triangle inequality over the terms."""
+        return abs(self.P) @ self.base.norms()
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        """A bound of ``<A_i, Psi o A_i>`` of every row, by the triangle inequality: ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""
+        return (abs(self.P) @ np.sqrt(self.base.squared_norms(Psi))) ** 2
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        return self.base.extents(abs(self.P).T @ w)
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        return self.P @ (self.P @ self.base.gram()).T if S is None else super().gram(S)
+
+    def outer(self) -> OuterRows:
+        """The terms of each row; more of them than r are replaced by eigenvectors."""
+        wide = np.flatnonzero(np.diff(self.P.indptr) > self.r)
+        if len(wide):
+            dense = [self.restrict(np.array([row])).adjoint(np.ones(1)) for row in wide]
+            rest = np.setdiff1d(np.arange(self.c), wide)
+            parts: list[tuple[np.ndarray, Operator]] = [(wide, MatrixRows(np.stack(dense)))]
+            return Stacked(parts + ([(rest, self.restrict(rest))] if len(rest) else [])).outer()
+        base = self.base.outer()  # one term each
+        t = self.P.indices
+        return base._replace(
+            ptr=self.P.indptr.astype(np.int64),
+            coef=self.P.data * base.coef[t],
+            a=base.a[t],
+            b=base.b[t],
+            sign=base.sign[t],
+            shift=np.zeros(self.c),
+        )
+
+
+class Stacked(Operator):
+    """Several operators, each for some of the rows."""
+
+    def __init__(self, parts: list[tuple[np.ndarray, Operator]]) -> None:
+        self.parts = parts
+        self.c = sum(len(rows) for rows, _ in parts)
+        self.r = parts[0][1].r
+
+    def _gather(self, blocks: list[np.ndarray]) -> np.ndarray:
+        out = np.empty((self.c, *blocks[0].shape[1:]), blocks[0].dtype)
+        for (rows, _), block in zip(self.parts, blocks, strict=True):
+            out[rows] = block
+        return out
+
+    def _each(self, method: str, *given: Any) -> np.ndarray:
+        return self._gather([getattr(op, method)(*given) for _, op in self.parts])
+
+    @property
+    def n_vectors(self) -> int:
+        return sum(op.n_vectors for _, op in self.parts)
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        return self._each("values", X)
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        """Sum of the parts' adjoints."""
+        return np.sum([op.adjoint(w[rows]) for rows, op in self.parts], axis=0)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        return self._each("values_diagonal", x)
+
+    def congruence(self, F: np.ndarray) -> Stacked:
+        return Stacked([(rows, op.congruence(F)) for rows, op in self.parts])
+
+    def restrict(self, rows: np.ndarray) -> Stacked:
+        """Some of the rows (a boolean mask or ascending positions)."""
+        chosen = np.arange(self.c)[rows]
+        place = np.full(self.c, -1)
+        place[chosen] = np.arange(len(chosen))
+        parts = []
+        for mine, op in self.parts:
+            keep = np.flatnonzero(place[mine] >= 0)
+            if len(keep):
+                parts.append((place[mine[keep]], op.restrict(keep)))
+        return Stacked(parts or [(chosen, self.parts[0][1].restrict(chosen))])
+
+    def astype(self, dtype: type) -> Stacked:
+        return Stacked([(rows, op.astype(dtype)) for rows, op in self.parts])
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        return self._each("features", S)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        return self._each("sizes", prior)
+
+    def norms(self) -> np.ndarray:
+        return self._each("norms")
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        return self._each("squared_norms", Psi)
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        return np.sum([op.extents(w[rows]) for rows, op in self.parts], axis=0)
+
+    def outer(self) -> OuterRows:
+        """The terms of the parts, in the order of the rows."""
+        found = [op.outer() for _, op in self.parts]
+        starts = np.cumsum([0, *(len(f.Z) for f in found)])
+        counts = self._gather([np.diff(f.ptr) for f in found])
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+        place = [  # where the terms of each part go
+            np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
+            for (rows, _), f in zip(self.parts, found, strict=True)
+        ]
+        order = np.argsort(np.concatenate(place), kind="stable")
+
+        def joined(columns: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate(columns)[order]
+
+        def moved(name: str) -> np.ndarray:
+            ends = zip(found, starts[:-1], strict=True)
+            return joined([(getattr(f, name)[: len(f.coef)] + start).astype(np.int32) for f, start in ends])
+
+        return OuterRows(
+            ptr,
+            joined([f.coef for f in found]),
+            np.concatenate([f.Z for f in found]),
+            moved("a"),
+            moved("b"),
+            joined([f.sign[: len(f.coef)] for f in found]),
+            self._gather([f.shift for f in found]),
+        )
+
+
+def with_leaves(op: Any, made: Callable[[Any], Any]) -> Any:
+    """The operator with ``made`` of every one that it is made of and that is not made of others itself.
+
+    Parameters
+    ----------
+    op : Operator
+    made : callable
+        From an operator of one form to that of another one, with the same values.
+    """
+    if isinstance(op, SignedSums):
+        return SignedSums(with_leaves(op.base, made), op.P)
+    if isinstance(op, Stacked):
+        return Stacked([(rows, with_leaves(part, made)) for rows, part in op.parts])
+    return made(op)

@@ -1,0 +1,192 @@
+"""Operators whose points are kept in another array library's memory, such as a GPU's: long sums over rows there, r x r pieces here.
+
+What goes back and forth is of order r x r, and a column of c numbers where values or weights of rows are asked for. Only functions
+of the array API standard are used, no scatter: ``V' diag(w) V`` of the vectors of some rows at a time costs c r^2 operations where the
+host's graph of pairs costs c r, but is a product, has no order of additions that changes from run to run, and
+is what such a device is made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bregmat._kernels.arrays import OuterRows
+from bregmat.base.arrays import ArraySpace
+from bregmat.base.linalg import blocks
+from bregmat.operators.compound import with_leaves
+from bregmat.operators.operators import OuterProducts, PairGraph, RankOneRows, svec_index
+
+# numbers in the vectors of the rows that are worked on at a time: 128 MB, of which there are up to six at once
+BLOCK = 2**24
+
+
+class ArrayRows(OuterProducts):
+    """Vectors ``z_a + s z_b`` of points in another library's memory, formed some at a time; without pairs the points themselves.
+
+    Parameters
+    ----------
+    space : ArraySpace
+    Z : array, shape (n, r)
+    ends : (array, array, array or None), optional
+        a, b and s of every row, shape (c,) each; s in the precision of Z, None where all are -1.
+    """
+
+    def __init__(self, space: ArraySpace, Z: Any, ends: tuple[Any, ...] | None = None) -> None:
+        self.space, self.Z, self.ends = space, Z, ends
+        self.c, self.r = (Z if ends is None else ends[0]).shape[0], Z.shape[1]
+
+    @classmethod
+    def of(cls, op: PairGraph | RankOneRows, space: ArraySpace) -> ArrayRows:
+        """The rows of an operator of the host, copied there."""
+        if isinstance(op, RankOneRows):
+            return cls(space, space.put(op.V, float))
+        sign = None if (op.sign == -1).all() else space.put(op.sign, float)
+        return cls(space, space.put(op.Z, float), (space.put(op.a, np.int64), space.put(op.b, np.int64), sign))
+
+    def _blocks(self, *points: Any) -> Iterator[tuple[slice, list[Any]]]:
+        """Some rows at a time: their place, and for every array of the size of the points what it says of them."""
+        xp = self.space.xp
+        for place in blocks(self.c, self.r, BLOCK):
+            part = slice(place.start, min(place.stop, self.c))
+            if self.ends is None:
+                yield part, [Z[part, :] for Z in points]
+                continue
+            a, b, sign = (None if end is None else end[part] for end in self.ends)
+            found = []
+            for Z in points:
+                first, second = xp.take(Z, a, axis=0), xp.take(Z, b, axis=0)
+                found.append(first - second if sign is None else first + second * sign[:, None])
+            yield part, found
+
+    def _column(self, *points: Any, of: Callable[..., Any]) -> np.ndarray:
+        """A number of every row, from its block."""
+        found = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _like(self, x: np.ndarray) -> Any:
+        return self.space.put_like(self.Z, x)
+
+    def _row_sums(self, X: Any) -> Any:
+        return self.space.xp.sum(X, axis=1)
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``v_i' X v_i``, from one product of the points with X."""
+        return self._column(self.Z, self.Z @ self._like(X), of=lambda V, VX: self._row_sums(V * VX))
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        weights = self._like(w)
+        return self._sum(V.T @ (V * weights[part][:, None]) for part, (V,) in self._blocks(self.Z))
+
+    def weighted(self, h: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Weights go there once, and values do not come back."""
+        weights = self._like(h)
+
+        def product(X: np.ndarray) -> np.ndarray:
+            image = self.Z @ self._like(X)
+            return self._sum(
+                V.T @ (V * (weights[part] * self._row_sums(V * VX))[:, None])
+                for part, (V, VX) in self._blocks(self.Z, image)
+            )
+
+        return product
+
+    def _sum(self, pieces: Iterator[Any], order: int | None = None) -> np.ndarray:
+        """The sum of square pieces, 0 where there are none; of order r unless told."""
+        total = None
+        for piece in pieces:
+            total = piece if total is None else total + piece
+        order = self.r if order is None else order
+        return np.zeros((order, order)) if total is None else self.space.fetch(total)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        if x is None:
+            return self._column(self.Z, of=lambda V: self._row_sums(V * V))
+        diagonal = self._like(x)
+        return self._column(self.Z, of=lambda V: (V * V) @ diagonal)
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        if Psi is None:
+            return self.values_diagonal(None) ** 2
+        between = self._like(Psi)
+        return self._column(self.Z, of=lambda V: self._row_sums(((V * V) @ between) * (V * V)))
+
+    def congruence(self, F: np.ndarray) -> ArrayRows:
+        return ArrayRows(self.space, self.Z @ self._like(F), self.ends)
+
+    def restrict(self, rows: np.ndarray) -> ArrayRows:
+        """Some of the rows; their vectors themselves once there are fewer of them than points."""
+        xp, some = self.space.xp, self.space.put(np.arange(self.c)[rows])
+        if self.ends is None:
+            return ArrayRows(self.space, xp.take(self.Z, some, axis=0))
+        ends = tuple(None if end is None else xp.take(end, some, axis=0) for end in self.ends)
+        few = ArrayRows(self.space, self.Z, ends)
+        if few.c > self.Z.shape[0]:
+            return few
+        vectors = [V for _, (V,) in few._blocks(self.Z)]
+        return ArrayRows(self.space, xp.concat(vectors) if vectors else self.Z[:0, :])
+
+    def astype(self, dtype: type) -> ArrayRows:
+        xp = self.space.xp
+        kind, ends = getattr(xp, np.dtype(dtype).name), self.ends
+        if ends is not None and ends[2] is not None:
+            ends = (*ends[:2], xp.astype(ends[2], kind))
+        return ArrayRows(self.space, xp.astype(self.Z, kind), ends)
+
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of some rows, of any shape: (..., r); fetched."""
+        rows = np.asarray(rows)
+        some = self.restrict(rows.ravel())
+        found = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
+        return np.concatenate([np.zeros((0, self.r)), *found]).reshape(*rows.shape, self.r)
+
+    def _rows_here(self) -> RankOneRows:
+        return RankOneRows(self.vectors(np.arange(self.c)))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries, on the host."""
+        return self._rows_here().features(S)
+
+    def outer(self) -> OuterRows:
+        """One term a row, on the host."""
+        return self._rows_here().outer()
+
+    def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
+        """``sum_i h_i f_i f_i'`` of the features, some rows at a time, which are formed and multiplied there."""
+        xp, space = self.space.xp, self.space
+        k, l, weight = svec_index(self.r)
+        first, second = space.put(k, np.int64), space.put(l, np.int64)
+        scale, root = self._like(weight if S is None else weight * S[k, l]), self._like(np.sqrt(h))
+
+        def pieces() -> Iterator[Any]:
+            for part in blocks(self.c, len(k), BLOCK):
+                some = self.restrict(np.arange(self.c)[part])
+                mine = root[part.start : part.start + some.c]
+                for place, (V,) in some._blocks(some.Z):
+                    Phi = xp.take(V, first, axis=1) * xp.take(V, second, axis=1) * scale
+                    Phi = Phi * mine[place][:, None]
+                    yield Phi.T @ Phi
+
+        return self._sum(pieces(), len(k))
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """``(V V')^2`` there where S is None."""
+        if S is not None:
+            return super().gram(S)
+        some = self.restrict(np.arange(self.c))
+        V = some.space.xp.concat([V for _, (V,) in some._blocks(some.Z)])
+        products = V @ V.T
+        return self.space.fetch(products * products)
+
+
+def on_space(op: Any, space: ArraySpace) -> Any:
+    """The operator, its outer products as :class:`ArrayRows`; matrices of rows stay on the host.
+
+    Parameters
+    ----------
+    op : Operator
+    space : ArraySpace
+    """
+    return with_leaves(op, lambda one: ArrayRows.of(one, space) if isinstance(one, PairGraph | RankOneRows) else one)

@@ -1,7 +1,0 @@
-"""A learned metric as one HTML file that opens offline: `ReportData` in, `write_report` out."""
-
-from bregmat.report.data import ReportData
-from bregmat.report.held_out import FoldScores, HeldOut
-from bregmat.report.page import render_report, write_report
-
-__all__ = ["FoldScores", "HeldOut", "ReportData", "render_report", "write_report"]

@@ -1,0 +1,111 @@
+"""How a problem (P) is solved: what is asked for, checked; which solvers try it, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bregmat.base.checks import check_limits
+from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.run.loop import SOLVERS, Solver
+from bregmat.run.result import MatrixResult
+from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.solvers.newton_system import factor_flops
+
+for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
+    SOLVERS.add(solver_class)
+# with the settings of "auto": settings never change, what does is in the state
+MIRROR, DUAL, INTERIOR, FROM_AFAR = MirrorNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
+BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
+MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of :func:`bregmat.nearest_metric` of these names, all but points, prior and constraints."""
+
+    divergence: SpectralDivergence
+    loss: Any
+    slack_weight: Any
+    solver: Any
+    tol: float
+    max_iter: int | None
+    max_seconds: float | None
+    warm_start: Any
+    callback: Any
+    executor: Any
+    block_size: int | None
+    checkpoint: Any
+
+    def check(self, n_constraints: int | None = None) -> None:
+        """Raise for limits that make no sense, and for a start of another problem than one of so many rows (None: sharded ones)."""
+        check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
+        if self.warm_start is None or n_constraints is None:
+            return
+        if not isinstance(self.warm_start, MatrixResult):
+            raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(self.warm_start).__name__}.")
+        if len(self.warm_start.dual) > n_constraints:
+            raise ValueError(
+                f"warm_start has {len(self.warm_start.dual)} rows but there are {n_constraints} constraints; new rows go to the end."
+            )
+
+    def check_whole(self) -> None:
+        """Raise for what only sharded rows have a use for."""
+        if self.checkpoint is not None:
+            raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+
+
+def plan_of(
+    problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False
+) -> list[tuple[Solver, int]]:
+    """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all.
+
+    Parameters
+    ----------
+    problem : NearestMatrix
+    solver : str or object
+        "auto", the name of one, or one with settings.
+    max_iter : int, optional
+        By default the solver's own limit, of "auto" 300.
+    is_warm : bool
+        Whether there are weights to start from.
+    """
+    if not (isinstance(solver, str) and solver == "auto"):
+        found = SOLVERS.resolve(solver)
+        return [(found, found.max_iter if max_iter is None else max_iter)]
+    limit = MAX_ITER if max_iter is None else max_iter
+    hard = problem.losses.hard
+    plan: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
+    if (
+        hard.all()
+    ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
+        plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
+    elif not hard.any() and problem.divergence.keeps_range:
+        # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
+        plan[0] = (DUAL, 25 if problem.c <= 3000 else 8)
+        is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
+        if problem.divergence.is_congruence_invariant or is_beyond:
+            place = 0 if problem.divergence.is_congruence_invariant else 1
+            plan.insert(place, (MIRROR, 250 if is_beyond else 45))
+    if problem.is_nearly_linear and not is_warm:
+        plan = [plan[1], plan[0], *plan[2:]]
+    plan.append((DUAL, limit))  # from the best weights of all
+    plan = [(solver, min(share, limit)) for solver, share in plan]
+    return _able(plan, problem, limit)
+
+
+def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
+    """The solvers that take the problem; the last of them has all iterations that are left."""
+    able = []
+    for solver, share in plan:
+        try:
+            solver.check(problem)
+        except TypeError:
+            continue
+        able.append((solver, share))
+    return [*able[:-1], (able[-1][0], limit)]

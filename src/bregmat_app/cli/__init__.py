@@ -1,0 +1,21 @@
+"""The command `bregmat`. Imported by the command only, never by `import bregmat`."""
+
+import logging
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Entry point of the command `bregmat`."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f'the command bregmat needs {error.name}: pip install "bregmat[cli,plot]"\n')
+        sys.exit(2)
+    from bregmat_app.cli.app import app
+
+    # where it keeps its list of fonts when there is no home is no news of this command
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    app(prog_name="bregmat")

@@ -1,0 +1,260 @@
+"""Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import confusion_matrix, normalized_mutual_info_score, r2_score
+from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+from bregmat.base.html import FEWER_MET, SummaryRow, number
+from bregmat.constraints.constraints import Constraints
+from bregmat.estimators.mahalanobis import inverse_deviations
+from bregmat.plots.pairs import share_ordered
+from bregmat.run.result import SolverError
+from bregmat_app.report import FoldScores, HeldOut
+
+MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
+
+
+def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
+    """Columns over their standard deviations, in X or in points like them (n, d): what learning has to beat."""
+    return X * inverse_deviations(X if like is None else like)
+
+
+def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all_soft: bool = False) -> SummaryRow:
+    """How many constraints hold to a relative tolerance of 1e-3.
+
+    Parameters
+    ----------
+    rows : Constraints
+        In row numbers.
+    maps : three ndarrays of shape (n, .), or None
+        The points as given, scaled and learned; None where the bounds are in other units.
+    all_soft : bool
+        Whether every constraint may be violated at a price; the name of the row says so.
+    """
+
+    def text(G: np.ndarray | None) -> str | None:
+        if G is None:
+            return None
+        met = int(rows.satisfied(G).sum())
+        return f"{met:,} ({met / rows.n_constraints:.0%})"
+
+    before, among_scaled, after = map(text, maps)
+    return (f"{'soft ' if all_soft else ''}constraints met, of {rows.n_constraints:,}", before, among_scaled, after)
+
+
+def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str | None:
+    """What it means that fewer constraints, all soft, are met after learning than before; None where that is not so.
+
+    Parameters
+    ----------
+    rows : Constraints
+        In row numbers.
+    start, learned : ndarray of shape (n, .)
+        The points as the prior sees them, and learned.
+    """
+    missing = [rows.violation(G) for G in (start, learned)]
+    before, after = (int((v <= 1e-3).sum()) for v in missing)
+    if after >= before:
+        return None
+    weight = np.where(np.isinf(rows.weight), 1.0, rows.weight)
+    price, now = (float(np.average(v * v, weights=weight)) for v in missing)
+    fell = f" (the mean square of what is missing, in shares of the bound, fell from {number(price, 3)} to {number(now, 3)})"
+    return f"fewer soft constraints are met after learning ({after:,}) than before it ({before:,}): {FEWER_MET}" + (
+        fell if now < price else ""
+    )
+
+
+def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
+    """How often a similar pair is closer than a dissimilar one; no row without both kinds."""
+    pairs = rows.where("is_sq_distance")
+    if not pairs.any():
+        return []
+    pair_rows = rows.select(pairs)
+    before, among_scaled, after = (share_ordered(pair_rows.values(G), pair_rows.sense) for G in maps)
+    if not np.isfinite(before):
+        return []
+    return [("a similar pair is closer than a dissimilar one", before, among_scaled, after)]
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which folds are held out, and how many neighbours of a point are asked.
+
+    Attributes
+    ----------
+    n_neighbors, n_folds, n_repeats, random_state : int
+        Fewer folds where a class is smaller, or where there are fewer than two values a fold.
+    on_fold : callable, optional
+        Told the number of the fold that begins and how many there are.
+    """
+
+    n_neighbors: int = 4
+    n_folds: int = 5
+    n_repeats: int = 1
+    random_state: int = 0
+    on_fold: Callable[[int, int], Any] | None = None
+
+
+def held_out_neighbours(
+    fit: Callable[[np.ndarray], Any], X: np.ndarray, y: np.ndarray, folds: Folds = Folds()
+) -> FoldScores | None:
+    """k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
+
+    Parameters
+    ----------
+    fit : callable
+        Gets the row numbers of the training part, gives something with `transform`.
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+        Class numbers, or values, of which the mean of the nearest neighbours explains some; rows with -1, or NaN, take part in no fold.
+    folds : Folds
+
+    Returns
+    -------
+    HeldOut of classes, FoldScores of values, or None
+        None where a class has only one labelled point, or fewer than four have a value, so that there are no two folds.
+    """
+    has_values, rows, most = _labelled(y)
+    n_folds = min(folds.n_folds, most)
+    if n_folds < 2:
+        return None
+    kind = RepeatedKFold if has_values else RepeatedStratifiedKFold
+    split: Any = kind(n_splits=n_folds, n_repeats=folds.n_repeats, random_state=folds.random_state)
+    classes = np.arange(0 if has_values else int(y.max()) + 1)
+    scores = np.empty((n_folds * folds.n_repeats, 3))
+    confusion = np.zeros((3, len(classes), len(classes)), dtype=np.int64)
+    predicted, nearest = np.full((2, 3, len(y)), -1)
+    for fold, (training, test) in enumerate(split.split(rows, y[rows])):
+        if folds.on_fold is not None:
+            folds.on_fold(fold + 1, split.get_n_splits())
+        training, test = rows[training], rows[test]
+        neighbors = _neighbours_of(has_values, min(folds.n_neighbors, len(training)))
+        for k, G in enumerate((X, scaled(X, X[training]), fit(training).transform(X))):
+            answer = neighbors.fit(G[training], y[training]).predict(G[test])
+            if has_values:
+                scores[fold, k] = r2_score(y[test], answer)
+                continue
+            scores[fold, k] = np.mean(answer == y[test])
+            confusion[k] += confusion_matrix(y[test], answer, labels=classes)
+            if fold < n_folds:  # the first repeat, in which each point is held out once
+                predicted[k, test] = answer
+                nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
+    found: Any = {"n_neighbors": folds.n_neighbors, "n_folds": n_folds, "n_repeats": folds.n_repeats, "scores": scores}
+    if has_values:
+        return FoldScores(**found)
+    return HeldOut(**found, labels=y, confusion=confusion, predicted=predicted, nearest=nearest)
+
+
+def _labelled(y: np.ndarray) -> tuple[bool, np.ndarray, int]:
+    """Whether there are values in place of class numbers, the rows that have one, and into how many folds they can be cut."""
+    if y.dtype.kind == "f":
+        rows = np.flatnonzero(np.isfinite(y))
+        return True, rows, len(rows) // 2
+    rows = np.flatnonzero(y >= 0)
+    return False, rows, int(np.bincount(y[rows]).min())
+
+
+def _neighbours_of(has_values: bool, k: int) -> Any:
+    return (KNeighborsRegressor if has_values else KNeighborsClassifier)(k)
+
+
+def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:
+    """Normalised mutual information of k-means (k classes, ten starts) with the labels, on the points learned from.
+
+    Parameters
+    ----------
+    maps : three ndarrays of shape (n, .)
+        The points as given, scaled and learned.
+    labels : ndarray of shape (n,)
+        Class numbers; rows with -1 are left out.
+    random_state : int
+        Seed of the starts.
+    """
+    rows = np.flatnonzero(labels >= 0)
+    if len(rows) > MOST_CLUSTERED:
+        rows = np.sort(np.random.default_rng(random_state).choice(rows, MOST_CLUSTERED, replace=False))
+    k = int(labels.max()) + 1
+
+    def nmi(G: np.ndarray) -> float:
+        clusters = KMeans(k, n_init=10, random_state=random_state).fit_predict(G[rows])
+        return float(normalized_mutual_info_score(labels[rows], clusters))
+
+    before, among_scaled, after = map(nmi, maps)
+    return ("k-means NMI, same points", before, among_scaled, after)
+
+
+@dataclass
+class SlackWeightSearch:
+    """Slack weights by k-nearest-neighbour accuracy, or R² of values, on held-out folds; also half done.
+
+    With equal accuracies the smallest weight wins: it stays nearest to the prior. One that is too heavy to solve loses.
+    """
+
+    weights: Sequence[float]
+    n_folds: int = 3
+    scores: dict[float, list[float]] = field(default_factory=dict)
+    error: Exception | None = None  # of the last fit that failed
+
+    def run(
+        self,
+        fit: Callable[[float, np.ndarray], Any],
+        X: np.ndarray,
+        labels: np.ndarray,
+        *,
+        n_neighbors: int = 4,
+        random_state: int = 0,
+        on_fit: Callable[[str], Any] = lambda text: None,
+    ) -> float:
+        """The best weight.
+
+        Parameters
+        ----------
+        fit : callable
+            Gets a weight and the row numbers of a training part, gives something with `transform`.
+        X : ndarray of shape (n, d)
+        labels : ndarray of shape (n,)
+            Class numbers, or values; rows with -1, or NaN, are left out.
+        n_neighbors, random_state : int
+            Of the nearest-neighbour test; there are fewer folds where a class is smaller.
+        on_fit : callable, optional
+            Told which fit begins.
+        """
+        has_values, rows, most = _labelled(labels)
+        self.n_folds = max(2, min(self.n_folds, most))
+        kind = KFold if has_values else StratifiedKFold
+        split: Any = kind(self.n_folds, shuffle=True, random_state=random_state)
+        parts = [(rows[training], rows[test]) for training, test in split.split(rows, labels[rows])]
+        for weight in sorted(self.weights):
+            found = self.scores[weight] = []
+            for training, test in parts:
+                done = sum(map(len, self.scores.values()))
+                on_fit(f"{number(weight)}, fit {done + 1} of {len(self.weights) * len(parts)}")
+                nearest = _neighbours_of(has_values, n_neighbors)
+                try:
+                    learned = fit(weight, training)
+                    nearest.fit(learned.transform(X[training]), labels[training])
+                    found.append(float(nearest.score(learned.transform(X[test]), labels[test])))
+                except (ValueError, SolverError) as error:
+                    self.error = error
+                    found.append(np.nan)
+        if self.best is None:
+            assert self.error is not None
+            raise self.error
+        return self.best
+
+    @property
+    def means(self) -> dict[float, float]:
+        """Accuracy of the weights that have all their folds; NaN where one could not be solved."""
+        return {weight: float(np.mean(found)) for weight, found in self.scores.items() if len(found) == self.n_folds}
+
+    @property
+    def best(self) -> float | None:
+        """The best weight so far; None where there is none yet."""
+        means = {weight: mean for weight, mean in self.means.items() if np.isfinite(mean)}
+        return max(means, key=lambda weight: (means[weight], -weight)) if means else None

@@ -1,0 +1,205 @@
+"""What the commands print: tables, progress, messages. Results go to standard output, all else to standard error."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
+from bregmat.base.interrupts import InterruptWarning
+from bregmat_app.cli import messages
+
+__all__ = [
+    "ExitCode",
+    "Progress",
+    "bad_input",
+    "certificate_table",
+    "collected_warnings",
+    "eigenvalues",
+    "exit_code",
+    "fail",
+    "gap_and_violation",
+    "name_value_table",
+    "note",
+    "stderr",
+    "stdout",
+    "summary_table",
+    "warn",
+    "wrote",
+]
+
+
+class ExitCode:
+    """Exit codes of every command."""
+
+    SOLVED = 0
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NOT_CONVERGED = 4
+    INTERRUPTED = 130
+
+
+UNWRAPPED = 100_000  # letters of a line where nobody reads along
+
+
+def stdout() -> Console:
+    """A console made when it is needed, so that redirected streams are honoured."""
+    return _console()
+
+
+def stderr() -> Console:
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """As wide as the terminal; where there is none, lines end where they end."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = UNWRAPPED
+    return console
+
+
+def note(text: str, *, style: str = "dim") -> None:
+    """One line on standard error."""
+    stderr().print(escape(text), style=style, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A line that should be read."""
+    note(f"note: {text}", style="yellow")
+
+
+def wrote(kind: str, path: Any) -> None:
+    """Say on standard output where something is."""
+    stdout().print(f"{kind:<8}{path}", soft_wrap=True, markup=False)
+
+
+def fail(text: str, code: int = ExitCode.BAD_INPUT) -> typer.Exit:
+    """Print an error and give the exception that ends the command: ``raise fail(...)``."""
+    stderr().print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Turn the library's errors about arguments and files into one line and exit code 2."""
+    try:
+        yield
+    except OSError as error:
+        raise fail(messages.of_file(error)) from error
+    except (ValueError, TypeError, ImportError) as error:
+        raise fail(messages.for_command(str(error))) from error
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Texts of the warnings raised inside, each once, in order."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    # commands say it themselves
+    said = (warning for warning in caught if not issubclass(warning.category, InterruptWarning))
+    texts += dict.fromkeys(str(warning.message) for warning in said)
+
+
+def exit_code(result: Any) -> int:
+    """The exit code a result stands for."""
+    status, reason = result.status, result.exit_reason
+    if status == "INFEASIBLE":
+        return ExitCode.INFEASIBLE
+    if reason == "INTERRUPTED":
+        return ExitCode.INTERRUPTED
+    if status == "OPTIMAL" or (status == "FEASIBLE" and reason in ("TOLERANCE", "CERTIFICATE")):
+        return ExitCode.SOLVED
+    return ExitCode.NOT_CONVERGED
+
+
+def summary_table(rows: Iterable[SummaryRow]) -> Table:
+    """What was measured: points as given, with columns scaled, and learned."""
+    table = Table()
+    table.add_column("")
+    for name in SUMMARY_COLUMNS:
+        table.add_column(name, justify="right", style="bold" if name == SUMMARY_COLUMNS[-1] else None)
+    for name, *values in rows:
+        table.add_row(escape(name), *(escape(measured(value)) for value in values))
+    return table
+
+
+def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
+    """Status, objective, dual bound, gap, violation, solver, iterations, time, and what else there is to say."""
+    rows = [(name, messages.for_command(value)) for name, value in result.certificate_rows(has_hard)]
+    return name_value_table([*rows, *more])
+
+
+def eigenvalues(values: Any, most: int = 8) -> tuple[str, str]:
+    """The row of a table with the eigenvalues of a matrix, of which the largest come first."""
+    return "eigenvalues", ", ".join(number(value) for value in values[:most]) + (", ..." if len(values) > most else "")
+
+
+def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
+    """Two columns."""
+    table = Table(
+        title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
+    )
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(escape(name), escape(number(value)))
+    return table
+
+
+def gap_and_violation(record: Any) -> str:
+    """What a record of a solver says."""
+    return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
+
+
+class Progress:
+    """Callback of a run, or of a search of many: shows how far it is, by default gap and violation, once it takes more than a second.
+
+    On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        state: Callable[[Any], str] = gap_and_violation,
+        kept: str = "the best so far",
+    ) -> None:
+        self._what, self._quiet, self._clock, self._state, self._kept = what, quiet, clock, state, kept
+        self._console = stderr()
+        self._status: Any = None
+        self._next = 1.0 if self._console.is_terminal else 10.0
+        self._start = clock()
+
+    def __enter__(self) -> "Progress":
+        self._start = self._clock()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, record: Any) -> None:
+        elapsed = self._clock() - self._start
+        if self._quiet or elapsed < self._next:
+            return
+        text = f"{self._what}: {self._state(record)}, {seconds(elapsed)}"
+        if not self._console.is_terminal:
+            self._next = elapsed + 10.0
+            self._console.print(escape(text), soft_wrap=True)
+            return
+        self._next = elapsed + 0.1
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(escape(text) + f"  [dim](Ctrl-C keeps {self._kept})[/]")

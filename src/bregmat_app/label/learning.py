@@ -1,0 +1,191 @@
+"""From rows to a certified metric, warm-started; which answers it meets; which of them no metric can meet together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.base.points import CheckedPoints
+from bregmat.base.sampling import sq_distances
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Factor
+from bregmat.estimators.mahalanobis import inverse_deviations
+from bregmat.nearest import nearest_metric
+from bregmat.run.result import MatrixResult, Status
+from bregmat.typing import LossName
+from bregmat_app.label.answers import AnsweredRows
+
+PERCENTILES = (25.0, 75.0)  # of squared distances: what is the same shall be nearer, what is different farther
+PAIRS = 20_000  # looked at for these
+MET = 1e-3  # relative violation up to which an answer counts as met
+PROOF_SECONDS = 2.0  # for one search for a contradiction
+MOST_FOUND = 5  # contradictions that are looked for
+MOST_TRIALS = 40  # rows left out in turn to make a contradiction smaller
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """How is learned; the parameters of the :class:`bregmat.MetricLearner` that repeats it."""
+
+    prior: str = "variance"
+    slack_weight: float = 10.0
+    loss: LossName = "squared_hinge"
+    tol: float = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A metric and the rows it was learned from; neither where nothing was said yet.
+
+    Attributes
+    ----------
+    map : ndarray, shape (d, r)
+        ``X @ map`` are the points as the metric sees them.
+    """
+
+    map: np.ndarray
+    result: MatrixResult | None = None
+    rows: AnsweredRows | None = None
+
+    def violations(self) -> dict[int, float]:
+        """Largest relative violation of the rows of each answer that was itself said; dimensionless."""
+        if self.result is None or self.rows is None:
+            return {}
+        worst: dict[int, float] = {}
+        for numbers, amount in zip(self.rows.answers, self.result.violation.tolist()):
+            if len(numbers) == 1:
+                (number,) = numbers
+                worst[number] = max(worst.get(number, 0.0), amount)
+        return worst
+
+
+class Learning:
+    """Points and settings; learns from rows, and proves contradictions of rows.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, d)
+        Finite.
+    settings : LabelSettings
+
+    Attributes
+    ----------
+    near, far : float
+        Bounds for what is the same and what is different: squared distances in the metric of the prior.
+    covariance : ndarray, shape (d, d)
+        Of X; what a map of the points varies along follows from it alone.
+    """
+
+    def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
+        self.X, self.settings = np.ascontiguousarray(X, dtype=np.float64), settings
+        self.points = CheckedPoints(self.X)
+        scale = inverse_deviations(self.X) if settings.prior == "variance" else np.ones(X.shape[1])
+        self.scale = scale
+        self.prior = Factor(sp.diags_array(scale, format="csr")) if settings.prior == "variance" else None
+        rng = np.random.default_rng(0)
+        i, j = rng.integers(0, len(X), (2, PAIRS))
+        sq = sq_distances(self.X * scale, i, j)
+        if not (sq := sq[sq > 0]).size:
+            raise ValueError("all points coincide: there is nothing to tell apart")
+        self.near, self.far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
+        self.mean = self.X.mean(axis=0)
+        self.covariance = np.atleast_2d(np.cov(self.X, rowvar=False, bias=True))
+
+    def learn(self, rows: AnsweredRows | None, last: Learned | None = None) -> Learned:
+        """The metric nearest to the prior under soft rows; started from the dual weights of an earlier one."""
+        if rows is None:
+            return Learned(np.diag(self.scale))
+        result = nearest_metric(
+            self.points,
+            rows.constraints,
+            prior=self.prior,
+            loss=self.settings.loss,
+            slack_weight=self.settings.slack_weight,
+            tol=self.settings.tol,
+            warm_start=_carried(last, rows),
+        )
+        return Learned(result.B, result, rows)
+
+    def warm_up(self) -> None:
+        """Learn from two rows and forget it, so that the first answer does not wait for modules that are loaded at their first use."""
+        pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
+        triple = Constraints.comparison([0], [1], [0], [2], self.near)
+        self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
+
+    def contradictions(
+        self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
+    ) -> list[list[int]]:
+        """Answers that no metric of these features meets together, by proof; lists of numbers, disjoint.
+
+        One contradiction after another is proven, made smaller by leaving out rows while the proof holds, and taken out.
+
+        Parameters
+        ----------
+        learned : Learned
+        softened : set of int
+            Answers that may be broken and take no part.
+        is_wanted : callable
+            Asked before each proof; the search ends when it says no.
+        """
+        rows, result = learned.rows, learned.result
+        if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
+            return []  # the metric at hand meets all of them
+        kept = np.array([not (numbers & softened) for numbers in rows.answers])
+        found: list[list[int]] = []
+        for row in self._impossible(rows):  # each a contradiction of its own
+            if kept[row] and len(found) < MOST_FOUND:
+                found.append(sorted(rows.answers[row]))
+            kept &= np.array([not (rows.answers[row] & theirs) for theirs in rows.answers])
+        while kept.any() and len(found) < MOST_FOUND and is_wanted():
+            conflict = self._conflict(rows, np.flatnonzero(kept), is_wanted)
+            if conflict is None:
+                break
+            numbers = frozenset().union(*(rows.answers[row] for row in conflict))
+            found.append(sorted(numbers))
+            kept &= np.array([not (numbers & theirs) for theirs in rows.answers])
+        return found
+
+    def _impossible(self, rows: AnsweredRows) -> list[int]:
+        """Rows that want points apart of which all features that count are the same."""
+        apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
+        i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
+        return [apart[k] for k in np.flatnonzero(sq_distances(self.X * self.scale, i, j) == 0)]
+
+    def _conflict(self, rows: AnsweredRows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
+        """Rows among those chosen that contradict each other; None if that is not proven."""
+        conflict = self._proof(rows, chosen)
+        if conflict is None:
+            return None
+        conflict = chosen[conflict]
+        for row in conflict[:MOST_TRIALS] if len(conflict) > 2 else ():
+            rest = conflict[conflict != row]
+            if not is_wanted():
+                break
+            if len(rest) < len(conflict) and (smaller := self._proof(rows, rest)) is not None:
+                conflict = rest[smaller]
+        return conflict
+
+    def _proof(self, rows: AnsweredRows, chosen: np.ndarray) -> np.ndarray | None:
+        hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
+        result = nearest_metric(self.points, hard, prior=self.prior, tol=1e-3, max_seconds=PROOF_SECONDS)
+        return result.conflict if result.status is Status.INFEASIBLE else None
+
+    def gains(self, learned: Learned) -> np.ndarray:
+        """What the metric does to each feature: log2 of its learned over its first weight, shape (d,); 0 where it has none."""
+        learned_weight, first = (learned.map**2).sum(axis=1), self.scale**2
+        ok = (first > 0) & (learned_weight > 0)
+        out = np.zeros(len(first))
+        out[ok] = np.log2(learned_weight[ok] / first[ok])
+        return out
+
+
+def _carried(last: Learned | None, rows: AnsweredRows) -> Any:
+    """The earlier result with its dual weights in the order of other rows; 0 for new ones."""
+    if last is None or last.result is None or last.rows is None:
+        return None
+    weights = dict(zip(last.rows.keys, last.result.dual.tolist()))
+    return replace(last.result, dual=np.array([weights.get(key, 0.0) for key in rows.keys]))

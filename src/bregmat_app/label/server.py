@@ -1,0 +1,327 @@
+"""The page's server: Starlette on the loopback address. Static files, pictures, files to take away, and one socket a tab.
+
+Every address of the page begins with a secret, and only the link of the terminal leads there (:class:`Guard`, ``safety.py``).
+
+Over the socket a tab says what the person said, as JSON; every tab gets what follows: first what is known at once and the map
+(a binary frame), then what takes longer (clusters, contradictions, the next question), unless another answer came in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import socket
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.safety import HEADERS, Doorkeeper, way_to
+from bregmat_app.label.session import Moment, Session
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
+DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
+LONGEST_MESSAGE = 65_536  # bytes that a tab may send at once
+MOST_TABS = 16
+MOST_WAITING = 64  # connections that may be open without having sent a request
+POSITIONS, CLUSTERS = 1, 2  # what a binary frame holds; then the version; then float32 pairs, or uint32
+
+
+class Hub:
+    """The session and all tabs on it. Learning has a thread of its own, and what takes longer another."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.tabs: set[WebSocket] = set()
+        self._learner = ThreadPoolExecutor(1, thread_name_prefix="learn")
+        self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._details: dict[str, Any] | None = None
+        self._clusters: bytes = b""
+        self._search: asyncio.Task | None = None
+        self._turn = asyncio.Lock()  # tabs see versions in order
+
+    async def serve(self, tab: WebSocket) -> None:
+        """One tab, until it goes."""
+        if len(self.tabs) >= MOST_TABS:
+            await tab.close(1013, "too many tabs")
+            return
+        async with self._turn:
+            self.tabs.add(tab)
+            await self._show(self.session.state, [tab])
+            if self._details is not None and self._details["version"] == self.session.state.version:
+                await self._send([tab], self._clusters, self._details)
+            elif self._search is None or self._search.done():
+                self._search = asyncio.create_task(self._look_further(self.session.state))
+        try:
+            while True:
+                message = await tab.receive_text()
+                answer = await self._taken(message)
+                if answer is not None:
+                    await tab.send_text(json.dumps(answer))
+        except (WebSocketDisconnect, RuntimeError, KeyError):  # KeyError: a binary message
+            pass
+        finally:
+            self.tabs.discard(tab)
+
+    async def _taken(self, message: str) -> dict[str, Any] | None:
+        """What the tab alone is told: an error, or what it asked for."""
+        try:
+            said = json.loads(message)
+            if not isinstance(said, dict):
+                raise ValueError("a message must be an object")
+            loop = asyncio.get_running_loop()
+            match said.get("type"):
+                case "say":
+                    async with self._turn:
+                        state = await loop.run_in_executor(self._learner, self.session.say, said.get("event"))
+                        await self._show(state, list(self.tabs))
+                    self._restart(state)
+                case "skip":
+                    self.session.skip(said.get("points"))
+                    self._restart(self.session.state)
+                case "neighbours":
+                    found = await asyncio.to_thread(self.session.neighbours, self.session.state, said.get("point"))
+                    return {"type": "neighbours", **found}
+                case other:
+                    raise ValueError(f"unknown message {str(other)[:40]!r}")
+        except (ValueError, RecursionError) as error:
+            return {"type": "error", "text": str(error)[:300]}
+        except OSError as error:  # the journal: nothing was taken in
+            return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
+        return None
+
+    async def _show(self, state: Moment, tabs: list[WebSocket]) -> None:
+        positions = _frame(POSITIONS, state.version, self.session.positions(state))
+        await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
+
+    def _restart(self, state: Moment) -> None:
+        if self._search is not None:
+            self._search.cancel()
+        self._search = asyncio.create_task(self._look_further(state))
+
+    async def _look_further(self, state: Moment) -> None:
+        """Clusters, contradictions and the next question, each in the searching thread; given up when a new answer comes."""
+        loop, session = asyncio.get_running_loop(), self.session
+
+        async def found(what: Callable[[Moment], Any]) -> Any:
+            return await loop.run_in_executor(self._searcher, what, state)
+
+        question = await found(session.question)
+        details: dict[str, Any] = {"type": "details", "version": state.version, "question": question}
+        await self._tell(state, {**details, "type": "question"})
+        details["contradictions"] = await found(session.contradictions)
+        clusters = await found(session.clusters)
+        details["cluster_sizes"] = np.bincount(clusters).tolist()
+        if state.version == session.state.version:
+            self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
+            await self._tell(state, self._clusters, details)
+
+    async def _tell(self, state: Moment, *messages: Any) -> None:
+        async with self._turn:
+            if state.version == self.session.state.version:
+                await self._send(list(self.tabs), *messages)
+
+    async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:
+        """To every tab; one that is gone or does not listen is let go."""
+        packed = [m if isinstance(m, bytes) else json.dumps(m) for m in messages]
+
+        async def to(tab: WebSocket) -> None:
+            try:
+                async with asyncio.timeout(5):
+                    for m in packed:
+                        await (tab.send_bytes(m) if isinstance(m, bytes) else tab.send_text(m))
+            except (RuntimeError, WebSocketDisconnect, TimeoutError, OSError):
+                self.tabs.discard(tab)
+
+        await asyncio.gather(*(to(tab) for tab in tabs))
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for pool in (self._learner, self._searcher):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
+    return np.array([kind, version], dtype="<u4").tobytes() + np.ascontiguousarray(values).tobytes()
+
+
+class Guard:
+    """Asks the doorkeeper about every request before anything else looks at it.
+
+    Parameters
+    ----------
+    app : ASGI application
+    door : Doorkeeper
+    """
+
+    def __init__(self, app: ASGIApp, door: Doorkeeper) -> None:
+        self.app, self.door = app, door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it."""
+        headers, is_socket = Headers(scope=scope), scope["type"] == "websocket"
+        reason = self.door.refusal(headers, needs_origin=is_socket)
+        is_known = not reason and self.door.is_known(headers, scope["path"])
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                sent.update(HEADERS)
+                if not is_known:  # strangers keep no connection
+                    sent["connection"] = "close"
+            await send(message)
+
+        if is_known:
+            await self.app(scope, receive, send_safely)
+        elif is_socket:
+            await WebSocketClose(1008)(scope, receive, send)
+        else:
+            answer = PlainTextResponse(reason, 403) if reason else self._entrance(scope)
+            await answer(scope, receive, send_safely)
+
+    def _entrance(self, scope: Scope) -> Response:
+        """What who is not known is told; the cookie for the token, and the way to the page.
+
+        The way is a page and not a redirect: browsers send strict cookies only where a page of the same site, or nobody, leads.
+        """
+        query = QueryParams(scope.get("query_string", b""))
+        if scope["path"] != "/" or "token" not in query:
+            return PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
+        cookie = self.door.admit(query["token"])
+        if cookie is None:
+            words = "This link was used before, or is none; the terminal shows a new one if it was."
+            return PlainTextResponse(words, 403)
+        home = f"/{self.door.key}/"
+        return HTMLResponse(way_to(home, icon=f"{home}static/icon.svg"), headers={"set-cookie": cookie})
+
+
+def make_app(session: Session, door: Doorkeeper) -> Starlette:
+    """The application: who comes in is for the doorkeeper to say."""
+    hub = Hub(session)
+
+    async def page(request: Request) -> Response:
+        return static_file("index.html")
+
+    async def static(request: Request) -> Response:
+        return static_file(request.path_params["name"])
+
+    def static_file(name: str) -> Response:
+        if name not in FILES:
+            return PlainTextResponse("not here", 404)
+        return Response((STATIC / name).read_bytes(), media_type=FILES[name])
+
+    async def about(request: Request) -> Response:
+        return JSONResponse(session.about())
+
+    async def point(request: Request) -> Response:
+        i = request.path_params["i"]
+        if i >= session.points.n:
+            return PlainTextResponse("not here", 404)
+        return JSONResponse({"text": session.points.text(i)})
+
+    async def picture(request: Request) -> Response:
+        i = request.path_params["i"]
+        data = await asyncio.to_thread(session.points.picture, i) if i < session.points.n else None
+        return PlainTextResponse("not here", 404) if data is None else Response(data, media_type="image/png")
+
+    async def take(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in NAMES:
+            return PlainTextResponse("not here", 404)
+        try:
+            data = await asyncio.to_thread(exported, session, session.state, name)
+        except (ValueError, ImportError) as error:
+            return PlainTextResponse(str(error), 409)
+        kind = DOWNLOADS[Path(name).suffix]
+        return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+    async def tab(socket: WebSocket) -> None:
+        await socket.accept()
+        await hub.serve(socket)
+
+    routes = [
+        Route("/", page),
+        Route("/about.json", about),
+        Route("/points/{i:int}", point),
+        Route("/pictures/{i:int}", picture),
+        Route("/take/{name}", take),
+        Route("/static/{name}", static),
+        WebSocketRoute("/tab", tab),
+    ]
+    app = Starlette(routes=[Mount(f"/{door.key}", routes=routes)], middleware=[Middleware(Guard, door=door)])
+    app.state.hub = hub
+    return app
+
+
+class Connection(H11Protocol):
+    """A connection of a browser, or of any other process of this machine.
+
+    One that has not sent a request gives way to a newer one where there are too many of them. A limit on all connections would let
+    idle ones keep the owner out.
+    """
+
+    since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, and close the oldest of those that wait if they are too many."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        open_ones: Iterable[Any] = self.connections
+        waiting = [other for other in open_ones if isinstance(other, Connection) and other.cycle is None]
+        if len(waiting) > MOST_WAITING:
+            min(waiting, key=lambda other: other.since).transport.abort()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any that is free. OSError names the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from error
+    listening.listen(64)
+    return listening
+
+
+def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
+    """Serve until interrupted; to be called where Ctrl-C ends the whole block, not a solver's run."""
+    session.learning.warm_up()
+    gc.collect()
+    gc.freeze()  # what is there now stays: a full collection that looks at all of it would hold an answer up
+    app = make_app(session, door)
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        log_level="error",
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=LONGEST_MESSAGE,
+        ws_per_message_deflate=False,  # it costs more time than the loopback address does
+        timeout_graceful_shutdown=1,
+        lifespan="off",
+        server_header=False,
+        h11_max_incomplete_event_size=16_384,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        app.state.hub.close()

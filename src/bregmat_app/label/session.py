@@ -1,0 +1,197 @@
+"""A session: journal, answers, metric, map. Every change goes through :meth:`Session.say`; what is shown is plain data."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat_app.label.answers import Answers, Links, rows_of
+from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.journal import Journal
+from bregmat_app.label.learning import MET, LabelSettings, Learned, Learning
+from bregmat_app.label.pictures import plane
+from bregmat_app.label.points import LabelPoints
+from bregmat_app.label.questions import next_question
+
+MOST_SHOWN = 60  # points of one answer that the page marks
+FEATURES = 6  # with the largest gains, and with the largest losses
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """One moment: never changed, so that what takes longer can go on beside the next answer."""
+
+    version: int
+    answers: list[Any]
+    learned: Learned
+    plane: np.ndarray
+    seconds: float
+
+
+class Session:
+    """What the page stands for, without any page.
+
+    Parameters
+    ----------
+    points : LabelPoints
+    settings : LabelSettings
+    journal : Path
+        Where answers are kept.
+    resume : bool
+        Take up an existing journal.
+    n_clusters : int, optional
+        See :func:`bregmat_app.label.clusters.find_clusters`.
+    """
+
+    def __init__(
+        self,
+        points: LabelPoints,
+        settings: LabelSettings,
+        journal: Path,
+        *,
+        resume: bool = False,
+        n_clusters: int | None = None,
+    ) -> None:
+        self.points, self.settings, self.n_clusters = points, settings, n_clusters
+        self.learning = Learning(points.X, settings)
+        self.journal = Journal(journal, {"points": points.digest, **asdict(settings)}, resume=resume)
+        self.answers = Answers(points.n)
+        try:
+            self._replay()
+        except ValueError:
+            self.journal.close()
+            raise
+        self._lock = threading.Lock()
+        self._skipped: set[tuple[int, int]] = set()
+        self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
+        self.state = self._next(0, None)
+
+    def _replay(self) -> None:
+        """Apply what the journal has; ValueError names the line."""
+        for number, event in enumerate(self.journal.events, 2):
+            try:
+                self.answers.apply(self.answers.check(event))
+            except ValueError as error:
+                raise ValueError(f"{self.journal.path}, line {number}: {error}") from error
+
+    def say(self, event: Any) -> Moment:
+        """Take in an answer, an undo or a redo: to the journal, then learn. ValueError for anything that is none."""
+        with self._lock:
+            event = self.answers.check(event)
+            self.journal.append(event)
+            self.answers.apply(event)
+            self.state = self._next(self.state.version + 1, self.state)
+            return self.state
+
+    def skip(self, pair: Any) -> None:
+        """Do not ask this question again."""
+        if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
+            raise ValueError("a question is about two points")
+        if len(self._skipped) < 10_000:
+            self._skipped.add((min(pair), max(pair)))
+
+    def close(self) -> None:
+        """Close the journal."""
+        self.journal.close()
+
+    def _next(self, version: int, last: Moment | None) -> Moment:
+        start = time.perf_counter()
+        active = self.answers.active()
+        rows = rows_of(active, self.learning.near, self.learning.far)
+        learned = self.learning.learn(rows, None if last is None else last.learned)
+        before = self.first if last is None else last.plane
+        turned = plane(self.learning.covariance, learned.map, before)
+        return Moment(version, active, learned, turned, time.perf_counter() - start)
+
+    # ------------------------------------------------------------------ what is shown
+    def about(self) -> dict[str, Any]:
+        """What never changes."""
+        points = self.points
+        return {
+            "title": points.title,
+            "names": [str(name) for name in points.names],
+            "features": [str(name) for name in points.features],
+            "classes": None if points.classes is None else [str(name) for name in points.classes],
+            "has_pictures": points.pictures is not None,
+            "has_texts": points.texts is not None,
+            "n": points.n,
+            "d": points.X.shape[1],
+        }
+
+    def positions(self, state: Moment) -> np.ndarray:
+        """The map, shape (n, 2), float32."""
+        X = self.learning.X
+        return ((X @ state.plane) - self.learning.mean @ state.plane).astype(np.float32)
+
+    def shown(self, state: Moment) -> dict[str, Any]:
+        """What is known at once after an answer."""
+        violations, result = state.learned.violations(), state.learned.result
+        gains = self.learning.gains(state.learned)
+        order = np.argsort(gains, kind="stable")
+        picked = [k for k in (*order[::-1][:FEATURES], *order[:FEATURES][::-1]) if abs(gains[k]) > 0.005]
+        return {
+            "version": state.version,
+            "answers": [
+                {
+                    "number": answer.number,
+                    "kind": answer.kind,
+                    "sentence": answer.sentence(self.points.names),
+                    "points": list(answer.points[:MOST_SHOWN]),
+                    "weight": answer.weight,
+                    "violation": violations.get(answer.number),
+                    "is_met": violations.get(answer.number, 0.0) <= MET,
+                }
+                for answer in state.answers
+            ],
+            "named": self._named(state),
+            "can_undo": bool(self.answers.done),
+            "can_redo": bool(self.answers.undone),
+            "status": None if result is None else str(result.status),
+            "gap": None if result is None or not np.isfinite(result.gap) else result.gap,
+            "tol": self.settings.tol,
+            "n_rows": 0 if state.learned.rows is None else len(state.learned.rows.keys),
+            "seconds": state.seconds,
+            "features": [
+                {"name": str(self.points.features[k]), "gain": float(gains[k])} for k in dict.fromkeys(picked)
+            ],
+        }
+
+    def _named(self, state: Moment) -> list[dict[str, Any]]:
+        named: dict[int, str] = {}
+        for answer in state.answers:
+            if answer.kind == "name":
+                named |= dict.fromkeys(answer.points, answer.name)
+        return [{"point": i, "name": name} for i, name in named.items()]
+
+    def question(self, state: Moment) -> dict[str, Any] | None:
+        """The next question; None if nothing is left to ask."""
+        rng = np.random.default_rng([state.version, len(self._skipped)])
+        found = next_question(self.learning, state.learned, state.answers, rng, self._skipped)
+        return None if found is None else asdict(found)
+
+    def contradictions(self, state: Moment) -> list[list[int]]:
+        """Numbers of answers that contradict each other, by proof; given up when another answer comes."""
+        softened = {answer.number for answer in state.answers if answer.weight < 1}
+        return self.learning.contradictions(state.learned, softened, lambda: state.version == self.state.version)
+
+    def clusters(self, state: Moment) -> np.ndarray:
+        """Cluster of each point, shape (n,)."""
+        groups = Links(state.answers).groups()
+        return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
+
+    def neighbours(self, state: Moment, i: Any, k: int = 6) -> dict[str, Any]:
+        """The nearest of a point before anything was said, and now."""
+        if type(i) is not int or not 0 <= i < self.points.n:
+            raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
+        found = {}
+        for name, learned in (("before", np.diag(self.learning.scale)), ("now", state.learned.map)):
+            mapped = self.learning.X @ learned
+            sq = ((mapped - mapped[i]) ** 2).sum(axis=1)
+            sq[i] = np.inf
+            found[name] = np.argsort(sq, kind="stable")[: min(k, self.points.n - 1)].tolist()
+        return {"point": i, **found}

@@ -1,0 +1,145 @@
+"""What a report shows, gathered by the caller and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
+from bregmat.estimators.mahalanobis import inverse_deviations
+from bregmat_app.report.held_out import HeldOut
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bregmat.constraints.constraints import Constraints
+    from bregmat.run.result import MatrixResult
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """Everything a report shows; the result's own numbers (certificate, history, spectrum) are read from `result`.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page, e.g. ``"Metric learned from wine.csv"``.
+    result : MatrixResult
+        What the solver returned.
+    X : array, scipy.sparse or data frame of shape (n, d)
+        The points as they were handed to the learner.
+    constraints : Constraints
+        In row numbers of `X` (``ids=None``; see `Constraints.locate`), the rows the solver saw.
+    y : array of shape (n,), optional
+        Class labels of the rows of `X`, any dtype; colours the embedding.
+    unlabeled : scalar, optional
+        The value in `y` that means "no label"; drawn in grey.
+    learner : object with ``transform(X)``, optional
+        The learned map; ``result.transform`` where not given.
+    summary : sequence of (name, before, scaled, after)
+        Rows of the table "before and after": of the points as given, with columns scaled to unit variance, and learned. A value may
+        be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits; hand a str over to have it
+        shown as it is.
+    settings : mapping of str to object
+        What was asked for: divergence, slack weight, number of constraints, ...
+    sample_id : array of shape (n,), optional
+        Names of the rows of `X` in the table of violated constraints; row numbers where not given.
+    feature_names : sequence of d str, optional
+        Names of the columns of `X` in the table of features; a data frame's own, or "column 0", ... where not given.
+    warnings : sequence of str
+        Shown at the top of the page, e.g. how many constraint rows were dropped because their points are absent.
+    has_hard : bool, optional
+        Whether any constraint must hold; None where that is not known.
+    held_out : HeldOut, optional
+        A nearest-neighbour test on held-out folds: the headline, the neighbours that changed, the classes mixed up.
+    class_names : sequence of str, optional
+        Names of the classes 0, 1, ... of `held_out`.
+    model_path : path-like, optional
+        Where the learner is stored, for the lines to copy.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not two-dimensional, a length differs from n (or d), a constraint names a row outside `X`, or `held_out` is of other
+        rows.
+    TypeError
+        If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
+    """
+
+    title: str
+    result: MatrixResult
+    X: Any
+    constraints: Constraints
+    y: ArrayLike | None = None
+    unlabeled: Any = None
+    learner: Any = None
+    summary: Sequence[SummaryRow] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sample_id: ArrayLike | None = None
+    feature_names: Sequence[str] | None = None
+    warnings: Sequence[str] = ()
+    has_hard: bool | None = None
+    held_out: HeldOut | None = None
+    class_names: Sequence[Any] | None = None
+    model_path: Any = None
+
+    def __post_init__(self) -> None:
+        if len(getattr(self.X, "shape", ())) != 2:
+            raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
+        n, d = self.X.shape
+        if self.feature_names is None and hasattr(self.X, "columns"):
+            object.__setattr__(self, "feature_names", [str(name) for name in self.X.columns])
+        for name, size, what in (("y", n, "row"), ("sample_id", n, "row"), ("feature_names", d, "column")):
+            if (value := getattr(self, name)) is None:
+                continue
+            value = np.asarray(value)
+            if value.shape != (size,):
+                raise ValueError(f"{name} must have shape ({size},), one entry per {what} of X; got {value.shape}.")
+            object.__setattr__(self, name, value)
+        if self.constraints.ids is not None:
+            raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
+        self.constraints.check_range(n)
+        for row in self.summary:
+            if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
+                raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
+
+        if self.held_out is not None:
+            if self.held_out.labels.shape != (n,):
+                raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
+            k = self.held_out.confusion.shape[1]
+            if self.class_names is not None and len(self.class_names) != k:
+                raise ValueError(
+                    f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
+                )
+
+    def points(self) -> Any:
+        """The points before learning, (n, d): a dense or sparse array."""
+        return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
+
+    def mapped(self) -> NDArray[np.float64]:
+        """The points after the learned map, (n, k)."""
+        learned = self.learner if self.learner is not None else self.result
+        return np.asarray(learned.transform(self.X), dtype=float)
+
+    def scaled(self) -> Any:
+        """The points with their columns scaled to unit variance, (n, d); sparse ones stay sparse."""
+        points = self.points()
+        deviations = inverse_deviations(points)
+        return points @ sp.diags_array(deviations) if sp.issparse(points) else points * deviations
+
+    def features(self) -> list[str]:
+        """Names of the columns of `X`."""
+        names = self.feature_names
+        return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
+
+    def row_name(self, row: int) -> str:
+        """What a point is called."""
+        return f"row {row}" if self.sample_id is None else str(np.asarray(self.sample_id)[row])
+
+    def class_name(self, code: int) -> str:
+        """What a class of `held_out` is called."""
+        return str(code if self.class_names is None else self.class_names[code])

@@ -1,0 +1,99 @@
+"""The page itself: sections in order, filled into the templates beside, written to disk in one step."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bregmat import __version__
+from bregmat.base.html import verdict
+from bregmat.io import atomic_write
+from bregmat_app.report.data import ReportData
+from bregmat_app.report.sections import headline, sections
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render_report(data: ReportData) -> str:
+    """The report as one HTML document; nothing in it is loaded from elsewhere.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib or Jinja2 is not installed.
+    """
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            title=data.title,
+            headline=headline(data),
+            is_optimal=data.result.status == "OPTIMAL",
+            verdict=verdict(data.result),
+            warnings=data.warnings,
+            sections=sections(data),
+            version=__version__,
+        )
+    )
+
+
+def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
+    """Write one self-contained HTML file that opens offline.
+
+    The file appears whole or not at all: it is written beside its place and then moved there, over an older one.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to; the folder must exist.
+    data : ReportData
+        What to show.
+
+    Returns
+    -------
+    Path
+        Where it was written.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or cannot be written to.
+    ImportError
+        If Matplotlib or Jinja2 is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_iris
+    >>> from bregmat import MetricLearner
+    >>> from bregmat_app.report import ReportData, write_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> data = ReportData("Iris", learner.result_, X, learner.constraints_, y, learner=learner)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(pathlib.Path(folder) / "iris.html", data).name
+    'iris.html'
+    """
+    page = render_report(data)
+    with atomic_write(path) as file:
+        file.write(page.encode())
+    return Path(path)
+
+
+@cache
+def _templates() -> Environment:
+    """Every value that a template shows is escaped."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError('a report needs Jinja2: pip install "bregmat[plot]"') from error
+    return Environment(
+        loader=PackageLoader("bregmat_app.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

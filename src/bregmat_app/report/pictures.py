@@ -1,0 +1,84 @@
+"""Displays as inline SVG whose lines and letters take the page's colours, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bregmat.base.html import escape
+from bregmat.plots._style import PAPER, require_matplotlib
+
+# Colours that no display uses otherwise, replaced in the SVG by the page's variables.
+_PLACEHOLDERS: Mapping[str, str] = {
+    "#010203": "var(--ink)",
+    "#040506": "var(--soft)",
+    "#070809": "var(--line)",
+    PAPER.lower(): "var(--paper)",
+}
+_INK, _SOFT, _LINE, _ = _PLACEHOLDERS
+
+
+def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float], alt: str) -> tuple[str, Any]:
+    """Draw on a figure of its own and return it as SVG text, with whatever `draw` returned.
+
+    Parameters
+    ----------
+    draw : callable
+        Given the figure's only axes; a display's ``plot`` divides it where it needs more.
+    name : str
+        Prefix of all ids inside the SVG: pictures on one page must not share them.
+    size : (float, float)
+        Width and height in inches.
+    alt : str
+        What a reader who cannot see the picture should know.
+    """
+    require_matplotlib("a report")
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    settings: Any = {
+        "text.color": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK, "legend.labelcolor": _INK,
+        "xtick.labelcolor": _INK, "ytick.labelcolor": _INK, "xtick.color": _SOFT, "ytick.color": _SOFT,
+        "axes.edgecolor": _SOFT, "grid.color": _LINE,
+        "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none",
+        "font.size": 10.0, "axes.titlesize": 11.0, "svg.fonttype": "none", "svg.hashsalt": name,
+    }  # fmt: skip
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a report looks the same whatever the user's own settings are
+        mpl.rcParams.update(settings)
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        display = draw(figure.subplots())
+        buffer = io.StringIO()
+        with warnings.catch_warnings():
+            # letters that Matplotlib's own font lacks: the browser will have them
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=200)
+    return _inline(buffer.getvalue(), name, alt), display
+
+
+def _inline(svg: str, name: str, alt: str) -> str:
+    """SVG as Matplotlib writes it, made fit for the middle of a page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]*)\)", rf"url(#{name}-\1)", svg)
+    svg = re.sub(r'xlink:href="#([^"]*)"', rf'href="#{name}-\1"', svg)
+    svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")  # not needed inside HTML
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
+    # letters in the page's font: Matplotlib writes "font-family: ...", before 3.10 within "font: ..."
+    svg = re.sub(r"font-family: [^;\"]*(; )?", "", svg)
+    svg = re.sub(r"(font: [^;\"']*?) ?'[^;\"]*", r"\1 sans-serif", svg)
+    for placeholder, color in _PLACEHOLDERS.items():
+        svg = svg.replace(placeholder, color)
+    size = re.search(r'<svg[^>]*?width="([\d.]+)pt"', svg)
+    width = float(size[1]) if size else 600.0
+    svg = re.sub(r'(<svg[^>]*?) height="[\d.]+pt"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) width="[\d.]+pt"', r"\1", svg, count=1)
+    style = f'style="max-width:{width * 4 / 3:.0f}px"'
+    return svg.replace("<svg", f'<svg {style} role="img" aria-label="{escape(alt)}"', 1)

@@ -1,0 +1,381 @@
+"""The sections of a report: each a short function from the data to what its template shows."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
+from bregmat.plots import (
+    ComparisonDisplay,
+    ConvergenceDisplay,
+    EmbeddingDisplay,
+    MatrixDisplay,
+    PairDistanceDisplay,
+    SpectrumDisplay,
+)
+from bregmat.plots._style import MARKERS, sample_rows
+from bregmat.plots.violation import worst_violated
+from bregmat_app.report.data import ReportData
+from bregmat_app.report.held_out import HeldOut
+from bregmat_app.report.neighbours import changed_neighbours
+from bregmat_app.report.pictures import picture
+
+WORST = 10
+MOST = 12  # features listed
+MOST_FEATURES = 1000  # beyond this a single feature says little, and the table is left out
+MOST_CLASSES = 12  # of a confusion matrix that one can read
+TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+WIDE = 4.8  # inches: fills a telephone with letters that can be read
+
+_SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
+_MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
+
+
+def headline(data: ReportData) -> list[str]:
+    """What came out, in a sentence or two."""
+    if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
+        return ["No matrix could be learned from these statements."]
+    held_out = data.held_out
+    if held_out is None:
+        n_met = int((np.asarray(data.result.violation) <= TOLERANCE).sum()) if data.result.violation is not None else 0
+        count = data.constraints.n_constraints
+        return [f"The learned metric agrees with {n_met:,} of {_statements(count)} ({n_met / count:.0%})."]
+    before, among_scaled, after = (f"{value:.1%}" for value in held_out.accuracy)
+    better, equal, worse = held_out.compared()
+    against = SUMMARY_COLUMNS[held_out.best_without]
+    known = {"as given": "the points as given", "scaled": "scaled columns"}[against]
+    first = (
+        f"Of points that took no part in learning, {after} get the right class from their {held_out.n_neighbors} nearest neighbours: "
+        f"{before} with columns as given, {among_scaled} with columns scaled."
+    )
+    if not held_out.is_gained:
+        return [first, f"Here nothing is gained by learning: use {known}."]
+    tied = f", is as good in {equal}" if equal else ""
+    return [
+        first,
+        f"The learned metric beats {known} in {better} of {len(held_out.scores)} folds{tied} and loses in {worse}.",
+    ]
+
+
+def sections(data: ReportData) -> list[SimpleNamespace]:
+    """All sections in reading order; without a usable matrix only those that say why."""
+    if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
+        return [*_conflict(data), *_summary(data), _certificate(data), _learned(data)]
+    points, after = data.points(), data.mapped()
+    if not np.isfinite(after).all():
+        return [*_summary(data), _certificate(data), _convergence(data), _learned(data)]
+    return [
+        *_summary(data),
+        _embedding(data, points, after),
+        *_neighbours(data, after),
+        *_confusion(data),
+        *_features(data, points, after),
+        *_matrix(data),
+        *_distances(data, points, after),
+        *_comparisons(data, points, after),
+        _violations(data, points, after),
+        _certificate(data),
+        _convergence(data),
+        _spectrum(data),
+        _learned(data),
+        *_code(data),
+    ]
+
+
+def _summary(data: ReportData) -> list[SimpleNamespace]:
+    if not len(data.summary):
+        return []
+    soft = ""
+    if data.has_hard is False:
+        soft = (
+            "Soft constraints are wishes with a price, not requirements: many ask for more than any metric can give, so a low share of "
+            "them met is no failure; what counts is what is gained on held-out points. Where fewer are met than before learning, "
+            f"{FEWER_MET}. “Proven optimal” says that no other matrix has a better balance between the price of unmet wishes and the "
+            "distance from where learning started."
+        )
+    compared = ""
+    if data.held_out is not None:
+        compared = " ± is the standard deviation over folds."
+    rows = [(name, *map(measured, values)) for name, *values in data.summary]
+    return [
+        _section("summary", "Before and after", header=("", *SUMMARY_COLUMNS), rows=rows, soft=soft, compared=compared)
+    ]
+
+
+def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
+    display: Any = None
+
+    def first(ax: Any) -> Any:
+        return EmbeddingDisplay.from_data(points, after, data.y, scaled=data.scaled(), unlabeled=data.unlabeled, ax=ax)
+
+    _, display = picture(first, name="embedding", size=(9, 3), alt="")
+    pictures = [
+        picture(partial(display.plot_view, view), name=f"embedding-{k}", size=(3.6, 3.5), alt=f"The points, {view}")[0]
+        for k, view in enumerate(SUMMARY_COLUMNS)
+    ]
+    m, n = len(display.rows), display.n_points
+    sampled = f" {m:,} of the {n:,} points are drawn." if m < n else ""
+    caption = (
+        "The first two principal components of the points as given, with columns scaled, and after the learned map. Units are equal on "
+        f"both axes, so what looks near is near in these two dimensions; the axis labels say how much of the variance they hold.{sampled}"
+    )
+    legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
+    return _section("embedding", "The points in two dimensions", pictures=pictures, caption=caption, legend=legend)
+
+
+def _neighbours(data: ReportData, after: np.ndarray) -> list[SimpleNamespace]:
+    found = changed_neighbours(data, after)
+    return [] if found is None else [_section("neighbours", "Neighbours that changed", **found)]
+
+
+def _confusion(data: ReportData) -> list[SimpleNamespace]:
+    held_out = data.held_out
+    if held_out is None or not 2 <= held_out.confusion.shape[1] <= MOST_CLASSES:
+        return []
+    classes = [data.class_name(code) for code in range(held_out.confusion.shape[1])]
+    tables = [(SUMMARY_COLUMNS[k], _shares(held_out, k)) for k in (held_out.best_without, 2)]
+    note = (
+        f"Rows: the class of a held-out point; columns: the class of most of its {held_out.n_neighbors} nearest neighbours. "
+        "Shares of each row; what is off the diagonal is mixed up."
+    )
+    return [_section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)]
+
+
+def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
+    """Share of each class taken for each, and its text; empty where that never happened."""
+    counts = held_out.confusion[k]
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
+
+
+def _features(data: ReportData, points: Any, after: np.ndarray) -> list[SimpleNamespace]:
+    """Share of each feature in the mean squared distance between two points; the largest of both kinds."""
+    n, d = points.shape
+    if hasattr(points, "tocsr") or not 2 <= d <= MOST_FEATURES:
+        return []
+    rows = sample_rows(n, 5 * MOST_FEATURES, 0)
+    before, learned = feature_shares(points[rows], after[rows])
+    if not (np.isfinite(before).all() and np.isfinite(learned).all()):
+        return []
+    varies = before > 0
+    among_scaled = varies / varies.sum()
+    order = np.argsort(-np.maximum(before, learned), kind="stable")
+    shown = order[: MOST if d > MOST + 1 else d]
+    names, kinds = data.features(), (before, among_scaled, learned)
+    most = max(1e-12, *(np.abs(share[shown]).max() for share in kinds))
+    table = [
+        (names[k], [(_percent(share[k]), 100 * abs(share[k]) / most, share[k] < 0) for share in kinds]) for k in shown
+    ]
+    others = ""
+    if d > len(shown):
+        rest = [_percent(1 - share[shown].sum()) for share in kinds]
+        others = (
+            f" The other {d - len(shown):,} features together: {rest[0]} as given, {rest[1]} scaled, {rest[2]} learned."
+        )
+    note = (
+        "Share of each feature in the mean squared distance between two points. As given, one feature with large numbers can drown all "
+        "others; scaled, all count the same. A share below zero means that a feature mostly corrects "
+        f"others.{others}"
+    )
+    return [_section("features", "What distances are made of", header=SUMMARY_COLUMNS, rows=table, note=note)]
+
+
+def feature_shares(X: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the columns of `X` in the mean squared distance, before and after a linear map; each sums to 1.
+
+    With ``after = X B``, ``W = B B'`` and C the covariance of `X`, the mean squared distance after is ``2 tr(W C)``;
+    feature f has the diagonal entry f of ``W C`` in it, which is ``sum_k B_fk cov(X_f, after_k)``.
+    """
+    centred, mapped = X - X.mean(axis=0), after - after.mean(axis=0)
+    B = np.linalg.lstsq(centred, mapped, rcond=None)[0]
+    # diag(W C) with C read off the points
+    learned = (B * (centred.T @ mapped)).sum(axis=1)
+    spread = (centred**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no distance to share
+        return spread / spread.sum(), learned / learned.sum()
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("-", "−").replace("−0.0%", "0.0%")
+
+
+def _matrix(data: ReportData) -> list[SimpleNamespace]:
+    points = data.points()
+    if hasattr(points, "tocsr") or not 2 <= points.shape[1] <= MOST_FEATURES:
+        return []
+    learned = data.learner if hasattr(data.learner, "get_mahalanobis_matrix") else None
+    matrix = data.result.metric() if learned is None else learned.get_mahalanobis_matrix()
+    if matrix.shape[0] != points.shape[1]:
+        return []
+    svg, display = picture(
+        lambda ax: MatrixDisplay.from_data(matrix, names=data.features(), deviations=points.std(axis=0), ax=ax),
+        name="matrix", size=(WIDE, 4.2), alt="Entries of the learned matrix between features",
+    )  # fmt: skip
+    count = len(display.names)
+    among = f" The {count} features with the largest diagonal entries are shown." if count < display.n_features else ""
+    caption = (
+        "The learned matrix, in units in which each column has variance 1. On the diagonal: how much a feature counts by itself. Off it: "
+        "blue where a difference in both features at once, in the same direction, counts more than the two apart, red where it counts "
+        f"less.{among}"
+    )
+    return [_section("matrix", "The learned matrix", pictures=[svg], caption=caption)]
+
+
+def _distances(data: ReportData, points: Any, after: Any) -> list[SimpleNamespace]:
+    if not data.constraints.where("is_sq_distance").any():
+        return []
+    svg, _ = picture(
+        lambda ax: PairDistanceDisplay.from_data(points, after, data.constraints, tol=TOLERANCE, ax=ax),
+        name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
+    )  # fmt: skip
+    caption = (
+        "Squared distances of the pairs that were spoken about. Similar pairs (≤) should lie left of their bound, "
+        "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
+    )
+    return [_section("distances", "Distances before and after", pictures=[svg], caption=caption)]
+
+
+def _comparisons(data: ReportData, points: Any, after: Any) -> list[SimpleNamespace]:
+    if not (data.constraints.where("is_comparison") & (data.constraints.sense != 0)).any():
+        return []
+    svg, _ = picture(
+        lambda ax: ComparisonDisplay.from_data(
+            points, after, data.constraints, scaled=data.scaled(), tol=TOLERANCE, ax=ax
+        ),
+        name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
+    )  # fmt: skip
+    caption = (
+        "Each comparison asks that one pair of points be nearer than another. Right of 1 it is the right way round, the farther right "
+        "the clearer; left of 1 the pair that should be nearer is farther apart. Ratios of distances have no unit, so the three may be "
+        "laid side by side."
+    )
+    return [_section("comparisons", "Comparisons before and after", pictures=[svg], caption=caption)]
+
+
+def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
+    c = data.constraints
+    # bounds drawn by a prior that scales columns are in units of scaled columns
+    start = data.scaled() if getattr(data.learner, "prior_", None) == "variance" else points
+    before, violation = c.violation(start), c.violation(after)
+    worst, broken = worst_violated(violation, WORST, TOLERANCE)
+    rows = []
+    if broken:
+        value = c.select(worst).values(after)
+        numbers = (
+            (number(float(value[k])), number(float(before[row]), 3), number(float(violation[row]), 3))
+            for k, row in enumerate(worst)
+        )
+        rows = [(int(row), c.describe(int(row), data.sample_id), *texts) for row, texts in zip(worst, numbers)]
+        price = (
+            ""
+            if data.has_hard
+            else " A constraint with slack may be violated at a price, which is part of the objective."
+        )
+        lead = (
+            f"{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}.{price} "
+            f"The {len(worst)} worst, by row of the constraints:"
+        )
+    else:
+        all_rows = "The constraint is" if c.n_constraints == 1 else f"All {c.n_constraints:,} constraints are"
+        lead = f"{all_rows} met (to a relative {TOLERANCE:g})."
+    named_by = "their sample ids" if data.sample_id is not None else "their row in the data, counted from 0"
+    return _section("violations", "Worst violated constraints", lead=lead, rows=rows, named_by=named_by)
+
+
+def _certificate(data: ReportData) -> SimpleNamespace:
+    rows = data.result.certificate_rows(data.has_hard)
+    return _section("certificate", "Certificate", proof=data.result.proof_text(), rows=rows)
+
+
+def _convergence(data: ReportData) -> SimpleNamespace:
+    history = data.result.history
+    if not len(history):
+        return _section("convergence", "Convergence", pictures=[], caption="The solver kept no history.")
+    svg, display = picture(
+        lambda ax: ConvergenceDisplay.from_result(data.result, ax=ax),
+        name="convergence", size=(WIDE, 4.2), alt="Objective, proven lower bound, gap and violation by iteration",
+    )  # fmt: skip
+    caption = (
+        "The best objective found so far and the best lower bound proven so far: where they meet, no better matrix is "
+        "possible. Below, the relative distance between the two"
+        + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
+        + (f" The last of {history[-1].stage} passes is drawn; each has its own rows." if history[-1].stage > 1 else "")
+    )
+    return _section("convergence", "Convergence", pictures=[svg], caption=caption)
+
+
+def _spectrum(data: ReportData) -> SimpleNamespace:
+    svg, display = picture(
+        lambda ax: SpectrumDisplay.from_result(data.result, ax=ax),
+        name="spectrum", size=(WIDE, 3.2), alt="Eigenvalues of the learned matrix and of the prior",
+    )  # fmt: skip
+    caption = (
+        f"Eigenvalues of the learned matrix in its {len(display.learned):,} directions. Above the prior, differences "
+        "count more than before; below it, less."
+    )
+    return _section("spectrum", "Spectrum of the learned matrix", pictures=[svg], caption=caption)
+
+
+def _learned(data: ReportData) -> SimpleNamespace:
+    n, d = data.X.shape
+    c = data.constraints
+    counts = np.bincount(c.relation, minlength=len(c.relations))
+    kinds = []
+    for relation, count in zip(c.relations, counts):
+        if not count:
+            continue
+        text = f"{count:,} {relation.one if count == 1 else relation.many}"
+        if relation.is_sq_distance:
+            senses = c.sense[c.where("is_sq_distance")]
+            parts = [
+                f"{int((senses == sense).sum()):,} {name}" for sense, name in _SENSE_TEXT if (senses == sense).any()
+            ]
+            text += f": {', '.join(parts)}"
+        kinds.append(text)
+    found = data.result.status not in ("INFEASIBLE", "UNBOUNDED")
+    lead = (
+        f"From {n:,} points with {d:,} features and {_statements(c.n_constraints)} about them, a positive semidefinite "
+        "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
+        "statements as far as possible, while the matrix stays as close to where it started as they permit."
+        if found
+        else f"{_statements(c.n_constraints)} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
+        "No matrix could be learned from them."
+    )
+    settings = [(name, number(value)) for name, value in data.settings.items()]
+    return _section("learned", "What was learned", lead=lead, kinds=kinds, settings=settings)
+
+
+def _statements(count: int) -> str:
+    return "1 statement" if count == 1 else f"{count:,} statements"
+
+
+def _code(data: ReportData) -> list[SimpleNamespace]:
+    """Lines that use the learned map again, and that learn it again."""
+    lines = ["import bregmat", ""]
+    if data.model_path is not None:
+        lines += [f"learner = bregmat.load({str(data.model_path)!r})"]
+        lines += ["Z = learner.transform(X)  # Euclidean distances of Z are the learned ones", ""]
+    if data.learner is not None and hasattr(data.learner, "get_params"):
+        from sklearn.base import clone
+
+        again = " ".join(repr(clone(data.learner).set_params(callback=None)).split())
+        given = "" if data.held_out is None and data.y is None else ", y"
+        lines += ["# the same again", f"learner = bregmat.{again}.fit(X{given})"]
+    return [_section("code", "Use it", code="\n".join(lines))] if len(lines) > 2 else []
+
+
+def _conflict(data: ReportData) -> list[SimpleNamespace]:
+    rows = data.result.conflict
+    if rows is None or not len(rows):
+        return []
+    cells = [(int(row), data.constraints.describe(int(row), data.sample_id)) for row in rows]
+    return [_section("conflict", "Constraints that contradict each other", rows=cells)]
+
+
+def _section(name: str, heading: str, **content: Any) -> SimpleNamespace:
+    """What the template `name` needs."""
+    return SimpleNamespace(name=name, heading=heading, **content)
