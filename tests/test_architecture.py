@@ -106,7 +106,7 @@ def loaded_after(code):
 
 
 def test_import_is_light():
-    heavy = {"sklearn", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "joblib"}
+    heavy = {"numpy", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "joblib"}
     assert loaded_after("import bregmat") & heavy == set()
 
 
