@@ -108,7 +108,6 @@ CASES = {
     "loss budget": {"loss_budget": 1.0},
     "large rate": {"eta": 5.0},
     "trace": {"trace": 3.0},
-    "unnormalised": {"eta": 0.3, "normalized": False},
     "absolute": {"eta": 0.05, "loss": "absolute"},
     "entropic": {"eta": 0.1, "loss": "entropic"},
 }
@@ -158,9 +157,9 @@ def test_room_for_krylov_vectors_grows(rng, kind):
     )
     plenty.partial_fit(X, y)
     for part in range(0, 200, 50):
-        tight._started()._room(2)
+        tight._started()._reserve(2)
         tight.partial_fit(X[part : part + 50], y[part : part + 50])
-    tight._started()._room(2)
+    tight._started()._reserve(2)
     assert tight.predict_one(X[0]) == plenty.predict_one(X[0])
     assert (tight.matrix() == plenty.matrix()).all()
     assert tight.cumulative_loss_ == plenty.cumulative_loss_

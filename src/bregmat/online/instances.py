@@ -1,14 +1,14 @@
-"""What the matrix exponentiated gradient learner is shown: pairs, vectors, Hermitian matrices; and what a state has to do with them.
+"""The three kinds of instances of the matrix exponentiated gradient learner: pairs, vectors and Hermitian matrices.
 
-Every kind answers the same questions. A *block* is many checked instances; G is a matrix with ``W = G G*``.
+Every kind has the same methods. A *block* holds many checked instances ``X_t``; G is a matrix with ``W = G G*``.
 
-* ``read(X, dim)`` -> block; raises before anything is learned. ``one(x)`` wraps a single instance.
-* ``size(block)``: the dimension that the instances have.
-* ``spreads(block, dim, spread)``: largest minus smallest eigenvalue of each, or an upper bound where that settles the question.
-* ``beyond(block, dim, p)``: how far each number is above the largest (+) or below the smallest (-) eigenvalue; 0 between.
-* ``largest_norm(block)``: an upper bound of all their norms.
-* ``values(block, G)``: ``tr(W X_t)`` of each.
-* ``add_inplace(H, block, weights)``: ``H += sum_t w_t X_t``.
+* ``read(X, dim)`` checks instances and returns a block; ``one(x)`` makes the argument of ``read`` from a single instance.
+* ``size(block)``: the order d of the instances.
+* ``spreads(block, dim)``: the largest minus the smallest eigenvalue of each instance.
+* ``beyond(block, dim, p)``: how far each number is above the largest (+) or below the smallest (-) eigenvalue; 0 between the two.
+* ``largest_norm(block)``: an upper bound of the spectral norms of all instances.
+* ``values(block, G)``: ``tr(W X_t)`` of each instance.
+* ``add_inplace(H, block, t, weight)``: ``H += weight X_t``.
 * ``terms(block, t, dim)``: vectors (k, d) and weights (k,) with ``X_t = sum_k w_k v_k v_k*``.
 """
 
@@ -28,12 +28,12 @@ NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
-    """Numbers of points, whole and from 0 to ``dim - 1``: shape (n,), or a single one; of ``pairs`` shape (n, 2).
+    """Point numbers, checked to be integers from 0 to ``dim - 1``; shape (n,) or (), with ``pairs`` shape (n, 2).
 
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     values : array-like, shape (n,), (n, 2) or ()
     dim : int
         Number of points.
@@ -70,20 +70,20 @@ def vectors(name: str, X: Any, dim: int | None) -> np.ndarray:
 
 
 def hermitian(name: str, A: Any, dim: int | None = None) -> np.ndarray:
-    """A finite Hermitian matrix from a dense or sparse one, float or complex; the caller's own, exactly Hermitian on return."""
+    """A finite, exactly Hermitian matrix from a dense or sparse one, float or complex; a copy."""
     return as_matrix(name, A, symmetric=True, order=dim, sparse="dense", booleans=True, complex_too=True, copy=True)
 
 
 class PairInstances:
-    """Pairs (a, b) for ``X = (e_a - e_b)(e_a - e_b)' / 2`` (Tsuda 2004, section 5): eigenvalues 0 and 1.
+    """Pairs (a, b), which stand for ``X = (e_a - e_b)(e_a - e_b)' / 2`` (Tsuda 2004, section 5), with the eigenvalues 0 and 1.
 
-    A label is *half* the squared distance of the two points.
+    ``tr(W X)`` is *half* the squared distance of the two points.
     """
 
     name = "pairs"
 
     def read(self, X: Any, dim: Any) -> np.ndarray:
-        """Indices, shape (n, 2)."""
+        """Point numbers, shape (n, 2)."""
         pairs = point_numbers("X", X, dim, pairs=True)
         bad = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if len(bad):
@@ -93,44 +93,43 @@ class PairInstances:
         return pairs
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return [x]
 
     def size(self, block: np.ndarray) -> int:
-        """The dimension that the instances have; pairs do not tell."""
+        """Pairs do not determine the order."""
         raise ValueError(NO_DIM)
 
-    def spreads(self, block: np.ndarray, dim: int, spread: float) -> np.ndarray:
+    def spreads(self, block: np.ndarray, dim: int) -> np.ndarray:
         """1 for every pair."""
         return np.ones(len(block))
 
     def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Above 1 or below 0."""
+        """Distance from the interval [0, 1]."""
         return p - np.minimum(np.maximum(p, 0.0), 1.0)
 
     def largest_norm(self, block: np.ndarray) -> float:
-        """1."""
+        """1 for every pair."""
         return 1.0
 
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``|g_a - g_b|^2 / 2``."""
         return 0.5 * _sq_lengths(G[block[:, 0]] - G[block[:, 1]])
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, weights: np.ndarray) -> None:
-        """Four entries per pair."""
-        a, b, half = block[:, 0], block[:, 1], 0.5 * weights
-        rows, columns = np.column_stack([a, b, a, b]), np.column_stack([a, b, b, a])
-        np.add.at(H, (rows.ravel(), columns.ravel()), np.column_stack([half, half, -half, -half]).ravel())  # in order
+    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+        """Change four entries."""
+        a, b = block[t]
+        H[[a, b, a, b], [a, b, b, a]] += 0.5 * weight * np.array([1.0, 1.0, -1.0, -1.0])
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """One vector."""
+        """The vector ``(e_a - e_b) / sqrt(2)``."""
         z = np.zeros((1, dim))
         z[0, block[t]] = np.sqrt(0.5), -np.sqrt(0.5)
         return z, np.ones(1)
 
 
 class VectorInstances:
-    """Vectors v for ``X = v v*``, real or complex: eigenvalues 0 and ``|v|^2``."""
+    """Vectors v, real or complex, which stand for ``X = v v*``, with the eigenvalues 0 and ``|v|^2``."""
 
     name = "vectors"
 
@@ -139,19 +138,19 @@ class VectorInstances:
         return vectors("X", X, dim)
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return x if scipy.sparse.issparse(x) else np.asarray(x)[None]
 
     def size(self, block: np.ndarray) -> int:
         """d."""
         return block.shape[1]
 
-    def spreads(self, block: np.ndarray, dim: int, spread: float) -> np.ndarray:
-        """``|v|^2``."""
+    def spreads(self, block: np.ndarray, dim: int) -> np.ndarray:
+        """``|v|^2``; 0 for d = 1, where there is one eigenvalue only."""
         return _sq_lengths(block) if dim > 1 else np.zeros(len(block))
 
     def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Above ``|v|^2`` or below 0, which is no eigenvalue where d is 1."""
+        """Distance from the interval [0, ``|v|^2``]; for d = 1 from ``|v|^2``, the only eigenvalue."""
         high = _sq_lengths(block)
         return p - np.minimum(np.maximum(p, 0.0 if dim > 1 else high), high)
 
@@ -163,9 +162,9 @@ class VectorInstances:
         """``|G* v|^2``."""
         return _sq_lengths(block.conj() @ G)
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, weights: np.ndarray) -> None:
-        """One product for the whole block."""
-        H += (block.T * weights) @ block.conj()
+    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+        """Add an outer product."""
+        H += np.outer(weight * block[t], block[t].conj())
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """The vector itself."""
@@ -179,7 +178,17 @@ def _sq_lengths(V: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SupportedMatrix:
-    """A Hermitian matrix by its rows and columns that are not all zero."""
+    """A Hermitian matrix, stored as the rows and columns that are not all zero.
+
+    Attributes
+    ----------
+    index : ndarray of int, shape (k,)
+        Numbers of these rows.
+    block : ndarray, shape (k, k)
+        The entries between them.
+    dim : int
+        Order of the matrix.
+    """
 
     index: np.ndarray
     block: np.ndarray
@@ -192,22 +201,20 @@ class SupportedMatrix:
 
     @cached_property
     def extremes(self) -> tuple[float, float]:
-        """Smallest and largest eigenvalue."""
-        return self.around(eigvalsh(self.block))
-
-    def around(self, values: np.ndarray) -> tuple[float, float]:
-        """First and last of sorted values, and 0 where rows outside the support add it."""
-        low, high = float(values[0]), float(values[-1])
+        """Smallest and largest eigenvalue; a row of zeros adds the eigenvalue 0."""
+        if not len(self.index):
+            return 0.0, 0.0
+        low, high = eigvalsh(self.block)[[0, -1]].tolist()
         return (low, high) if len(self.index) == self.dim else (min(low, 0.0), max(high, 0.0))
 
 
 class MatrixInstances:
-    """Hermitian matrices: observables, density matrices, sums of few pairs; dense or scipy.sparse."""
+    """Hermitian matrices, dense or scipy.sparse: observables, density matrices, sums of few pairs."""
 
     name = "matrices"
 
     def read(self, X: Any, dim: int | None) -> list[SupportedMatrix]:
-        """One checked matrix per instance."""
+        """The checked matrices."""
         if scipy.sparse.issparse(X) or getattr(X, "ndim", 3) != 3:
             raise ValueError(
                 f"X must hold matrices: an array of shape (n, d, d) or a list; got shape {getattr(X, 'shape', None)}."
@@ -232,37 +239,21 @@ class MatrixInstances:
         )
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return [x]
 
     def size(self, block: list[SupportedMatrix]) -> int:
         """d."""
         return block[0].dim
 
-    def spreads(self, block: list[SupportedMatrix], dim: int, spread: float) -> np.ndarray:
-        """Exact, except that matrices whose Frobenius norm keeps them within ``spread`` get that bound."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            if len(x.index):
-                centred = float((np.abs(x.block) ** 2).sum()) - float(np.trace(x.block).real) ** 2 / dim
-                out[t] = np.sqrt(2.0 * max(centred, 0.0))
-                if out[t] > spread:
-                    low, high = x.extremes
-                    out[t] = high - low
-        return out
+    def spreads(self, block: list[SupportedMatrix], dim: int) -> np.ndarray:
+        """By the eigenvalues of each matrix."""
+        return np.array([high - low for low, high in (x.extremes for x in block)])
 
     def beyond(self, block: list[SupportedMatrix], dim: int, p: np.ndarray) -> np.ndarray:
-        """Exact; most numbers are settled by the diagonal, which eigenvalues surround."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            if not len(x.index):
-                out[t] = p[t]
-                continue
-            low, high = x.around(np.sort(x.block.diagonal().real))
-            if not low <= p[t] <= high:
-                low, high = x.extremes
-                out[t] = p[t] - min(max(p[t], low), high)
-        return out
+        """By the eigenvalues of each matrix."""
+        low, high = np.array([x.extremes for x in block]).T
+        return p - np.clip(p, low, high)
 
     def largest_norm(self, block: list[SupportedMatrix]) -> float:
         """The largest Frobenius norm."""
@@ -276,16 +267,13 @@ class MatrixInstances:
             out[t] = np.vdot(rows, x.block @ rows).real
         return out
 
-    def add_inplace(self, H: np.ndarray, block: list[SupportedMatrix], weights: np.ndarray) -> None:
-        """The entries of the support."""
-        for x, w in zip(block, weights, strict=True):
-            if len(x.index) == len(H):
-                H += w * x.block
-            else:
-                H[np.ix_(x.index, x.index)] += w * x.block
+    def add_inplace(self, H: np.ndarray, block: list[SupportedMatrix], t: int, weight: float) -> None:
+        """Change the entries of the support."""
+        x = block[t]
+        H[np.ix_(x.index, x.index)] += weight * x.block
 
     def terms(self, block: list[SupportedMatrix], t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvectors of the support."""
+        """Eigenvalues and eigenvectors of the support."""
         x = block[t]
         weights, U = eigh(x.block) if len(x.index) else (np.zeros(0), x.block)
         V = np.zeros((len(weights), dim), dtype=x.block.dtype)
@@ -297,5 +285,5 @@ INSTANCES: dict[str, type] = {cls.name: cls for cls in (PairInstances, VectorIns
 
 
 def is_complex(block: Any) -> bool:
-    """Whether any instance of a block is complex."""
+    """Whether a block has a complex instance."""
     return any(x.dtype.kind == "c" for x in block) if isinstance(block, list) else block.dtype.kind == "c"
