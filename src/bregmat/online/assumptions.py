@@ -7,13 +7,15 @@ labels that no matrix of the trace can predict, make the bound infinite, with on
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.settings import GradientSettings
+
+Extremes: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 LARGEST = 1e100  # larger steps in log W would overflow
 ROUNDING = 1e-9
@@ -27,21 +29,27 @@ class UnreachableLabelWarning(UserWarning):
     """No matrix predicts a label: none of the trace of the learner, so that none fits the stream within the loss budget; or none at all."""
 
 
-def check_steps(settings: GradientSettings, block: Any, y: np.ndarray, eta: float) -> None:
+def check_steps(settings: GradientSettings, extremes: Extremes, y: np.ndarray, eta: float) -> None:
     """Raise for steps that would overflow.
 
     Parameters
     ----------
     settings : GradientSettings
-    block : n instances, as ``settings.kind`` reads them
+    extremes : two ndarrays, shape (n,)
+        The smallest and the largest eigenvalue of each instance.
     y : ndarray, shape (n,)
     eta : float
         The learning rate; positive.
     """
-    norm = max(1.0, settings.kind.largest_norm(block))
+    norm = max(1.0, _largest_norm(extremes))
     # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
+
+
+def _largest_norm(extremes: Extremes) -> float:
+    """The largest spectral norm of the instances."""
+    return float(np.abs(extremes).max())
 
 
 def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
@@ -58,21 +66,19 @@ def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
             )
 
 
-def why_too_wide(settings: GradientSettings, block: Any, dim: int, seen: int) -> str | None:
+def why_too_wide(settings: GradientSettings, extremes: Extremes, seen: int) -> str | None:
     """Warn of an instance whose spectral spread is larger than promised, and return the reason why no bound holds; else None.
 
     Parameters
     ----------
-    settings, block
+    settings, extremes
         As in :func:`check_steps`.
-    dim : int
-        Order of the matrices.
     seen : int
         Number of examples before this block.
     """
     promised = settings.spectral_spread
     # Lemma 3.1 assumes lambda_max(X_t) - lambda_min(X_t) <= r
-    spreads = settings.kind.spreads(block, dim)
+    spreads = extremes[1] - extremes[0]
     bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
     if not len(bad):
         return None
@@ -84,13 +90,13 @@ def why_too_wide(settings: GradientSettings, block: Any, dim: int, seen: int) ->
     return text
 
 
-def unavoidable_losses(settings: GradientSettings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
+def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.ndarray) -> np.ndarray | None:
     """The loss of every matrix of the trace on each example at least, because of labels that none of them predicts.
 
     Parameters
     ----------
-    settings, block, y, dim
-        As in :func:`check_steps` and :func:`why_too_wide`.
+    settings, extremes, y
+        As in :func:`check_steps`.
 
     Returns
     -------
@@ -99,14 +105,10 @@ def unavoidable_losses(settings: GradientSettings, block: Any, y: np.ndarray, di
     """
     if not settings.is_measured:
         return None
-    if settings.instances == "pairs" and y.max() <= settings.trace:  # within reach; saves time for single pairs
-        return None
-    # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X)
-    beyond = settings.kind.beyond(block, dim, y / settings.trace)
-    is_bad = np.abs(beyond) > ROUNDING * max(1.0, settings.kind.largest_norm(block))
-    if not is_bad.any():
-        return None
-    return np.where(is_bad, settings.loss.value(y - settings.trace * beyond, y), 0.0)
+    # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X); the nearest prediction that is possible
+    nearest = np.clip(y, settings.trace * extremes[0], settings.trace * extremes[1])
+    is_bad = np.abs(y - nearest) > ROUNDING * settings.trace * max(1.0, _largest_norm(extremes))
+    return np.where(is_bad, settings.loss.value(nearest, y), 0.0) if is_bad.any() else None
 
 
 def why_no_fit(

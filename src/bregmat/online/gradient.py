@@ -43,7 +43,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     eta : "bound" or float
         Learning rate, positive, in units of one over (loss derivative times instance). "bound" is the rate of Lemma 3.2,
         ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget; for the squared loss only.
-    loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
+    loss : {"squared", "absolute", "logistic", "entropic"} or object
         One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
     prior : array-like, shape (d, d), optional
@@ -61,8 +61,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
         ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
     mode : {"auto", "lanczos", "eigh"}
-        How a trial is computed. "lanczos" needs no eigenvectors and is the fastest. "eigh", the reference, computes an
-        eigendecomposition per trial. "auto" is "lanczos", except for matrices with more than d / 16 nonzero rows.
+        How a trial is computed. "lanczos", for pairs and vectors, needs no eigenvectors and is the fastest. "eigh", the reference,
+        computes an eigendecomposition per trial. "auto" is "lanczos" for pairs and vectors, and "eigh" for matrices.
     keep_examples : bool
         Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. This is not needed for pairs
         with the squared loss, for which a d x d table is enough.
@@ -157,7 +157,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         block = self.settings.kind.read(self.settings.kind.one(x), self._dim)
         state = self._state or self._set_state(self.settings.kind.size(block))
         with single_thread_blas(len(state.H)):
-            return float(state.predict(block)[0])
+            return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """Make one trial: predict, then update by the label; returns self."""
@@ -318,13 +318,15 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Raises
         ------
         ValueError
-            The stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), or the loss is
-            not the squared one.
+            The stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), the loss is not the
+            squared one, or instances or the prior are complex.
         """
         self._check_recorded()
         if not self.settings.is_squared:
             raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
         state = self._state
+        if state is not None and state.H.dtype.kind == "c":
+            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
         if state is None or state.record is None or not state.n_seen:
             raise ValueError("best_in_hindsight needs at least one example.")
         trace = self.settings.trace

@@ -1,6 +1,6 @@
 """The state of a matrix exponentiated gradient learner, and the trials that change it (Tsuda 2004, eq. 4 and 7).
 
-The compiled kernels compute a trial by a Lanczos run; as the reference, and for instances of high rank, NumPy computes it by an
+For pairs and vectors the compiled kernels compute a trial by a Lanczos run. As the reference, and for matrices, it is computed by an
 eigendecomposition, as in the paper.
 """
 
@@ -18,8 +18,8 @@ from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.online import bounds
 from bregmat.online.assumptions import check_steps, unavoidable_losses, why_no_fit, why_too_wide
-from bregmat.online.instances import MatrixInstances, PairInstances, is_complex
-from bregmat.online.losses import CompiledLoss
+from bregmat.online.instances import PairInstances
+from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
 
@@ -70,7 +70,7 @@ class GradientState:
         self.totals = np.zeros(10)
         self.totals[lanczos.GUESS] = FIRST_STEPS
         code, parameter = -1, 0.0
-        if isinstance(settings.loss, CompiledLoss):
+        if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
         self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH, 1.0])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
@@ -104,14 +104,13 @@ class GradientState:
         x = np.exp(lam - lam.max())
         return x * (self.settings.trace / x.sum())
 
-    def predict(self, block: Any) -> np.ndarray:
-        """``tr(W X)`` of every instance, computed as a trial would compute it."""
-        is_unknown = not self.totals[lanczos.Z] < math.inf  # the normaliser, after an eigendecomposition
-        if is_unknown or self.settings.mode == "eigh" or any(self._is_wide(block, t) for t in range(len(block))):
-            x, U = self.spectrum()
-            return self.settings.kind.values(block, U * np.sqrt(x))
+    def predict(self, block: np.ndarray) -> float:
+        """``tr(W X)`` of the instance of a block of one, computed as a trial would compute it."""
         self._promote(block)
-        return np.array([self._value(*self._terms(block, t)) for t in range(len(block))])
+        if self.settings.is_dense:
+            x, U = self.spectrum()
+            return float(self.settings.kind.values(block, U * np.sqrt(x))[0])
+        return self._value(self._vector(block, 0))
 
     def mixed_with_prior(self, share: float) -> GradientState:
         """The state with the matrix ``(1 - share) W + share W_1``; this one is not changed."""
@@ -127,25 +126,26 @@ class GradientState:
         return mixed
 
     # ------------------------------------------------------------------ trials
-    def check_assumptions(self, block: Any, y: np.ndarray) -> None:
+    def check_assumptions(self, block: np.ndarray, y: np.ndarray) -> None:
         """Raise for steps that would overflow; note, with one warning, an assumption of the bound that fails."""
-        check_steps(self.settings, block, y, self.eta)
+        extremes = self.settings.kind.extremes(block, len(self.H))
+        check_steps(self.settings, extremes, y, self.eta)
         if self.void is None:
-            self.void = why_too_wide(self.settings, block, len(self.H), self.n_seen)
+            self.void = why_too_wide(self.settings, extremes, self.n_seen)
         if self.void is not None or self.no_fit is not None:
             return
-        losses = unavoidable_losses(self.settings, block, y, len(self.H))
+        losses = unavoidable_losses(self.settings, extremes, y)
         if losses is not None:
             self.no_fit = why_no_fit(self.settings, losses, y, before=self.misfit, seen=self.n_seen)
             self.misfit += float(losses.sum())
 
-    def learn(self, block: Any, y: np.ndarray) -> np.ndarray:
+    def learn(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Make a trial for every instance and record the block; the predictions made before each update."""
         self._promote(block)
         self._spectrum = None
-        if self.settings.mode == "eigh":
+        if self.settings.is_dense:
             predictions = self._learn_dense(block, y)
-        elif isinstance(self.settings.loss, CompiledLoss) and not isinstance(self.settings.kind, MatrixInstances):
+        elif isinstance(self.settings.loss, BuiltInLoss):
             predictions = self._learn_compiled(block, y)
         else:
             predictions = self._learn_one_by_one(block, y)
@@ -154,7 +154,7 @@ class GradientState:
         return predictions
 
     def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Trials on pairs or vectors with a compiled loss: one call of a kernel for the whole block."""
+        """Trials with a compiled loss: one call of a kernel for the whole block."""
         predictions = np.empty(len(y))
         if isinstance(self.settings.kind, PairInstances):
             self._run(lanczos.learn_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
@@ -163,23 +163,19 @@ class GradientState:
             self._run(lanczos.learn_vectors_inplace, predictions, V, y)
         return predictions
 
-    def _learn_one_by_one(self, block: Any, y: np.ndarray) -> np.ndarray:
-        """Trials with a loss in Python, or on matrices ``X_t = sum_k mu_k v_k v_k*``, whose terms are added one after the other."""
+    def _learn_one_by_one(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Trials with a loss of the user's own."""
         predictions = np.empty(len(y))
         for t in range(len(y)):
-            if self._is_wide(block, t):
-                predictions[t : t + 1] = self._learn_dense(block[t : t + 1], y[t : t + 1])
-                self.totals[lanczos.Z] = np.nan  # unknown until a refresh
-                continue
             if lanczos.is_due(self.totals, self._constants):
                 self._refresh()
-            V, mu = self._terms(block, t)
-            predictions[t] = self._value(V, mu)
-            self._run(lanczos.add_vectors_inplace, V, self._step_length(predictions[t], y[t]) * mu)
+            v = self._vector(block, t)
+            predictions[t] = self._value(v)
+            self._run(lanczos.add_vectors_inplace, v, np.array([self._step_length(predictions[t], y[t])]))
             self.totals[lanczos.SINCE] += 1.0
         return predictions
 
-    def _learn_dense(self, block: Any, y: np.ndarray) -> np.ndarray:
+    def _learn_dense(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Trials by eigendecompositions, as in Tsuda 2004, section 3.2."""
         predictions, kind = np.empty(len(y)), self.settings.kind
         for t in range(len(y)):
@@ -217,21 +213,15 @@ class GradientState:
             elif why == lanczos.FAILED:
                 raise FloatingPointError(NOT_FINITE)
 
-    def _is_wide(self, block: Any, t: int) -> bool:
-        """Whether an eigendecomposition is cheaper than a Lanczos run for every eigenvector of the instance."""
-        if self.settings.mode != "auto" or not isinstance(self.settings.kind, MatrixInstances):
-            return False
-        return len(block[t].index) > len(self.H) // 16
+    def _vector(self, block: np.ndarray, t: int) -> np.ndarray:
+        """v with ``X_t = v v*``, shape (1, d)."""
+        return np.ascontiguousarray(self.settings.kind.terms(block, t, len(self.H))[0], dtype=self.H.dtype)
 
-    def _terms(self, block: Any, t: int) -> tuple[np.ndarray, np.ndarray]:
-        V, mu = self.settings.kind.terms(block, t, len(self.H))
-        return np.ascontiguousarray(V, dtype=self.H.dtype), mu
-
-    def _value(self, V: np.ndarray, mu: np.ndarray) -> float:
-        """``tr(W X) = sum_k mu_k v_k* W v_k``."""
-        values = np.empty(len(mu))
-        self._run(lanczos.predict_vectors_inplace, values, V)
-        return float(values @ mu)
+    def _value(self, v: np.ndarray) -> float:
+        """``v* W v``."""
+        value = np.empty(1)
+        self._run(lanczos.predict_vectors_inplace, value, v)
+        return float(value[0])
 
     def _refresh(self) -> None:
         """Shift H so that its largest eigenvalue is 0, and compute ``Z = tr exp H`` anew."""
@@ -245,9 +235,9 @@ class GradientState:
         self._steps = steps = min(max(steps, 2), max(len(self.H), 2))
         self._Q, self._T = np.empty((steps + 5, len(self.H)), self.H.dtype), np.empty((6, steps + 1))
 
-    def _promote(self, block: Any) -> None:
+    def _promote(self, block: np.ndarray) -> None:
         """Make H complex at the first complex instance."""
-        if is_complex(block) and self.H.dtype.kind != "c":
+        if block.dtype.kind == "c" and self.H.dtype.kind != "c":
             self.H = self.H.astype(complex)
             self._reserve(self._steps)
 
@@ -287,7 +277,7 @@ class GradientState:
         )
 
     # ------------------------------------------------------------------ undoing
-    def mark(self, block: Any) -> tuple[Any, ...]:
+    def mark(self, block: np.ndarray) -> tuple[Any, ...]:
         """What :meth:`go_back` needs to undo the trials of a block that is about to be learned."""
         pair = None
         if len(block) == 1 and isinstance(self.settings.kind, PairInstances):

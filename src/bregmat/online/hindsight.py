@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.scalar_losses import Squared
 from bregmat.online.bounds import largest_divergence, relative_entropy
-from bregmat.online.instances import is_complex
-from bregmat.online.losses import CompiledLoss
+from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
 from bregmat.run.result import MatrixResult
@@ -54,11 +52,10 @@ def total_loss(U: np.ndarray, settings: GradientSettings, record: PairTally | Ke
     values, V = eigh(U)
     p = settings.kind.values(block, V * np.sqrt(np.maximum(values, 0.0)))
     loss = settings.loss
-    losses = (
-        loss.value(p, labels)
-        if isinstance(loss, CompiledLoss)
-        else [float(loss.value(x, label)) for x, label in zip(p, labels)]
-    )
+    if isinstance(loss, BuiltInLoss):
+        losses = loss.value(p, labels)
+    else:
+        losses = [float(loss.value(x, label)) for x, label in zip(p, labels)]
     return float(counts @ losses) + record.within
 
 
@@ -75,9 +72,9 @@ def best_in_hindsight(
     settings : GradientSettings
         Of the learner; its loss is the squared one.
     record : PairTally or KeptExamples
-        The stream.
+        The stream; its instances are real.
     log_prior : ndarray, shape (d, d)
-        ``log W_1``, Hermitian.
+        ``log W_1``, real.
     weight : float
         Of the divergence; units of the trace.
     tol : float
@@ -91,45 +88,21 @@ def best_in_hindsight(
     least = 1e-12 * (float(np.abs(labels).max()) or 1.0)
     b = np.where(np.abs(labels) < least, least, labels)
     gamma = np.append(2.0 * counts * b * b / weight, np.inf)
-    doubled = is_complex(block) or log_prior.dtype.kind == "c"
-    prior, instances = _real_problem(settings.kind, block, len(labels), log_prior, doubled=doubled)
-    constraints = Constraints.linear(instances, b, "==") + Constraints.trace(1.0)
+    values, Q = eigh(log_prior)
+    prior = (Q * np.exp(values)) @ Q.T
+    terms = [settings.kind.terms(block, t, d) for t in range(len(labels))]
+    constraints = Constraints.linear([LowRankMatrix(V.T, mu) for V, mu in terms], b, "==") + Constraints.trace(1.0)
     result = nearest_kernel(prior, constraints, divergence="vonneumann", loss=Squared(), slack_weight=gamma, tol=tol)
-    U = _from_real(result.kernel(), d) if doubled else result.kernel()
-    U = 0.5 * (U + U.conj().T)
-    U /= float(np.trace(U).real)
+    U = result.kernel()
+    U /= float(np.trace(U))
     divergence = relative_entropy(U, log_prior)
     U *= trace
     # For every U: loss >= weight (objective - Delta(U, W_1)) >= weight (dual bound - largest divergence). The rounding of both, and of
     # the terms that they are sums of, is subtracted.
-    farthest, terms = largest_divergence(log_prior), float(np.abs(result.dual) @ np.abs(constraints.bound))
-    rounding = 1e-14 * d * (farthest + abs(result.dual_bound) + terms)
+    farthest, size = largest_divergence(log_prior), float(np.abs(result.dual) @ np.abs(constraints.bound))
+    rounding = 1e-14 * d * (farthest + abs(result.dual_bound) + size)
     lowest = math.sqrt(max(0.0, weight * (result.dual_bound - farthest - rounding)))
     # sqrt(loss) is a norm of the errors: for the labels b it differs by at most |b - labels| from that for the true labels
     root = trace * max(0.0, lowest - math.sqrt(float(counts @ (b - labels) ** 2)))
     loss = total_loss(U, settings, record)
     return BestInHindsight(U, loss, root * root + record.within, trace * divergence, result)
-
-
-# ---------------------------------------------------------------------- complex matrices as real ones of twice the order
-def _real_problem(
-    kind: Any, block: Any, n: int, log_prior: np.ndarray, *, doubled: bool
-) -> tuple[np.ndarray, list[LowRankMatrix]]:
-    """The prior and the instances as real matrices; ``doubled``: a complex A becomes ``[[Re A, -Im A], [Im A, Re A]]``.
-
-    Every eigenvalue of the real form occurs twice. Half of it has the trace and the divergence of the complex matrix.
-    """
-    values, Q = eigh(log_prior)
-    prior = (Q * np.exp(values)) @ Q.conj().T
-    rows = [kind.terms(block, t, len(log_prior)) for t in range(n)]
-    if doubled:
-        prior = 0.5 * np.block([[prior.real, -prior.imag], [prior.imag, prior.real]])
-        rows = [
-            (np.vstack([np.hstack([V.real, V.imag]), np.hstack([-V.imag, V.real])]), np.tile(mu, 2)) for V, mu in rows
-        ]
-    return prior, [LowRankMatrix(V.T, mu) for V, mu in rows]
-
-
-def _from_real(U: np.ndarray, d: int) -> np.ndarray:
-    """The complex matrix (d, d) of half the real form (2 d, 2 d)."""
-    return (U[:d, :d] + U[d:, d:]) + 1j * (U[d:, :d] - U[:d, d:])

@@ -4,9 +4,7 @@ Every kind has the same methods. A *block* holds many checked instances ``X_t``;
 
 * ``read(X, dim)`` checks instances and returns a block; ``one(x)`` makes the argument of ``read`` from a single instance.
 * ``size(block)``: the order d of the instances.
-* ``spreads(block, dim)``: the largest minus the smallest eigenvalue of each instance.
-* ``beyond(block, dim, p)``: how far each number is above the largest (+) or below the smallest (-) eigenvalue; 0 between the two.
-* ``largest_norm(block)``: an upper bound of the spectral norms of all instances.
+* ``extremes(block, dim)``: the smallest and the largest eigenvalue of each instance.
 * ``values(block, G)``: ``tr(W X_t)`` of each instance.
 * ``add_inplace(H, block, t, weight)``: ``H += weight X_t``.
 * ``terms(block, t, dim)``: vectors (k, d) and weights (k,) with ``X_t = sum_k w_k v_k v_k*``.
@@ -14,15 +12,13 @@ Every kind has the same methods. A *block* holds many checked instances ``X_t``;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.checks import as_matrix, as_numbers, check_finite, rows_text
-from bregmat.base.linalg import eigh, eigvalsh
-from bregmat.base.threads import cached_property
+from bregmat.base.linalg import eigh
 
 NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
@@ -100,17 +96,9 @@ class PairInstances:
         """Pairs do not determine the order."""
         raise ValueError(NO_DIM)
 
-    def spreads(self, block: np.ndarray, dim: int) -> np.ndarray:
-        """1 for every pair."""
-        return np.ones(len(block))
-
-    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Distance from the interval [0, 1]."""
-        return p - np.minimum(np.maximum(p, 0.0), 1.0)
-
-    def largest_norm(self, block: np.ndarray) -> float:
-        """1 for every pair."""
-        return 1.0
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """0 and 1 for every pair."""
+        return np.zeros(len(block)), np.ones(len(block))
 
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``|g_a - g_b|^2 / 2``."""
@@ -145,18 +133,10 @@ class VectorInstances:
         """d."""
         return block.shape[1]
 
-    def spreads(self, block: np.ndarray, dim: int) -> np.ndarray:
-        """``|v|^2``; 0 for d = 1, where there is one eigenvalue only."""
-        return _sq_lengths(block) if dim > 1 else np.zeros(len(block))
-
-    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Distance from the interval [0, ``|v|^2``]; for d = 1 from ``|v|^2``, the only eigenvalue."""
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """0 and ``|v|^2``; for d = 1 there is one eigenvalue only."""
         high = _sq_lengths(block)
-        return p - np.minimum(np.maximum(p, 0.0 if dim > 1 else high), high)
-
-    def largest_norm(self, block: np.ndarray) -> float:
-        """The largest ``|v|^2``."""
-        return float(_sq_lengths(block).max())
+        return (np.zeros(len(block)) if dim > 1 else high), high
 
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``|G* v|^2``."""
@@ -176,114 +156,48 @@ def _sq_lengths(V: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", V, V.conj()).real
 
 
-@dataclass(frozen=True, eq=False)
-class SupportedMatrix:
-    """A Hermitian matrix, stored as the rows and columns that are not all zero.
-
-    Attributes
-    ----------
-    index : ndarray of int, shape (k,)
-        Numbers of these rows.
-    block : ndarray, shape (k, k)
-        The entries between them.
-    dim : int
-        Order of the matrix.
-    """
-
-    index: np.ndarray
-    block: np.ndarray
-    dim: int
-
-    @property
-    def dtype(self) -> np.dtype:
-        """float64 or complex128."""
-        return self.block.dtype
-
-    @cached_property
-    def extremes(self) -> tuple[float, float]:
-        """Smallest and largest eigenvalue; a row of zeros adds the eigenvalue 0."""
-        if not len(self.index):
-            return 0.0, 0.0
-        low, high = eigvalsh(self.block)[[0, -1]].tolist()
-        return (low, high) if len(self.index) == self.dim else (min(low, 0.0), max(high, 0.0))
-
-
 class MatrixInstances:
-    """Hermitian matrices, dense or scipy.sparse: observables, density matrices, sums of few pairs."""
+    """Hermitian matrices, such as observables; dense, or scipy.sparse, which become dense."""
 
     name = "matrices"
 
-    def read(self, X: Any, dim: int | None) -> list[SupportedMatrix]:
-        """The checked matrices."""
+    def read(self, X: Any, dim: int | None) -> np.ndarray:
+        """The checked matrices, shape (n, d, d), float or complex."""
         if scipy.sparse.issparse(X) or getattr(X, "ndim", 3) != 3:
             raise ValueError(
                 f"X must hold matrices: an array of shape (n, d, d) or a list; got shape {getattr(X, 'shape', None)}."
             )
-        out: list[SupportedMatrix] = []
+        matrices: list[np.ndarray] = []
         for t, x in enumerate(X):
-            out.append(self._read(f"X[{t}]", x, dim))
-            dim = out[0].dim if dim is None else dim
-        return out
-
-    def _read(self, name: str, x: Any, dim: int | None) -> SupportedMatrix:
-        if not scipy.sparse.issparse(x):
-            A = hermitian(name, x, dim)
-            index = np.flatnonzero(A.any(axis=1))
-            return SupportedMatrix(index, A if len(index) == len(A) else A[np.ix_(index, index)], len(A))
-        if x.shape[0] != x.shape[1] or (dim is not None and x.shape[0] != dim):
-            raise ValueError(f"{name} must have shape ({dim or 'd'}, {dim or 'd'}); got {x.shape}.")
-        C = scipy.sparse.csr_array(x)
-        index = np.union1d(np.flatnonzero(np.diff(C.indptr)), C.indices)
-        return SupportedMatrix(
-            index, hermitian(name, C[index][:, index]) if len(index) else np.zeros((0, 0)), C.shape[0]
-        )
+            matrices.append(hermitian(f"X[{t}]", x, dim))
+            dim = len(matrices[0])
+        return np.array(matrices) if matrices else np.zeros((0, dim or 0, dim or 0))
 
     def one(self, x: Any) -> Any:
         """The argument of :meth:`read` for one instance."""
         return [x]
 
-    def size(self, block: list[SupportedMatrix]) -> int:
+    def size(self, block: np.ndarray) -> int:
         """d."""
-        return block[0].dim
+        return block.shape[1]
 
-    def spreads(self, block: list[SupportedMatrix], dim: int) -> np.ndarray:
-        """By the eigenvalues of each matrix."""
-        return np.array([high - low for low, high in (x.extremes for x in block)])
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """By an eigendecomposition of each matrix."""
+        values = np.linalg.eigvalsh(block)
+        return values[:, 0], values[:, -1]
 
-    def beyond(self, block: list[SupportedMatrix], dim: int, p: np.ndarray) -> np.ndarray:
-        """By the eigenvalues of each matrix."""
-        low, high = np.array([x.extremes for x in block]).T
-        return p - np.clip(p, low, high)
-
-    def largest_norm(self, block: list[SupportedMatrix]) -> float:
-        """The largest Frobenius norm."""
-        return max(float(np.linalg.norm(x.block)) for x in block)
-
-    def values(self, block: list[SupportedMatrix], G: np.ndarray) -> np.ndarray:
+    def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``tr(G* X G)``."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            rows = G[x.index]
-            out[t] = np.vdot(rows, x.block @ rows).real
-        return out
+        return np.array([np.vdot(G, x @ G).real for x in block])
 
-    def add_inplace(self, H: np.ndarray, block: list[SupportedMatrix], t: int, weight: float) -> None:
-        """Change the entries of the support."""
-        x = block[t]
-        H[np.ix_(x.index, x.index)] += weight * x.block
+    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+        """Add the matrix."""
+        H += weight * block[t]
 
-    def terms(self, block: list[SupportedMatrix], t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues and eigenvectors of the support."""
-        x = block[t]
-        weights, U = eigh(x.block) if len(x.index) else (np.zeros(0), x.block)
-        V = np.zeros((len(weights), dim), dtype=x.block.dtype)
-        V[:, x.index] = U.T
-        return V, weights
+    def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvectors and eigenvalues."""
+        weights, U = eigh(block[t])
+        return U.T, weights
 
 
 INSTANCES: dict[str, type] = {cls.name: cls for cls in (PairInstances, VectorInstances, MatrixInstances)}
-
-
-def is_complex(block: Any) -> bool:
-    """Whether a block has a complex instance."""
-    return any(x.dtype.kind == "c" for x in block) if isinstance(block, list) else block.dtype.kind == "c"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d
 
 from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import check_flag, check_positive
+from bregmat.base.checks import check_positive
 from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 
@@ -46,34 +44,11 @@ class Undo:
 
 
 class StreamLearner(BaseEstimator):
-    """An estimator that :func:`bregmat.online.run_stream` can train, with river's method ``clone``."""
+    """An estimator that :func:`bregmat.online.run_stream` can train."""
 
     _takes_labels: ClassVar[bool] = True  # whether learn_one takes a label
     _takes_senses: ClassVar[bool] = False  # whether learn_one takes a sense
 
-    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
-        """Copy the learner, as river's models do.
-
-        Parameters
-        ----------
-        new_params : dict, optional
-            Parameters to change in the copy.
-        include_attributes : bool
-            Whether the copy keeps what was learned; not possible with new parameters. By default it has learned nothing.
-        """
-        check_flag("include_attributes", include_attributes)
-        if new_params is not None and not isinstance(new_params, Mapping):
-            raise TypeError(f"new_params must be a dict of parameters; got {new_params!r}.")
-        if include_attributes:
-            if new_params:
-                raise ValueError(
-                    f"include_attributes: what was learned belongs to the old parameters; got {new_params!r}."
-                )
-            return copy.deepcopy(self)
-        fresh: Self = clone(self)
-        return fresh.set_params(**(new_params or {}))
-
-    # ------------------------------------------------------------------ asked by run_stream
     def _check_early(self) -> None:
         """Check the parameters as far as this is possible before the first example."""
 

@@ -2,9 +2,8 @@
 
 The losses of :mod:`bregmat.objective.losses` are others: they measure the violation of a bound in a nearness problem.
 
-All built-in losses except :class:`ForwardEntropicLoss` are compiled, so that one compiled loop learns a whole block of examples. A user
-may pass any object with ``value(prediction, label)`` and ``derivative(prediction, label)`` that is convex in the prediction; it costs
-two Python calls per example.
+The built-in losses are compiled, so that one compiled loop learns a whole block of examples. A user may pass any object with
+``value(prediction, label)`` and ``derivative(prediction, label)`` that is convex in the prediction; it costs two Python calls per example.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from bregmat.typing import OnlineLoss
 
 
 class BuiltInLoss:
-    """A loss that a file stores by its name and at most one parameter."""
+    """A loss whose formula is in the kernels, where a code selects it; a file stores its name and its parameter."""
 
     name: ClassVar[str]
+    code: ClassVar[int]
     is_measured: ClassVar[bool] = False  # whether the loss is zero at prediction = label, for labels of any size
 
     @property
@@ -33,18 +33,6 @@ class BuiltInLoss:
     def check_labels(self, y: np.ndarray) -> None:
         """Raise ``ValueError`` for labels that the loss is not defined for."""
 
-
-class CompiledLoss(BuiltInLoss):
-    """A loss whose formula is in the kernels, selected by a code and one parameter."""
-
-    code: ClassVar[int]
-
-    def _both(self, prediction: Any, label: Any) -> tuple[Any, Any]:
-        p, y = np.broadcast_arrays(np.asarray(prediction, dtype=float), np.asarray(label, dtype=float))
-        values, slopes = np.empty(p.size), np.empty(p.size)
-        lanczos.losses_inplace(values, slopes, p.ravel(), y.ravel(), self.code, self.parameter)
-        return values.reshape(p.shape)[()], slopes.reshape(p.shape)[()]
-
     def value(self, prediction: Any, label: Any) -> Any:
         """Value of the loss; arrays are broadcast."""
         return self._both(prediction, label)[0]
@@ -53,9 +41,15 @@ class CompiledLoss(BuiltInLoss):
         """Derivative in the prediction; arrays are broadcast."""
         return self._both(prediction, label)[1]
 
+    def _both(self, prediction: Any, label: Any) -> tuple[Any, Any]:
+        p, y = np.broadcast_arrays(np.asarray(prediction, dtype=float), np.asarray(label, dtype=float))
+        values, slopes = np.empty(p.size), np.empty(p.size)
+        lanczos.losses_inplace(values, slopes, p.ravel(), y.ravel(), self.code, self.parameter)
+        return values.reshape(p.shape)[()], slopes.reshape(p.shape)[()]
+
 
 @dataclass(frozen=True)
-class SquaredLoss(CompiledLoss):
+class SquaredLoss(BuiltInLoss):
     """``(p - y)^2``, without a half, as in Tsuda 2004; the loss of Lemmas 3.1 and 3.2."""
 
     name: ClassVar[str] = "squared"
@@ -64,7 +58,7 @@ class SquaredLoss(CompiledLoss):
 
 
 @dataclass(frozen=True)
-class AbsoluteLoss(CompiledLoss):
+class AbsoluteLoss(BuiltInLoss):
     """``|p - y|``, for labels with outliers; its derivative at ``p = y`` is taken as 0."""
 
     name: ClassVar[str] = "absolute"
@@ -73,7 +67,7 @@ class AbsoluteLoss(CompiledLoss):
 
 
 @dataclass(frozen=True)
-class LogisticLoss(CompiledLoss):
+class LogisticLoss(BuiltInLoss):
     """``log(1 + exp(-y (p - threshold)))`` for labels -1 and 1.
 
     Parameters
@@ -99,24 +93,7 @@ class LogisticLoss(CompiledLoss):
 
 
 @dataclass(frozen=True)
-class _ProbabilityLoss(BuiltInLoss):
-    """A loss for labels in [0, 1], such as measured frequencies."""
-
-    floor: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.floor < 0.5:
-            raise ValueError(f"floor must be in (0, 0.5); got {self.floor!r}.")
-
-    def check_labels(self, y: np.ndarray) -> None:
-        """Only numbers in [0, 1]."""
-        bad = np.flatnonzero((y < 0.0) | (y > 1.0))
-        if len(bad):
-            raise ValueError(f"y must be in [0, 1] for the {self.name} loss; got {y[bad[0]]} in {rows_text(bad)}.")
-
-
-@dataclass(frozen=True)
-class EntropicLoss(_ProbabilityLoss, CompiledLoss):
+class EntropicLoss(BuiltInLoss):
     """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: the relative entropy of the label to the prediction.
 
     Parameters
@@ -126,44 +103,22 @@ class EntropicLoss(_ProbabilityLoss, CompiledLoss):
         its tangents, so that it stays convex and nonnegative, with a derivative below ``1 / floor``.
     """
 
+    floor: float = 1e-3
     name: ClassVar[str] = "entropic"
     code: ClassVar[int] = lanczos.ENTROPIC
 
+    def __post_init__(self) -> None:
+        if not 0.0 < self.floor < 0.5:
+            raise ValueError(f"floor must be in (0, 0.5); got {self.floor!r}.")
 
-@dataclass(frozen=True)
-class ForwardEntropicLoss(_ProbabilityLoss):
-    """``p log(p / y) + (1 - p) log((1 - p) / (1 - y))`` for labels in [0, 1]: the relative entropy of the prediction to the label.
-
-    With this loss and a learning rate of one, a step is an approximate Bregman projection onto ``tr(W C) <= 0`` while that constraint is
-    violated (Tsuda 2004, section 4.2 and footnote 3). The instance is then ``(C - low I) / (high - low)`` and the label
-    ``-low / (high - low)``, with the smallest and largest eigenvalues low and high of C.
-
-    Parameters
-    ----------
-    floor : float
-        As in :class:`EntropicLoss`; the derivative is below ``2 log(1 / floor)``.
-    """
-
-    name: ClassVar[str] = "forward_entropic"
-
-    def value(self, prediction: Any, label: Any) -> Any:
-        """Value of the loss; arrays are broadcast."""
-        x, y = self._inside(prediction), self._inside(label)
-        value = x * np.log(x / y) + (1.0 - x) * np.log((1.0 - x) / (1.0 - y))
-        # the tangent outside of [floor, 1 - floor]; at x = y rounding may leave a value below 0
-        return np.maximum(value + self.derivative(x, y) * (np.asarray(prediction, dtype=float) - x), 0.0)[()]
-
-    def derivative(self, prediction: Any, label: Any) -> Any:
-        """Its derivative in the prediction, ``log(p / (1 - p)) - log(y / (1 - y))``; arrays are broadcast."""
-        x, y = self._inside(prediction), self._inside(label)
-        return (np.log(x / y) - np.log((1.0 - x) / (1.0 - y)))[()]
-
-    def _inside(self, p: Any) -> np.ndarray:
-        return np.clip(np.asarray(p, dtype=float), self.floor, 1.0 - self.floor)
+    def check_labels(self, y: np.ndarray) -> None:
+        """Only numbers in [0, 1]."""
+        bad = np.flatnonzero((y < 0.0) | (y > 1.0))
+        if len(bad):
+            raise ValueError(f"y must be in [0, 1] for the entropic loss; got {y[bad[0]]} in {rows_text(bad)}.")
 
 
-_BUILT_IN = (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
-ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in _BUILT_IN}
+ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss)}
 
 
 def as_online_loss(loss: Any) -> Any:

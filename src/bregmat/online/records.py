@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import lanczos
-from bregmat.online.instances import SupportedMatrix
 
 
 class PairTally:
@@ -72,9 +71,9 @@ class KeptExamples:
 
     def __init__(self, *names: str) -> None:
         self.names = names
-        self.blocks: list[tuple[Any, ...]] = []
+        self.blocks: list[tuple[np.ndarray, ...]] = []
 
-    def mark(self, block: Any) -> Any:
+    def mark(self, block: np.ndarray) -> Any:
         """What :meth:`go_back` needs to remove a block that is about to be added."""
         return len(self.blocks)
 
@@ -82,37 +81,24 @@ class KeptExamples:
         """Restore what was marked."""
         del self.blocks[mark:]
 
-    def add(self, *columns: Any) -> None:
+    def add(self, *columns: np.ndarray) -> None:
         """Add a block of examples; arrays are copied, since the caller may change them."""
-        self.blocks.append(tuple(c if isinstance(c, list) else c.copy() for c in columns))
+        self.blocks.append(tuple(column.copy() for column in columns))
 
-    def columns(self) -> list[Any]:
+    def columns(self) -> list[np.ndarray]:
         """Each column of the whole stream; an empty list before the first block."""
-        parts = [list(column) for column in zip(*self.blocks)]
-        return [[x for b in part for x in b] if isinstance(part[0], list) else np.concatenate(part) for part in parts]
+        return [np.concatenate(parts) for parts in zip(*self.blocks)]
 
-    def rows(self) -> tuple[Any, np.ndarray, np.ndarray]:
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Instances, their counts (1 each), and labels."""
         X, y = self.columns() or (np.zeros((0, 2)), np.zeros(0))
         return X, np.ones(len(y)), y
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays for files: matrices by their support, one after the other."""
-        found = dict(zip(self.names, self.columns()))
-        matrices = found.get("X")
-        if isinstance(matrices, list):
-            found["X"] = np.concatenate([x.block.ravel() for x in matrices])
-            found["index"] = np.concatenate([x.index for x in matrices])
-            found["sizes"] = np.array([len(x.index) for x in matrices])
-        return {f"kept_{name}": column for name, column in found.items()}
+        """Arrays for files."""
+        return {f"kept_{name}": column for name, column in zip(self.names, self.columns())}
 
     def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
         """Inverse of :meth:`arrays`."""
-        columns: list[Any] = [arrays[f"kept_{name}"].copy() for name in self.names if f"kept_{name}" in arrays]
-        if "kept_sizes" in arrays:
-            sizes = arrays["kept_sizes"]
-            entries = np.split(columns[0], np.cumsum(sizes**2)[:-1])
-            index = np.split(arrays["kept_index"], np.cumsum(sizes)[:-1])
-            parts = zip(index, entries, sizes, strict=True)
-            columns[0] = [SupportedMatrix(i, e.reshape(k, k), dim) for i, e, k in parts]
-        self.blocks = [tuple(columns)] if columns and len(columns[1]) else []
+        columns = tuple(arrays[f"kept_{name}"].copy() for name in self.names if f"kept_{name}" in arrays)
+        self.blocks = [columns] if columns and len(columns[1]) else []

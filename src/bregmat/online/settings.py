@@ -49,6 +49,8 @@ class GradientSettings:
         as_choice("mode", self.mode, MODES)
         self._set("loss", as_online_loss(self.loss))
         self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
+        if self.mode == "lanczos" and self.instances == "matrices":
+            raise ValueError("mode='lanczos' is for pairs and vectors; for instances='matrices' use 'auto' or 'eigh'.")
         if self.eta == "bound" and not self.is_squared:
             raise ValueError("eta='bound' is the rate of Lemma 3.2, which is for loss='squared'; give a number.")
 
@@ -59,6 +61,11 @@ class GradientSettings:
     def is_squared(self) -> bool:
         """Whether the loss is the one of Lemmas 3.1 and 3.2."""
         return isinstance(self.loss, SquaredLoss)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a trial is computed by an eigendecomposition."""
+        return self.mode == "eigh" or self.instances == "matrices"
 
     @property
     def is_measured(self) -> bool:
