@@ -41,15 +41,15 @@ def check_steps(settings: GradientSettings, extremes: Extremes, y: np.ndarray, e
     eta : float
         The learning rate; positive.
     """
-    norm = max(1.0, _largest_norm(extremes))
+    norm = _largest_norm(extremes)
     # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
 
 
 def _largest_norm(extremes: Extremes) -> float:
-    """The largest spectral norm of the instances."""
-    return float(np.abs(extremes).max())
+    """The largest spectral norm of the instances, at least 1."""
+    return max(1.0, -float(extremes[0].min()), float(extremes[1].max()))
 
 
 def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
@@ -77,6 +77,8 @@ def why_too_wide(settings: GradientSettings, extremes: Extremes, seen: int) -> s
         Number of examples before this block.
     """
     promised = settings.spectral_spread
+    if settings.instances == "pairs" and promised >= 1.0:  # every pair has the spread 1; saves time for single pairs
+        return None
     # Lemma 3.1 assumes lambda_max(X_t) - lambda_min(X_t) <= r
     spreads = extremes[1] - extremes[0]
     bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
@@ -105,9 +107,11 @@ def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.nda
     """
     if not settings.is_measured:
         return None
-    # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X); the nearest prediction that is possible
+    if settings.instances == "pairs" and y.max() <= settings.trace:  # within reach; saves time for single pairs
+        return None
+    # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X)
     nearest = np.clip(y, settings.trace * extremes[0], settings.trace * extremes[1])
-    is_bad = np.abs(y - nearest) > ROUNDING * settings.trace * max(1.0, _largest_norm(extremes))
+    is_bad = np.abs(y - nearest) > ROUNDING * settings.trace * _largest_norm(extremes)
     return np.where(is_bad, settings.loss.value(nearest, y), 0.0) if is_bad.any() else None
 
 

@@ -154,14 +154,15 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ a stream
     def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
-        block = self.settings.kind.read(self.settings.kind.one(x), self._dim)
-        state = self._state or self._set_state(self.settings.kind.size(block))
+        kind = self._checked().kind
+        block = kind.read(kind.one(x), self._dim)
+        state = self._state or self._set_state(kind.size(block))
         with single_thread_blas(len(state.H)):
             return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """Make one trial: predict, then update by the label; returns self."""
-        self._learn(self.settings.kind.one(x), y)
+        self._learn(self._checked().kind.one(x), y)
         return self
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
@@ -202,7 +203,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         values, U = self._started().spectrum()
-        kind = self.settings.kind
+        kind = self._checked().kind
         return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
 
     # ------------------------------------------------------------------ the matrix
@@ -235,9 +236,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         G = self.factor()[:, :n_components]
         if points is None:
             return G
-        if self.settings.instances == "pairs":
+        if self._checked().instances == "pairs":
             return G[point_numbers("points", points, len(G))]
-        if self.settings.instances == "vectors":
+        if self._checked().instances == "vectors":
             points = self._checked_vectors(points, is_known=True)
         return vectors("points", points, len(G)).conj() @ G
 
@@ -288,7 +289,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         state = self._started()
         is_claimed = loss_of_U is None and (U is None or state.record is None)
         if is_claimed:
-            loss_of_U = self.settings.loss_budget
+            loss_of_U = self._checked().loss_budget
         elif loss_of_U is None:
             assert U is not None
             loss_of_U = self.loss_of(U)
@@ -322,30 +323,30 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             squared one, or instances or the prior are complex.
         """
         self._check_recorded()
-        if not self.settings.is_squared:
-            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
+        if not self._checked().is_squared:
+            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self._checked().loss!r}.")
         state = self._state
         if state is not None and state.H.dtype.kind == "c":
             raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
         if state is None or state.record is None or not state.n_seen:
             raise ValueError("best_in_hindsight needs at least one example.")
-        trace = self.settings.trace
+        trace = self._checked().trace
         if weight is None:
             weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
         check_positive("weight", weight, finite=True)
         check_positive("tol", tol, finite=True)
-        return best_in_hindsight(self.settings, state.record, self.log_prior, weight=float(weight), tol=tol)
+        return best_in_hindsight(self._checked(), state.record, self.log_prior, weight=float(weight), tol=tol)
 
     def _is_recorded(self) -> bool:
-        return self.settings.is_tallied or self.settings.keep_examples
+        return self._checked().is_tallied or self._checked().keep_examples
 
     def _read_comparison(self, U: Table) -> np.ndarray:
-        return self.settings.read_comparison(U, self._dim)
+        return self._checked().read_comparison(U, self._dim)
 
     def _recorded_loss(self, U: np.ndarray) -> float:
         if self._state is None or self._state.record is None:
             return 0.0
-        return total_loss(U, self.settings, self._state.record)
+        return total_loss(U, self._checked(), self._state.record)
 
     def _best_loss(self) -> float:
         return self.best_in_hindsight().loss
@@ -353,16 +354,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ parameters
     @property
     def settings(self) -> GradientSettings:
-        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
-        if self._settings is None:
-            params = self.get_params(deep=False)
-            dim, prior = params.pop("dim"), params.pop("prior")
-            settings = GradientSettings(**params)
-            check_integer("dim", dim, 1)
-            log_prior = None if prior is None else settings.read_prior(prior, dim)
-            self._begin(settings, dim if log_prior is None else len(log_prior), log_prior)
-        assert self._settings is not None
-        return self._settings
+        """The checked parameters in use."""
+        return self._checked()
 
     @property
     def dim_(self) -> int:
@@ -395,7 +388,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        meta = {"dim": None, "settings": self.settings.to_meta(), "void": None, "misfit": 0.0, "no_fit": None}
+        meta = {"dim": None, "settings": self._checked().to_meta(), "void": None, "misfit": 0.0, "no_fit": None}
         state, arrays = self._state, {}
         if state is not None:
             meta |= {"dim": len(state.H), "void": state.void, "misfit": state.misfit, "no_fit": state.no_fit}
@@ -437,10 +430,22 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _started(self) -> GradientState:
         """The state; ``NotFittedError`` while the order of the matrix is unknown."""
-        _ = self.settings  # starts the state if the parameters give the order
+        self._checked()  # starts the state if the parameters give the order
         if self._state is None:
             raise NotFittedError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
+
+    def _checked(self) -> GradientSettings:
+        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
+        if self._settings is None:
+            params = self.get_params(deep=False)
+            dim, prior = params.pop("dim"), params.pop("prior")
+            settings = GradientSettings(**params)
+            check_integer("dim", dim, 1)
+            log_prior = None if prior is None else settings.read_prior(prior, dim)
+            self._begin(settings, dim if log_prior is None else len(log_prior), log_prior)
+        assert self._settings is not None
+        return self._settings
 
     def _begin(self, settings: GradientSettings, dim: int | None, log_prior: np.ndarray | None) -> None:
         """Take over checked parameters, and start a state if the order of the matrix is known."""
@@ -453,9 +458,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _set_state(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
         """Start a state for matrices of order `dim`."""
-        state = GradientState(self.settings, dim, log_prior)
+        state = GradientState(self._checked(), dim, log_prior)
         self.__dict__.update(
-            {"_state": state} | ({"n_features_in_": dim} if self.settings.instances == "vectors" else {})
+            {"_state": state} | ({"n_features_in_": dim} if self._checked().instances == "vectors" else {})
         )
         return state
 
@@ -465,7 +470,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _checked_vectors(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
         """Real vectors, with their column names, as scikit-learn checks points; complex vectors and other instances as they are."""
-        if self.settings.instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
+        if self._checked().instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
             return X
         if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
             return X
@@ -475,7 +480,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
         """Learn a block as a whole or not at all; the predictions."""
-        settings = self.settings
+        settings = self._checked()
         block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
         check_labels(settings, y)
@@ -489,7 +494,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     # ------------------------------------------------------------------ asked by run_stream
     def _check_early(self) -> None:
-        _ = self.settings
+        self._checked()
 
     def _claimed_bound(self) -> float:
         return self.loss_bound()
