@@ -898,7 +898,6 @@ ENTRIES = {
 }
 PAIRS, TARGETS = [[0, 1], [1, 2]], [0.1, 0.2]
 STREAM = {k: v for k, v in POINTS.items() if k != "no rows"}  # of which there may be none
-NEW_PARAMS = {"list": ["eta"], "number": 3, "word": "eta", "unknown": {"new_params": 1}, "thing": Thing()}
 BAD_PAIRS = {
     "far": [[0, 9]],
     "negative": [[0, -1]],
@@ -925,7 +924,6 @@ ENTRIES |= {
             "loss": SETTING,
             "prior": table(EYE / 4, none=True, square=True),
             "trace": POSITIVE,
-            "normalized": FLAG,
         }
         | {
             "spectral_spread": POSITIVE,
@@ -935,10 +933,6 @@ ENTRIES |= {
             "keep_examples": FLAG,
         },
     ),
-    **{
-        f"{name}.clone": Entry(of_class(name, "clone"), {}, {"new_params": NEW_PARAMS, "include_attributes": FLAG})
-        for name in ("MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA")
-    },
     "MatrixExponentiatedGradient.fit": Entry(
         bregmat.MatrixExponentiatedGradient(4, eta=0.1).fit, {"X": PAIRS, "y": TARGETS}, {"X": BAD_PAIRS, "y": ROUNDS}
     ),

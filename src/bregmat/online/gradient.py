@@ -388,7 +388,13 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ files
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        meta = {"dim": None, "settings": self._checked().to_meta(), "void": None, "misfit": 0.0, "no_fit": None}
+        meta: dict[str, Any] = {
+            "dim": None,
+            "settings": self._checked().to_meta(),
+            "void": None,
+            "misfit": 0.0,
+            "no_fit": None,
+        }
         state, arrays = self._state, {}
         if state is not None:
             meta |= {"dim": len(state.H), "void": state.void, "misfit": state.misfit, "no_fit": state.no_fit}

@@ -184,7 +184,7 @@ class GradientState:
             add_diagonal(self.H, -lam[-1])
             predictions[t] = kind.values(block[t : t + 1], U * np.sqrt(self._weights(lam)))[0]
             # H <- H - eta l'(tr(W X_t), y_t) X_t   (eq. 7)
-            kind.add_inplace(self.H, block, t, self._step_length(predictions[t], y[t]))
+            kind.add_inplace(self.H, block[t], self._step_length(predictions[t], y[t]))
         return predictions
 
     def _step_length(self, p: float, y: float) -> float:

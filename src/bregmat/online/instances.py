@@ -6,7 +6,7 @@ Every kind has the same methods. A *block* holds many checked instances ``X_t``;
 * ``size(block)``: the order d of the instances.
 * ``extremes(block, dim)``: the smallest and the largest eigenvalue of each instance.
 * ``values(block, G)``: ``tr(W X_t)`` of each instance.
-* ``add_inplace(H, block, t, weight)``: ``H += weight X_t``.
+* ``add_inplace(H, x, weight)``: ``H += weight X_t`` for the row x of a block.
 * ``terms(block, t, dim)``: vectors (k, d) and weights (k,) with ``X_t = sum_k w_k v_k v_k*``.
 """
 
@@ -104,9 +104,9 @@ class PairInstances:
         """``|g_a - g_b|^2 / 2``."""
         return 0.5 * _sq_lengths(G[block[:, 0]] - G[block[:, 1]])
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
         """Change four entries."""
-        a, b = block[t]
+        a, b = x
         H[[a, b, a, b], [a, b, b, a]] += 0.5 * weight * np.array([1.0, 1.0, -1.0, -1.0])
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -142,9 +142,9 @@ class VectorInstances:
         """``|G* v|^2``."""
         return _sq_lengths(block.conj() @ G)
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
         """Add an outer product."""
-        H += np.outer(weight * block[t], block[t].conj())
+        H += np.outer(weight * x, x.conj())
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """The vector itself."""
@@ -190,9 +190,9 @@ class MatrixInstances:
         """``tr(G* X G)``."""
         return np.array([np.vdot(G, x @ G).real for x in block])
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, t: int, weight: float) -> None:
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
         """Add the matrix."""
-        H += weight * block[t]
+        H += weight * x
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvectors and eigenvalues."""
