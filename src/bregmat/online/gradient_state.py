@@ -72,6 +72,7 @@ class GradientState:
         code, parameter = -1, 0.0
         if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
+        # the last one: W is normalised to its trace
         self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH, 1.0])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
@@ -106,10 +107,10 @@ class GradientState:
 
     def predict(self, block: np.ndarray) -> float:
         """``tr(W X)`` of the instance of a block of one, computed as a trial would compute it."""
-        self._promote(block)
         if self.settings.is_dense:
             x, U = self.spectrum()
             return float(self.settings.kind.values(block, U * np.sqrt(x))[0])
+        self._promote(block)
         return self._value(self._vector(block, 0))
 
     def mixed_with_prior(self, share: float) -> GradientState:
@@ -118,6 +119,7 @@ class GradientState:
         prior, P = eigh(self.first_exponent())
         values, V = eigh((1.0 - share) * (U * x) @ U.conj().T + share * (P * np.exp(prior)) @ P.conj().T)
         mixed = copy.copy(self)
+        # an eigenvalue may be 0 by rounding for a tiny share
         mixed.restore((V * np.log(np.maximum(values, 1e-300))) @ V.conj().T, self.totals.copy())
         mixed.void = (
             self.void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
