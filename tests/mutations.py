@@ -17,7 +17,15 @@ import bregmat
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = Path(bregmat.__file__).parent / "_kernels"  # compiled, from the installed package
 # The tests of what is mutated come first, because a run ends at the first failure.
-FIRST = ("equations", "equations_divergences", "equations_projections", "equations_solvers", "contracts", "outcomes", "oracles")
+FIRST = (
+    "equations",
+    "equations_divergences",
+    "equations_projections",
+    "equations_solvers",
+    "contracts",
+    "outcomes",
+    "oracles",
+)
 
 # file below src/bregmat, expression, what takes its place
 MUTATIONS = ()
@@ -28,7 +36,9 @@ def mutate(folder: Path, file: str, old: str, new: str) -> None:
     path = folder / "bregmat" / file
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
-        raise SystemExit(f"{file}: {old!r} occurs {text.count(old)} times; a mutation needs an expression that occurs once")
+        raise SystemExit(
+            f"{file}: {old!r} occurs {text.count(old)} times; a mutation needs an expression that occurs once"
+        )
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
@@ -43,7 +53,20 @@ def is_found(file: str, old: str, new: str) -> bool:
         tests = [f"tests/test_{word}.py" for word in FIRST]
         environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
         for chosen in (tests, ["tests"]):
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-n", "auto", *chosen]
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-m",
+                "not slow",
+                "-p",
+                "no:cacheprovider",
+                "-n",
+                "auto",
+                *chosen,
+            ]
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
             if done.returncode not in (0, 1, 2):
                 raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])

@@ -12,7 +12,7 @@ from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
-from bregmat.online import MatrixExponentiatedGradient
+from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
 from bregmat.operators.operators import MatrixRows
 from bregmat.run.loop import solve
 from cases import Watched, watch
@@ -134,16 +134,6 @@ def test_tsuda_13(tau, rng):
     assert undefined + worse == 20
 
 
-class ForwardEntropic:
-    """``p log(p / y) + (1 - p) log((1 - p) / (1 - y))``: the relative entropy of the prediction to the label."""
-
-    def value(self, p, y):
-        return p * np.log(p / y) + (1 - p) * np.log((1 - p) / (1 - y))
-
-    def derivative(self, p, y):
-        return np.log(p / (1 - p)) - np.log(y / (1 - y))
-
-
 @pytest.mark.parametrize("tau", [1.0, 7.0])
 def test_tsuda_footnote_3(tau, rng):
     """An approximate projection is an online step of rate one under the forward entropic loss, of C_t between its eigenvalues and of 0."""
@@ -152,7 +142,7 @@ def test_tsuda_footnote_3(tau, rng):
         values = np.linalg.eigvalsh(C)
         low, width = values[0], values[-1] - values[0]
         learner = MatrixExponentiatedGradient(
-            prior=W, eta=1.0, loss=ForwardEntropic(), instances="matrices", mode="eigh"
+            prior=W, eta=1.0, loss=ForwardEntropicLoss(1e-9), instances="matrices", mode="eigh"
         )
         learner.learn_one((C - low * np.eye(len(C))) / width, -low / width)
         assert np.allclose(learner.matrix(), new, rtol=0, atol=1e-11)

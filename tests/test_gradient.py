@@ -10,6 +10,7 @@ from bregmat._kernels import lanczos
 from bregmat.online import (
     AbsoluteLoss,
     EntropicLoss,
+    ForwardEntropicLoss,
     LogisticLoss,
     MatrixExponentiatedGradient,
     SquaredLoss,
@@ -194,6 +195,7 @@ TWINS = {
     "absolute": (AbsoluteLoss(), lambda p, y: abs(p - y)),
     "logistic": (LogisticLoss(0.3), lambda p, y: np.log1p(np.exp(-y * (p - 0.3)))),
     "entropic": (EntropicLoss(0.01), lambda p, y: y * np.log(y / p) + (1 - y) * np.log((1 - y) / (1 - p))),
+    "forward_entropic": (ForwardEntropicLoss(0.01), lambda p, y: EntropicLoss(0.01).value(y, p)),
 }
 
 

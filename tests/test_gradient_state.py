@@ -215,6 +215,7 @@ def test_labels_must_suit_the_loss():
     for loss, match in (
         ("logistic", "y must be -1 or 1"),
         ("entropic", r"y must be in \[0, 1\]"),
+        ("forward_entropic", "the forward_entropic loss; got 2"),
     ):
         learner = MatrixExponentiatedGradient(3, loss=loss, eta=0.1)
         with pytest.raises(ValueError, match=match):

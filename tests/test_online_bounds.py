@@ -170,7 +170,7 @@ def test_the_balance_makes_the_bound_tightest(trace):
 
 @pytest.mark.parametrize(
     ("loss", "eta"),
-    [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("squared", 0.2)],
+    [("absolute", 0.05), ("logistic", 0.3), ("entropic", 0.05), ("forward_entropic", 0.05), ("squared", 0.2)],
 )
 def test_bound_of_other_convex_losses(rng, loss, eta):
     for _ in range(10):

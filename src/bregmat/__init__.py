@@ -26,4 +26,3 @@ def __getattr__(name: str) -> Any:
         return version("bregmat")  # from the tag, when it was built
     except PackageNotFoundError:
         return "0+unknown"  # run from a folder, not installed
-

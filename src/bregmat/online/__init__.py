@@ -5,7 +5,7 @@ from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.logdet import OnlineLogDet
-from bregmat.online.losses import AbsoluteLoss, EntropicLoss, LogisticLoss, SquaredLoss
+from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.pca import OnlinePCA
 from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
 
@@ -13,6 +13,7 @@ __all__ = [
     "AbsoluteLoss",
     "BestInHindsight",
     "EntropicLoss",
+    "ForwardEntropicLoss",
     "FixedShare",
     "LogisticLoss",
     "MatrixExponentiatedGradient",

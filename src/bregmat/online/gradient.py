@@ -43,7 +43,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     eta : "bound" or float
         Learning rate, positive, in units of one over (loss derivative times instance). "bound" is the rate of Lemma 3.2,
         ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget; for the squared loss only.
-    loss : {"squared", "absolute", "logistic", "entropic"} or object
+    loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
         One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
     prior : array-like, shape (d, d), optional

@@ -42,7 +42,7 @@ class GradientState:
         The learning rate.
     H : ndarray, shape (d, d)
         ``log W`` plus a multiple of the identity: the exponent of Tsuda 2004, eq. 7. Its largest eigenvalue is 0 at every refresh.
-    totals : ndarray, shape (10,)
+    totals : ndarray, shape (8,)
         Running numbers of the kernels, at the positions that ``lanczos`` names: total loss, sum of squared derivatives, number of
         trials, normaliser ``Z = tr exp H``, and others.
     record : PairTally, KeptExamples or None
@@ -67,13 +67,13 @@ class GradientState:
         self.void: str | None = None
         self.no_fit: str | None = None
         self.misfit = 0.0
-        self.totals = np.zeros(10)
+        self.totals = np.zeros(8)
         self.totals[lanczos.GUESS] = FIRST_STEPS
         code, parameter = -1, 0.0
         if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
         # the last one: W is normalised to its trace
-        self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH, 1.0])
+        self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
         self._refresh()
