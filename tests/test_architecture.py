@@ -184,7 +184,8 @@ def test_core_needs_neither_estimators_nor_drawing():
     optional = {"dask", "distributed", "zarr", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
     core = [name for name in MODULES if unit(name) and LEVEL[unit(name)] >= LEVEL["nearest"]]
     users = {name for name in core if optional & {other.split(".")[0] for other in imports(name)}}
-    assert users == {"bregmat.sharded.cluster"}  # Dask, once somebody hands in a client or a collection
+    # Dask, once somebody hands in a client or a collection
+    assert users == {"bregmat.sharded.cluster", "bregmat.sharded.collections"}
 
 
 def test_other_array_libraries_come_with_their_arrays():

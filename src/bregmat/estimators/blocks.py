@@ -9,15 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
+from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Factor
-from bregmat.estimators.mahalanobis import root_of_prior
-from bregmat.estimators.task import Ground
+from bregmat.estimators.mahalanobis import (
+    inverse_covariance,
+    inverse_covariance_of,
+    inverse_deviations_of,
+    root_of_prior,
+)
+from bregmat.estimators.task import Ground, Task
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
     MOST_DEFAULT_ROWS,
@@ -30,8 +36,6 @@ from bregmat.from_labels.neighbors import (
 )
 from bregmat.nearest import nearest_metric
 from bregmat.run.result import MatrixResult
-from bregmat.sharded.cluster import computed
-from bregmat.sharded.collections import is_lazy
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000
@@ -68,7 +72,7 @@ class BlockLabels:
         values = np.empty(len(distinct), dtype=object)
         values[:] = distinct
         code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
-        codes = points.kept(_codes, dict(zip(distinct, code.tolist())))
+        codes = points.cached(_codes, dict(zip(distinct, code.tolist())))
         counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
         check_labelled(int(counts.sum()), points.shape[0], unlabeled)
         return cls(points, codes, counts)
@@ -215,7 +219,26 @@ def _nearest(
     return found[0], found[1]
 
 
-# ---------------------------------------------------------------------- the ground of a fit
+# ---------------------------------------------------------------------- a fit
+class BlockTask(Task):
+    """A task whose labels y are :class:`BlockLabels`."""
+
+    def kinds_at(self, rows: np.ndarray) -> Kinds:
+        return self.y.kinds_of(rows)  # type: ignore[no-any-return]
+
+
+def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
+    """The prior metric of that name for points in blocks, None for the identity."""
+    if name == "identity":
+        return None
+    if name == "within":
+        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
+    n, d = points.shape
+    if name == "variance":
+        return Factor(sp.diags_array(inverse_deviations_of(*points.moments()), format="csr"))
+    return Factor(inverse_covariance_of(*points.scatter(), n) if d <= n else inverse_covariance(points[:]))
+
+
 @dataclass(frozen=True, eq=False)
 class BlockGround(Ground):
     """Points in blocks, and a prior metric; the problem is solved on sharded rows.
@@ -248,7 +271,15 @@ class BlockGround(Ground):
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
         is_balanced = options["strategy"] == "random"
-        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng, is_balanced=is_balanced)
+        return random_pairs(
+            self.points,
+            y.classes(),
+            n_constraints,
+            percentiles,
+            rng,
+            is_balanced=is_balanced,
+            apart=self.points.differ,
+        )
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
         """Neighbours of the points that take part, which are drawn first where there are too many of them."""
@@ -278,8 +309,7 @@ class BlockGround(Ground):
         kept = np.flatnonzero(has_impostor)
         targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
         others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
-        apart = differ(self.points)
-        coincide = lambda i, j: ~apart(i, j)  # noqa: E731
+        coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
         return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
@@ -288,7 +318,7 @@ class BlockGround(Ground):
 
     def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
         """Exact: every block is searched for some of the points at a time."""
-        Z, kind = self.points.kept(_mapped, P), labels.code_of(numbers)
+        Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
         found = []
         for part in blocks(len(numbers), self.points.shape[1], QUERIES):
             Q = self._read(numbers[part], P)
@@ -308,8 +338,8 @@ class BlockGround(Ground):
         )
         if not isinstance(rows, Constraints):
             return result
-        # these rows are at the driver, and so are their numbers
-        dual, values, violation = (_fetched(x) for x in (result.dual, result.values, result.violation))
+        # the driver has these rows: it fetches their columns, too
+        dual, values, violation = (np.asarray(x) for x in (result.dual, result.values, result.violation))
         return replace(result, dual=dual, values=values, violation=violation)
 
 
@@ -317,7 +347,3 @@ def _marked(n: int, rows: np.ndarray) -> np.ndarray:
     found = np.zeros(n if len(rows) else 0, dtype=bool)
     found[rows] = True
     return found
-
-
-def _fetched(column: Any) -> np.ndarray:
-    return computed(column) if is_lazy(column) else np.asarray(column)
