@@ -3,10 +3,10 @@
     python benchmarks/bench_dask.py                # steps at r = 100, then whole problems by workers and by rows
     python benchmarks/bench_dask.py --steps-only
 
-A step is the adjoint of all rows, as in a product of conjugate gradients: a matrix of order r goes to the shards, one comes back. Turns
-in this process and on the cluster alternate, so that both meet the same load of the machine; medians are shown, and the CPU time of
-this process, whose thread is also the scheduler's. The arithmetic of the
-rows is in both columns: with few rows the difference is what Dask adds.
+A step is the adjoint of the values of all rows, as in a product of conjugate gradients: a matrix of order r is sent to the shards, and one
+comes back. Turns in this process and on the cluster alternate, so that both see the same load of the machine. The table shows medians,
+and the CPU time of this process, which also runs the scheduler. Both columns contain the arithmetic of the rows. With few rows the
+difference is what Dask adds.
 """
 
 from __future__ import annotations

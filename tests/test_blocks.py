@@ -158,12 +158,13 @@ def test_blocks_of_dask_are_mapped_by_dask(data):
 
 
 # ---------------------------------------------------------------------- kernels
-def test_a_kernel_from_a_factor_in_blocks():
+def test_a_kernel_from_a_factor_in_blocks(tmp_path):
     import dask.array
 
     G, C = soft_problem()
     whole = nearest_kernel(Factor(G), C, slack_weight=1.0, tol=1e-10)
-    for G0 in (G, dask.array.from_array(G, chunks=(100, 8))):
+    stored = open_points(write_points(tmp_path / "factor.npy", G))
+    for G0 in (G, stored, dask.array.from_array(G, chunks=(100, 8))):
         found = nearest_kernel(Factor(G0), C, slack_weight=1.0, tol=1e-10, block_size=1000)
         assert found.objective == pytest.approx(whole.objective, rel=1e-9)
         np.testing.assert_allclose(found.kernel(), whole.kernel(), rtol=1e-4, atol=1e-4)

@@ -279,6 +279,16 @@ def test_a_run_goes_on_from_its_checkpoint(problem, tmp_path):
     assert np.array_equal(bregmat.load(tmp_path / "model.breg").metric(), whole.metric())
 
 
+def test_a_trace_is_a_row_of_all_points(tmp_path):
+    """Also if a shard has only the points of its rows."""
+    X, C = soft_problem(c=100)
+    C += Constraints.trace(40.0)
+    points = open_points(write_points(tmp_path / "points.npy", X))
+    whole = nearest_metric(X, C, slack_weight=1.0, tol=1e-9)
+    blocks = nearest_metric(points, C, slack_weight=1.0, tol=1e-9, block_size=40)
+    np.testing.assert_allclose(blocks.metric(), whole.metric(), rtol=1e-6, atol=1e-6)
+
+
 # ---------------------------------------------------------------------- what is refused
 def test_what_is_missing_is_named():
     X, C = soft_problem()

@@ -16,7 +16,7 @@ import numpy as np
 from bregmat.base.threads import single_thread_blas
 from bregmat.sharded.collections import DaskPoints
 from bregmat.sharded.expressions import FAN_IN, Expression, fold, value_of
-from bregmat.sharded.local import MAX_CACHED
+from bregmat.sharded.local import MAX_CACHED, size_in_file
 from bregmat.sharded.shared_points import SHARED_POINTS
 from bregmat.sharded.sources import ShardSource
 
@@ -48,6 +48,7 @@ class WorkerShard:
     def __init__(self, settings: Any, source: ShardSource, points: Any, number: int, first: int) -> None:
         self._given = settings, source, points, number, first
         self._rows: Any = None
+        self._size = 0
         self._cache: dict[str, Any] = {}
 
     @property
@@ -58,6 +59,7 @@ class WorkerShard:
             with single_thread_blas():
                 self._rows = settings.load(*given)
             SHARED_POINTS.hold(self, settings.key)
+            self._size = size_in_file(self._rows)
         return self._rows
 
     def cached(self, key: str) -> Any:
@@ -72,6 +74,10 @@ class WorkerShard:
         while len(self._cache) >= MAX_CACHED:
             self._cache.pop(next(iter(self._cache)), None)
         self._cache[key] = value
+
+    def __sizeof__(self) -> int:
+        # Dask asks for the size of a result when it weighs moving it to another worker.
+        return object.__sizeof__(self) + self._size
 
     def __reduce__(self) -> Any:
         return WorkerShard, self._given
@@ -144,6 +150,7 @@ class ClusterShards:
         # With many shards the expression is sent to every worker once. With few, sending it along with each task is quicker.
         sent = what if n <= FAN_IN else self._submit(_identity, what)
         parts = self.client.map(_evaluate, self._shards, [sent] * n, pure=False)
+        # The nodes of the tree are tasks, too, but for the last one: the driver fetches at most FAN_IN values.
         while len(parts) > FAN_IN:
             parts = [self._submit(fold, combine, *parts[k : k + FAN_IN]) for k in range(0, len(parts), FAN_IN)]
         return fold(combine, *self.client.gather(parts))

@@ -36,6 +36,13 @@ class _Pickler(pickle.Pickler):
         return SHARED_POINTS.name_of(obj) if type(obj) is np.ndarray and obj.ndim == 2 else None
 
 
+def size_in_file(value: Any) -> int:
+    """Bytes of the arrays of an object, without those that several shards share."""
+    buffers: list[pickle.PickleBuffer] = []
+    _Pickler(io.BytesIO(), protocol=5, buffer_callback=buffers.append).dump(value)
+    return sum(buffer.raw().nbytes for buffer in buffers)
+
+
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> np.ndarray:
         found = SHARED_POINTS.named(pid)

@@ -99,7 +99,9 @@ class ShardSettings:
 
     def _bind(self, rows: Constraints, points: Any) -> Operator:
         if not self.is_shared:
-            return replace(self.coordinates, base=points).bind(rows, in_span=False)[1]
+            # A trace is a row of all points.
+            base = points if rows.touched(points.shape[0]) is not None else points[0 : points.shape[0]]
+            return replace(self.coordinates, base=base).bind(rows, in_span=False)[1]
         is_invariant = bool(rows.where("is_difference").all())
 
         def place() -> Any:
