@@ -26,7 +26,7 @@ from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
-from bregmat.sharded.rows import ShardSettings
+from bregmat.sharded.shard_rows import ShardSettings
 
 MOST_MS = 25.0  # that a step on the cluster may take longer
 

@@ -15,7 +15,7 @@ from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
-from bregmat.sharded.rows import ShardSettings
+from bregmat.sharded.shard_rows import ShardSettings
 from bregmat.solvers import mirror_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 

@@ -175,15 +175,16 @@ def nearest_metric(
     divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
         As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
     executor : None, int or dask.distributed.Client
-        Where the rows are worked on once they are sharded: block by block in this process, on so many threads, or on the workers of a
-        cluster. The result has the same bits on all of them.
+        Where shards are processed: one after the other in this process, on that many threads, or on the workers of a cluster. The
+        result has the same bits in all cases.
     block_size : int, optional
-        Rows of a shard, which memory is in proportion to; by default as many as have 2^25 numbers in their vectors. Given, or with
-        an executor, or with rows in files (:func:`bregmat.io.open_constraints`), rows are sharded, which must be all soft or all
-        hard. Then ``dual``, ``values`` and ``violation`` of the result stay where the rows are; ``numpy.asarray`` brings them here.
+        Maximum number of rows of a shard; memory is proportional to it. By default the difference vectors of a shard have 2^25 entries.
+        Rows are sharded if ``block_size`` or ``executor`` is given, or if rows or points are in files
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded rows must be all soft or
+        all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
     checkpoint : callable, optional
-        With sharded rows, called with a result so far at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`);
-        given as ``warm_start``, that result is gone on from to the same matrix.
+        With sharded rows, called with an intermediate result at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`).
+        If that result is given as ``warm_start``, the run continues from it to the same matrix.
 
     Returns
     -------

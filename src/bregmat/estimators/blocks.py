@@ -1,6 +1,6 @@
-"""A metric learned from points in blocks: rows drawn from labels block by block, with the draws of points in memory.
+"""MetricLearner on points in blocks: constraints are drawn from labels block by block, the same ones as in memory.
 
-What comes to the driver are counts of classes, the points that are drawn, and the rows made of them; never a number for every point.
+The driver receives counts of classes, the points that are drawn, and the constraints between them. It never holds a number for every point.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000
-QUERIES = 1_000_000  # numbers in the points whose neighbours are looked for at once
+QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: 8 MB are sent to every block
 
 
 # ---------------------------------------------------------------------- labels
@@ -62,7 +62,7 @@ class BlockLabels:
 
     @classmethod
     def of(cls, points: PointsInBlocks, unlabeled: Any) -> BlockLabels:
-        """Classes in the order of their first appearance, as in memory."""
+        """Labels as class numbers, in the order of their first appearance as in memory."""
         distinct = points.reduce(_distinct, combine=_merged)
         if len(distinct) > MOST_CLASSES:
             raise ValueError(
@@ -96,14 +96,15 @@ class BlockLabels:
 
 
 class Ranked:
-    """Row numbers of labelled points by their places: ascending, or those of one class after those of another.
+    """Row numbers of the points of some classes, ascending or class by class; they are found when they are asked for.
 
     Parameters
     ----------
     labels : BlockLabels
     classes : ndarray of int
-        Those that count.
+        The points of other classes are left out.
     is_by_class : bool
+        Whether the points of one class follow those of another.
     """
 
     def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
@@ -129,7 +130,7 @@ class Ranked:
 
 
 def _distinct(block: PointBlock) -> list[Any]:
-    """Different labels of a block that are known, in the order of their appearance, a few too many at most."""
+    """Different labels of a block that are known, in the order of their appearance, at most one more than are allowed."""
     assert block.y is not None
     label_codes(block.y, unlabeled=None)  # raises for what are no classes
     known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
@@ -157,7 +158,7 @@ def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list
 def _ranked(
     block: PointBlock, codes: np.ndarray, classes: np.ndarray, starts: np.ndarray, is_by_class: bool, wanted: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Which of the wanted places are in this block, and the row numbers there."""
+    """Positions in ``wanted`` whose points are in this block, and the row numbers of these points."""
     rows = np.flatnonzero(np.isin(codes, classes))
     group = np.searchsorted(classes, codes[rows]) if is_by_class else np.zeros(len(rows), np.int64)
     order = np.argsort(group, kind="stable")
@@ -172,14 +173,14 @@ def _ranked(
 # ---------------------------------------------------------------------- neighbours
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """The nearest points of some others: squared distances (m, k), inf where there is none, row numbers, squared lengths."""
+    """The k nearest points of m points: squared distances (m, k), inf where there is none, row numbers, squared norms."""
 
     sq: np.ndarray
     rows: np.ndarray
     sizes: np.ndarray
 
     def joined(self, other: _Found) -> _Found:
-        """The nearest of both; of equal distances that of the lower row number."""
+        """The k nearest of both; of equal distances the one with the lower row number."""
         k = self.sq.shape[1]
         sq, rows, sizes = (np.hstack([getattr(self, x), getattr(other, x)]) for x in ("sq", "rows", "sizes"))
         order = np.lexsort((rows, sq))[:, :k]
@@ -241,7 +242,7 @@ def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
 
 @dataclass(frozen=True, eq=False)
 class BlockGround(Ground):
-    """Points in blocks, and a prior metric; the problem is solved on sharded rows.
+    """Points in blocks, and a prior metric; the problem is solved with sharded rows.
 
     Attributes
     ----------
@@ -256,7 +257,7 @@ class BlockGround(Ground):
     block_size: int | None
 
     def space(self, result: MatrixResult | None) -> Space:
-        raise TypeError("points in blocks are in no space as a whole.")
+        raise TypeError("points in blocks are not in memory as a whole.")
 
     def _map(self, result: MatrixResult | None) -> Any:
         if result is not None:
@@ -282,7 +283,7 @@ class BlockGround(Ground):
         )
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
-        """Neighbours of the points that take part, which are drawn first where there are too many of them."""
+        """Constraints between neighbours. If there are too many points, those that take part are drawn first."""
         names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
         n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
         sizes = kinds.counts.sum(axis=0)
@@ -317,7 +318,7 @@ class BlockGround(Ground):
         return Q if P is None else Q @ P
 
     def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
-        """Exact: every block is searched for some of the points at a time."""
+        """Exact neighbours: every block is searched, for some of the points at a time."""
         Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
         found = []
         for part in blocks(len(numbers), self.points.shape[1], QUERIES):

@@ -218,24 +218,24 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`): these are worked on
-            in blocks, as is an array where an executor or a block size is given.
+            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
+            in blocks, and so is an array if ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
             Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs. Dask's, too. In blocks not
             numbers that are not whole, nor sets of labels.
         constraints : Constraints, optional
             Name values of ``sample_id``, or row numbers of X. Without y also in files (:func:`bregmat.io.open_constraints`) or in a
-            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay where the rows are.
+            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay with the rows.
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers. Not with blocks.
         sample_weight : array-like, shape (n,), optional
             How much each point counts, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
-            Where blocks are worked on: one after the other, on so many threads, or on the workers of a cluster. The
-            result has the same bits on all of them.
+            Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
+            same bits in all cases.
         block_size : int, optional
-            Most rows in a block, of points and of constraints.
+            Maximum number of rows of a block of points or constraints.
 
         Returns
         -------
@@ -252,9 +252,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
         Notes
         -----
-        In blocks the draws are those of memory with the same ``random_state``, whatever the executor: pairs by their places among the
-        points of each class; neighbours exactly, every block being searched for each point that takes part. Where not all of these
-        can (``n_constraints``, by default 1,000,000 rows), they are drawn before their neighbours are known, not after.
+        In blocks the same constraints are drawn as in memory with the same ``random_state``, whatever the executor. Neighbours are exact:
+        every block is searched for each point that takes part. If ``n_constraints`` (by default 1,000,000) does not allow all points,
+        those that take part are drawn before their neighbours are known, not after.
         """
         if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():
@@ -272,9 +272,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         self._check_parameters()
         for name, value in zip(("sample_id", "sample_weight"), others):
             if value is not None:
-                raise TypeError(f"{name} is not taken where points are worked on in blocks.")
+                raise TypeError(f"{name} is not taken where points are processed in blocks.")
         if self.warm_start:
-            raise ValueError("warm_start=True is not taken where points are worked on in blocks: leave it False.")
+            raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
         self._check_asked(y, constraints)
         points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
         self._checked_points(points.example)

@@ -27,7 +27,7 @@ from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constrai
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
-from bregmat.sharded.rows import ShardRows, ShardSettings
+from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import LazyPoints, ShardSource
 from bregmat.sharded.working_set import WorkingSet
 from bregmat.solvers.mirror_newton import MirrorNewton

@@ -20,7 +20,7 @@ from bregmat.operators.operators import Operator, PairGraph, RankOneRows
 from bregmat.run.loop import Outcome, RunLog, solve_in_turn
 from bregmat.run.result import ExitReason, Status
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
-from bregmat.sharded.rows import ShardRows
+from bregmat.sharded.shard_rows import ShardRows
 from bregmat.solvers.plan import Options, plan_of
 
 MAX_JOINING = 500  # rows that join the working set at a time
