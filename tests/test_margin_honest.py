@@ -241,4 +241,4 @@ def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
     weights = None if weight is None else np.where(np.arange(40) < 35, weight, 0.0)
     problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
     assert train_margin(problem, tol=1e-3).price == price
-    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).price)
+    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).common_upper)
