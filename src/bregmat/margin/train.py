@@ -163,10 +163,10 @@ def train_margin(
     check_gap(tol)
     settings = _settings(solver)
     alpha = _feasible_start(problem, start)
-    problem.check_range()
     log = RunLog(callback, max_seconds)
     # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
+        problem.check_range()
         if isinstance(settings, MultiplicativeUpdates):
             begin = None if start is None else alpha
             if start is None and problem.loss == "hard" and not problem.intercept:

@@ -1,4 +1,4 @@
-"""A primal active set: from a point near the solution to the exact solution, first several variables at a time, then single ones."""
+"""A primal active set, which leads from a point near the solution to the exact solution by exchanges of single variables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat._kernels import exchange, free_factor, vectors
+from bregmat._kernels import exchange, vectors
 from bregmat._kernels.arrays import Quadratic, RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
-from bregmat.quadratic.free_set import FEW, FreeFactor
-from bregmat.quadratic.program import Minimum, QPState, QuadraticProgram, onto_row
+from bregmat.quadratic.free_set import FreeFactor
+from bregmat.quadratic.program import Minimum, QPState, QuadraticProgram
 from bregmat.run.result import ExitReason
 
-EXCHANGES = 50  # single exchanges in one step
-SMALL = 256  # number of free variables up to which single exchanges are faster than bulk steps from the beginning
+EXCHANGES = 50  # exchanges in one step of the iteration loop
 Watch = Callable[[np.ndarray, np.ndarray, int], bool]  # (point, reduced gradient, steps so far) -> whether to stop
 
 
@@ -35,23 +34,18 @@ class ExactActiveSet:
         entry of b in these units: a large positive entry that keeps its variable at zero is not relevant. The rounding of the
         gradient is allowed in addition.
     max_iter : int
-        Limit on steps. A step is a bulk step or up to 50 single exchanges.
-    is_single : bool
-        Whether to exchange single variables from the beginning.
+        Limit on steps of up to 50 exchanges.
 
     Notes
     -----
-    The objective never rises. A bulk step solves on the free set F and takes the better of the ratio-test step and the projected
-    step (with the sum constraint restored). Blocked variables leave F, and at most a tenth of F joins, worst violations first. Bulk
-    steps alone may cycle between blocked steps. Therefore variables enter one at a time if two bulk steps do not reduce the largest
-    violation by 30 %, if few variables violate their conditions, or if F is small; each moves with all of F along the edge on
-    which F stays stationary. This is finite and monotone. A variable whose column depends on those of F also enters, but then moves
-    until another one leaves. Cost: |F|^3 / 3 for each factorisation from scratch, |F|^2 for each exchange.
+    The objective never rises. An exchange lets the variable with the largest violation enter the free set F. It moves along the edge on
+    which F stays stationary, until its own condition holds or a variable of F reaches a bound, which then leaves. This is finite and
+    monotone. A variable whose column depends on those of F also enters, but then moves until another one leaves. Cost: |F|^3 / 3 for
+    the first factorisation, |F|^2 for each exchange.
     """
 
     tol: float = 1e-10
     max_iter: int = 200
-    is_single: bool = False
     name: ClassVar[str] = "active_set"
     works_on: ClassVar[str] = "objective"
 
@@ -60,12 +54,12 @@ class ExactActiveSet:
 
     def init(self, problem: QuadraticProgram, tol: float, start: np.ndarray) -> ActiveSetState:
         """The state at a start inside the box, for a certificate to the gap ``tol``."""
-        state = ActiveSetState(problem, start.copy(), self.tol, is_single=self.is_single)
+        state = ActiveSetState(problem, start.copy(), self.tol)
         state.tol = tol
         return state
 
     def step(self, problem: QuadraticProgram, state: ActiveSetState) -> ActiveSetState:
-        """Do a bulk step or some single exchanges."""
+        """Do up to 50 exchanges."""
         state.advance()
         return state
 
@@ -108,7 +102,7 @@ class ExactActiveSet:
 class ActiveSetState(QPState):
     """Point x, gradient ``g = A x + b``, multipliers and free set; ``falling`` is a direction without a minimum, if one was met."""
 
-    def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float, *, is_single: bool) -> None:
+    def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float) -> None:
         self.program, self.x, self.relative_tol = program, x, tol
         self.A, self.b, self.E, self.e, self.upper = program.A, program.b, program.E, program.e, program.upper
         rho = 0.0
@@ -121,10 +115,7 @@ class ActiveSetState(QPState):
         self.falling: np.ndarray | None = None
         self.factor = FreeFactor(self.fixed, program.n)
         self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < self.upper)))
-        self.is_single = is_single or self.factor.size <= SMALL
-        # Bulk steps: smallest violation so far, steps since it fell, and the violation after the gradient was last recomputed.
-        self.best, self.waited, self.smallest, self.is_recomputed = np.inf, 0, np.inf, True
-        # Single exchanges: violation at the last stop, and whether variables were just added to give E full row rank.
+        # violation when the gradient was last recomputed, and whether variables were just added to give E full row rank.
         self.before, self.is_supplemented = np.inf, False
 
     # ---------------------------------------------------------------- gradient and conditions
@@ -132,16 +123,7 @@ class ActiveSetState(QPState):
         """Compute the gradient from x."""
         support = np.flatnonzero(self.x)
         self.g = self.b.copy()
-        self._add_columns(support, self.x[support])
-
-    def _add_columns(self, rows: np.ndarray, weights: np.ndarray) -> None:
-        """``g += A[:, rows] weights``."""
-        if len(rows) > len(self.b) // 4:
-            full = np.zeros(len(self.b))
-            full[rows] = weights
-            self.g += self.A @ full
-        else:
-            vectors.add_rows_inplace(self.g, self.A, rows, weights)
+        vectors.add_rows_inplace(self.g, self.A, support, self.x[support])
 
     @property
     def allowed(self) -> float:
@@ -161,107 +143,9 @@ class ActiveSetState(QPState):
         """The direction without a minimum; and the point, which goes far along such a direction if rounding blocks its steps."""
         return (self.x,) if self.falling is None else (self.falling, self.x)
 
+    # ---------------------------------------------------------------- exchanges
     def advance(self) -> None:
-        """Do a bulk step, or up to 50 single exchanges."""
-        if not self.is_single and self.factor.constrain():
-            self._bulk_step()
-        else:
-            self.is_single = True
-            self._exchange()
-
-    # ---------------------------------------------------------------- bulk steps
-    def _bulk_step(self) -> None:
-        """Move to the minimum on the free set, then let violating variables join it."""
-        if not self._move_free():
-            self.is_recomputed = False
-            return
-        v = self._violations()
-        worst, allowed = float(v.max()), self.allowed
-        if worst <= allowed:
-            self._check_end(worst, allowed)
-            return
-        self.is_recomputed = False
-        v[self.factor.free] = 0.0
-        bad = np.flatnonzero(v > allowed)
-        if len(bad) == 0:
-            self._recompute_gradient()
-            self.is_single = True
-            return
-        if worst < 0.7 * self.best:
-            self.best, self.waited = worst, 0
-        else:
-            self.waited += 1
-        if self.waited >= 2 or len(bad) * FEW <= self.factor.size:
-            self.is_single = True
-            return
-        most = max(5, len(self.factor.free) // 10)
-        if len(bad) > most:
-            bad = bad[np.argpartition(-v[bad], most)[:most]]
-        self.factor.change(join=bad)
-
-    def _check_end(self, worst: float, allowed: float) -> None:
-        """End the run if the conditions hold with a recomputed gradient, or if recomputing it does not help any more."""
-        if not self.is_recomputed:
-            self._recompute_gradient()
-            worst = float(self._violations().max())
-        if worst <= allowed or worst > 0.5 * self.smallest:
-            self.ended = ExitReason.STALLED
-        self.smallest, self.is_recomputed = worst, True
-
-    def _move_free(self) -> bool:
-        """Move the free variables to their minimum or to the first bounds on the way; True if the whole step was possible."""
-        F = self.factor.free
-        if len(F) == 0:
-            return True
-        residual = self.e - self.E @ self.x
-        # A_FF d + E_F' multiplier = -g_F,  E_F d = e - E x
-        d, self.multiplier = self.factor.solve(-self.g[F], residual)
-        x, u = self.x[F], self.upper[F]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(d < 0, -x / d, np.where(d > 0, (u - x) / d, np.inf))
-        k = int(np.argmin(steps))
-        t = min(1.0, max(float(steps[k]), 0.0))
-        new = np.minimum(np.maximum(x + t * d, 0.0), u)
-        if t < 1.0:
-            new[k] = 0.0 if d[k] < 0 else u[k]
-            if (steps < 1.0).sum() > 1 and len(self.E) <= 1:
-                new = self._projected(x, u, d, new, residual)
-        self.x[F] = new
-        self._add_columns(F, new - x)
-        if t >= 1.0:
-            return True
-        out = np.flatnonzero(((new <= 0.0) & (d < 0)) | ((new >= u) & (d > 0)))
-        self.factor.change(leave=out)
-        return False
-
-    def _projected(
-        self, x: np.ndarray, u: np.ndarray, d: np.ndarray, ratio: np.ndarray, residual: np.ndarray
-    ) -> np.ndarray:
-        """The better of the ratio-test step and projected steps of decreasing length, with the sum constraint restored."""
-        F = self.factor.free
-        least = self._change_along(ratio - x)
-        for t in (1.0, 0.5, 0.25, 0.1):
-            target = x + t * d
-            if len(self.E):
-                row = self.E[0, F]
-                target = onto_row(target, row, float(row @ x + t * residual[0]), u)
-            else:
-                target = np.minimum(np.maximum(target, 0.0), u)
-            if self._change_along(target - x) < least:
-                return target
-        return ratio
-
-    def _change_along(self, d: np.ndarray) -> float:
-        """Change of the objective, ``g'd + 1/2 d'Ad``, along a step of the free variables."""
-        F = self.factor.free
-        curved = free_factor.squared_length(self.factor.state.U, d)
-        if len(self.E):
-            curved -= self.fixed.rho * float(np.square(self.E[:, F] @ d).sum())
-        return float(self.g[F] @ d) + 0.5 * curved
-
-    # ---------------------------------------------------------------- single exchanges
-    def _exchange(self) -> None:
-        """Do up to 50 single exchanges, and end the run if no condition is violated."""
+        """Do up to 50 exchanges, and end the run if no condition is violated."""
         self.factor.grow()
         direction, counts = np.zeros(len(self.b)), np.zeros(1, np.int64)
         place = RunPoint(self.x, self.g, self.multiplier, self.e)
@@ -271,7 +155,7 @@ class ActiveSetState(QPState):
         if code == exchange.INDEFINITE:
             raise ValueError(_indefinite(self.A, direction))
         if code == exchange.DEFICIENT and not self.is_supplemented:
-            self.factor.change(join=self._supplement())
+            self.factor.join(self._supplement())
             self.is_supplemented = True
             return
         self.is_supplemented = False
@@ -290,14 +174,7 @@ class ActiveSetState(QPState):
     def _supplement(self) -> np.ndarray:
         """Variables that give E full row rank on the free set."""
         outside = np.setdiff1d(np.arange(len(self.b)), self.factor.free)
-        if len(self.E) > 1:
-            return _independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
-        # one row: the variable with the steepest descent per unit of the row, if possible one that may move up along it
-        row = self.E[0, outside]
-        up = np.where(row > 0, self.x[outside] < self.upper[outside], self.x[outside] > 0.0) & (row != 0)
-        able = up if up.any() else row != 0
-        ratio = np.where(able, -self.g[outside] / np.where(row == 0, 1.0, row), -np.inf)
-        return outside[[int(np.argmax(ratio))]]
+        return _independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
 
 
 def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:

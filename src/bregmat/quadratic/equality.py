@@ -14,7 +14,7 @@ from bregmat.quadratic.pivoting import first_sides
 from bregmat.quadratic.program import QuadraticProgram
 
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
-NEAREST = ExactActiveSet(tol=1e-14, is_single=True)
+NEAREST = ExactActiveSet(tol=1e-14)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ from scipy.linalg import get_lapack_funcs
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
 
-FEW = 16  # if more than one variable in 16 changes, a new factorisation is cheaper than updates
 SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not join
 
 
@@ -76,15 +75,8 @@ class FreeFactor:
         U[:k, :k] = self.state.U[:k, :k]
         self.state = FreeSet.of(U, self.free, self.problem.E.shape)
 
-    def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
-        """Let variables ``join`` enter and those at the places ``leave`` of the factor leave."""
-        out = np.zeros(0, np.int64) if leave is None else leave
-        new = np.zeros(0, np.int64) if join is None else join
-        if (len(out) + len(new)) * FEW > self.size:
-            self.rebuild(np.concatenate([np.delete(self.free, out), new]))
-            return
-        for p in np.sort(out)[::-1]:
-            free_factor.leave_inplace(self.state, int(p))
+    def join(self, new: np.ndarray) -> None:
+        """Let variables enter."""
         for j in new:
             self.grow()
             free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)
