@@ -308,12 +308,19 @@ def test_interrupt_before_the_second_solver(rng, monkeypatch):
     assert result.equality_dual.shape == (1,)
 
 
-@pytest.mark.parametrize("place", ["_polished", "cholesky"])
-def test_interrupt_of_least_squares(rng, monkeypatch, place):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+def test_interrupt_of_a_correction(rng, monkeypatch):
+    """The point of the first solution is kept."""
+    module = sys.modules["bregmat.quadratic.least_squares"]
+    solved, calls = module.minimize, []
 
-    monkeypatch.setattr(sys.modules["bregmat.quadratic.least_squares"], place, interrupt)
+    def interrupt(*given, **more):
+        calls.append(0)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return solved(*given, **more)
+
+    monkeypatch.setattr(module, "minimize", interrupt)
+    monkeypatch.setattr(module, "EXACT", 0.0)
     X, y = rng.standard_normal((30, 12)), rng.standard_normal(30)
     with pytest.warns(RuntimeWarning, match="nonnegative_least_squares was interrupted after"):
         result = nonnegative_least_squares(X, y, x0=np.full(12, 0.1))

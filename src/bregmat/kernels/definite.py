@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import eigh, get_lapack_funcs
 
 from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
 from bregmat.base.linalg import blocks
 from bregmat.kernels.functions import KernelFunction, check_values
 
 INDEFINITE = 1e-8  # how far below 0 rounding may take an eigenvalue or a squared distance, relative to the largest
-DENSE = 1000  # order up to which all eigenvalues are computed
 NAMED = 4  # number of rows that a message names
 CHECKED = 1_000_000  # squared distances that are checked at a time
 WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
@@ -65,24 +64,8 @@ class IndefiniteKernelError(ValueError):
 
 def smallest_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative:
     """The smallest eigenvalue of a symmetric matrix, shape (n, n); ``rounding`` is that of its entries, relative to the largest."""
-    if len(K) <= DENSE:
-        values, vectors = np.linalg.eigh(K)
-        value, vector, largest = float(values[0]), vectors[:, 0], float(values[-1])
-    else:
-        from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
-        largest = _norm(K)
-        start = np.random.default_rng(0).standard_normal(len(K))
-        try:
-            values, vectors = eigsh(K, k=1, which="SA", v0=start, tol=1e-3, maxiter=2000)
-        except ArpackNoConvergence:
-            # many eigenvalues are close to the smallest: power iterations with largest * I - K find one of them
-            v = start / np.linalg.norm(start)
-            for _ in range(200):
-                v = largest * v - K @ v
-                v /= np.linalg.norm(v)
-            values, vectors = np.array([v @ (K @ v)]), v[:, None]
-        value, vector = float(values[0]), vectors[:, 0]
+    values, vectors = eigh(K, subset_by_index=[0, 0])
+    value, vector, largest = float(values[0]), vectors[:, 0], _norm(K)
     return Negative(value, largest, _largest_entries(vector), value >= -_allowed(K, largest, rounding))
 
 

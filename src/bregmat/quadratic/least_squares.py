@@ -11,10 +11,9 @@ from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.interrupts import take_interrupt, tells_interrupts
-from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.threads import single_thread_blas
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
-from bregmat.quadratic.certificate import Evidence, QPCertificate
+from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.result import QPResult
@@ -66,11 +65,10 @@ def nonnegative_least_squares(
 
     Notes
     -----
-    The Gram matrix squares the condition number. This is compensated in two ways. The problem is solved again with the linear term
-    ``-X'(y - X v) - A v``, for which the gradient at v is exact, until the gradient from the residual satisfies the conditions.
-    In addition, the free variables are corrected by that gradient (corrected seminormal equations: Bjorck 1987), except with
-    equality rows and with more columns than rows. Cost: m n^2 for the Gram matrix, and a solution by :func:`bregmat.nnqp` whose
-    later rounds start at the end of the first.
+    The Gram matrix squares the condition number. To compensate, the problem is solved again with the linear term
+    ``-X'(y - X v) - A v``, for which the gradient at v is exact, until the gradient from the residual satisfies the conditions (as in
+    the corrected seminormal equations of Bjorck 1987). Cost: m n^2 for the Gram matrix, and a solution by :func:`bregmat.nnqp`
+    whose later rounds start at the end of the first.
 
     Examples
     --------
@@ -154,18 +152,15 @@ class _Corrections:
 
     def __init__(self, data: _Data, problem: NonnegativeQP, request: Request, log: RunLog) -> None:
         self.data, self.problem, self.log = data, problem, log
-        self.is_wide = data.X.shape[0] < data.X.shape[1]
         # For a singular Gram matrix, pivoting would give up after some factorisations.
-        self.request = replace(request, name="active_set") if request.name == "auto" and self.is_wide else request
+        is_wide = data.X.shape[0] < data.X.shape[1]
+        self.request = replace(request, name="active_set") if request.name == "auto" and is_wide else request
         self.best: Outcome | None = None
-        self.gradient = np.zeros(0)  # from the data, at the best point
 
     def run(self, start: np.ndarray | None) -> Outcome:
         """The corrected solution; after a KeyboardInterrupt the best point so far, if there is one."""
         try:
             self._solve_repeatedly(start)
-            if self.request.updates is None and not self.is_wide and self._is_solved():
-                self._polish()
         except KeyboardInterrupt:
             if self.best is None:
                 raise
@@ -173,19 +168,14 @@ class _Corrections:
             self.best = replace(self.best, exit_reason=ExitReason.INTERRUPTED)
         assert self.best is not None
         found, log = self.best, self.log
-        proof = self.data.in_units_of_data(found.certificate)
-        status = found.status
-        if status in (Status.OPTIMAL, Status.FEASIBLE):
-            status = Status.OPTIMAL if proof.gap <= self.request.tol else status
+        proof, status = self.data.in_units_of_data(found.certificate), found.status
+        if status is Status.FEASIBLE and proof.gap <= self.request.tol:
+            status = Status.OPTIMAL
         log.units = None  # the certificate has the constant
         last = log.note(0, **proof.figures)
         return replace(
             found, certificate=proof, status=status, n_iter=log.before, seconds=last.seconds, history=log.history
         )
-
-    def _is_solved(self) -> bool:
-        """Whether there is a point that corrections may improve."""
-        return self.best is not None and self.best.status is not Status.INFEASIBLE
 
     def _solve_repeatedly(self, start: np.ndarray | None) -> None:
         """Solve, and again with the linear term for which the gradient at the last point is exact, while that reduces the residual."""
@@ -209,55 +199,9 @@ class _Corrections:
             before = np.inf if self.best is None else self.best.certificate.kkt_residual
             if self.best is None or residual < before:
                 self.best = replace(outcome, certificate=replace(proof, dual=h, kkt_residual=residual))
-                self.gradient = accurate
             is_exact = residual <= EXACT or residual > before
             if request.updates is not None or is_exact or outcome.exit_reason is not ExitReason.TOLERANCE:
                 return
+            # the gradient of 1/2 x'Ax + (g - A v)'x at x = v is g = X'(X v - y), without the rounding of A
             current = replace(problem, b=accurate - problem.A @ v)
             start = v
-
-    def _polish(self) -> None:
-        """Correct the free variables, and certify the new point again if the old one has no small gap."""
-        assert self.best is not None
-        problem, proof, tol = self.problem, self.best.certificate, self.request.tol
-        v, gradient = _polished(self.data, problem, proof.x, self.gradient)
-        if np.array_equal(v, proof.x):
-            return
-        h = problem.reduced(gradient, proof.equality_dual)
-        proof = replace(proof, x=v, dual=h, kkt_residual=problem.residual(v, h))
-        status = self.best.status
-        if proof.gap > tol and status is Status.FEASIBLE:
-            exact = replace(problem, b=gradient - problem.A @ v)
-            new = Evidence(exact, v, proof.equality_dual).certificate(exact.rising_directions(v), is_tolerant=True)
-            proof = replace(new, dual=h, kkt_residual=proof.kkt_residual) if new.gap < proof.gap else proof
-            status = Status.OPTIMAL if proof.gap <= tol else status
-        self.best = replace(self.best, certificate=proof, status=status)
-
-
-def _polished(
-    data: _Data, problem: NonnegativeQP, v: np.ndarray, gradient: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Corrected seminormal equations on the free variables: ``A_FF d = -g_F`` with g from the data; point and g, shapes (n,).
-
-    The error of a correction is the condition number of the Gram matrix times the size of the correction. Two corrections therefore
-    leave about the error of an orthogonal factorisation.
-    """
-    F = np.flatnonzero((v > 0.0) & (v < problem.upper))
-    if problem.m or len(F) == 0:
-        return v, gradient
-    L, definite = cholesky(problem.A[np.ix_(F, F)])
-    if not definite:
-        return v, gradient
-    last = np.inf
-    for _ in range(CORRECTIONS):
-        step = cholesky_solve(L, -gradient[F])
-        size = float(np.abs(step).max())
-        new = v.copy()
-        new[F] += step
-        if not size < 0.5 * last or (new[F] <= 0.0).any() or (new[F] >= problem.upper[F]).any():
-            break
-        at = data.gradient(new)
-        if problem.residual(new, at) > max(10 * problem.residual(v, gradient), EXACT):
-            break
-        v, gradient, last = new, at, size
-    return v, gradient
