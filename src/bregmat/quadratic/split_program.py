@@ -248,7 +248,10 @@ class DenseUpdates(SplitProgram):
         if self.signs is None:
             return start
         begin = np.ones(self.problem.n) if start is None else start
-        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
+        # factors cannot move zeros, so these start at a small share of the largest variable
+        least = 1e-3 * (float(begin.max()) or 1.0)
+        begin = np.minimum(np.maximum(begin, least), self.problem.upper)
+        return spread(begin, signs=self.signs, total=self.given_total, upper=self.problem.upper)
 
     def prove(self, point: Point) -> QPCertificate:
         """The certificate of a point, with the least-squares multipliers of its free variables."""
@@ -256,42 +259,3 @@ class DenseUpdates(SplitProgram):
         y = self.problem.free_multiplier(x, product + self.problem.b)
         directions = [(x, product), *((w, None) for w in self.directions)]
         return Evidence(self.problem, x, y, product=product).certificate(directions)
-
-
-def onto_row(x: np.ndarray, row: np.ndarray, total: float, upper: np.ndarray) -> np.ndarray:
-    """``clip(x - mu row, 0, upper)`` with ``row . x = total``, mu by bisection to the last digit.
-
-    If no point of the box has that total, the nearest one on this curve is returned.
-
-    Parameters
-    ----------
-    x, row, upper : ndarray, shape (n,)
-        ``row`` is not 0.
-    total : float
-    """
-
-    def clipped(mu: float) -> np.ndarray:
-        return np.minimum(np.maximum(x - mu * row, 0.0), upper)
-
-    def excess(mu: float) -> float:
-        return float(row @ clipped(mu)) - total  # falls as mu grows
-
-    size = np.abs(row[row != 0.0])
-    smallest, strongest = float(size.min()), float(size.max())
-    reach = (np.abs(x) + upper)[(row != 0.0) & (upper < np.inf)].max(initial=0.0)
-    first, ratio = (1.0 + max(abs(total), float(np.abs(x).max()))) / strongest, strongest / smallest
-    far = 4.0 * first * (ratio * ratio)
-    back = -max(far, 2.0 * float(reach) / smallest)  # beyond it every variable with a bound is at a bound
-    lo = hi = 0.0
-    step = first
-    while hi < far and excess(hi) > 0.0:
-        hi, step = hi + step, 2.0 * step
-    step = first
-    while lo > back and excess(lo) < 0.0:
-        lo, step = lo - step, 2.0 * step
-    for _ in range(200):
-        mu = 0.5 * (lo + hi)
-        if mu in (lo, hi):
-            break
-        lo, hi = (mu, hi) if excess(mu) > 0.0 else (lo, mu)
-    return clipped(hi)
