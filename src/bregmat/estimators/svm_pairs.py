@@ -209,12 +209,7 @@ def pair_decisions(K: np.ndarray, dual_coef: np.ndarray, n_support: np.ndarray) 
 
     Every support vector is used for the pairs of its own class only, which takes m s (k - 1) multiplications.
 
-    Parameters
-    ----------
-    K : ndarray, shape (m, s)
-        Kernel values between points and support vectors.
-    dual_coef : ndarray, shape (k - 1, s)
-    n_support : ndarray of int, shape (k,)
+    ``K`` (m, s) are kernel values between points and support vectors, ``dual_coef`` has shape (k - 1, s), ``n_support`` (k,).
     """
     k = len(n_support)
     if k == 2:

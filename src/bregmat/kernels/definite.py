@@ -159,13 +159,7 @@ def check_definite(A: np.ndarray) -> float:
 
 # ---------------------------------------------------------------- kernels on training points
 def check_given(K: np.ndarray) -> None:
-    """Raise unless a precomputed kernel on the training points is square and symmetric; costs n^2.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        float64 or float32; finite.
-    """
+    """Raise unless a precomputed kernel on the training points is square and symmetric; costs n^2."""
     if K.shape != (len(K), len(K)):
         raise ValueError(
             f"X must be square with kernel='precomputed': training points x training points; got {K.shape}."
@@ -180,13 +174,6 @@ def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
     """Raise for a kernel on the training points that has NaN, a negative k(x, x), or a negative squared distance.
 
     It costs O(n^2) and does not find every kernel that is not positive semidefinite.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        Its values.
-    kernel : KernelFunction
-        For the message, and for the rounding of its values.
     """
     check_values(K, f"kernel {kernel.name}")
     diagonal = np.diag(K)
@@ -217,13 +204,7 @@ def checked_values(X: Any, kernel: KernelFunction) -> np.ndarray:
 def check_support(K: np.ndarray, support: np.ndarray, kernel: KernelFunction) -> None:
     """Raise if the kernel between a machine's support vectors (at most ``MOST_SUPPORT``) and random others has a negative eigenvalue.
 
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        Precomputed kernel on the training points.
-    support : ndarray of int
-        Row numbers.
-    kernel : KernelFunction
+    ``K`` is the precomputed kernel on the training points; ``support`` are row numbers.
     """
     rng = np.random.default_rng(0)
     chosen = rng.permutation(support)[:MOST_SUPPORT]

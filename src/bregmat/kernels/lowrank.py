@@ -172,17 +172,8 @@ def _next_pivots(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The next block of pivots, and the Cholesky factor of the residual between them.
 
-    Parameters
-    ----------
-    kernel : callable
-    G : ndarray, shape (n, k)
-        The factor so far.
-    left : ndarray, shape (n,)
-        Diagonal of the residual ``K - G G'``: squared distances to the span of the pivots.
-    least : float
-        Squared distance that counts as rounding.
-    most : int
-        Largest number of pivots.
+    ``G`` (n, k) is the factor so far, ``left`` (n,) the diagonal of the residual ``K - G G'``, which holds squared distances to the span of
+    the pivots; ``least`` counts as rounding, and ``most`` is the largest number of pivots.
     """
     candidates = min(len(left), 4 * BLOCK)
     near = np.argpartition(left, -candidates)[-candidates:]

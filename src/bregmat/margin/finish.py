@@ -24,11 +24,6 @@ def finish(search: SupportSearch) -> None:
 
     Samples F near the margin are variables of a quadratic program. Samples B at their upper bound and far inside the margin keep
     their weight, so that they enter through a sum only and the program stays small.
-
-    Parameters
-    ----------
-    search : SupportSearch
-        Gets new ``x``, ``shift``, ``exact`` and ``violation``.
     """
     problem, x = search.problem, search.x.copy()
     y = problem.signs
@@ -96,7 +91,18 @@ def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -
 def minimum_over(
     problem: MarginProblem, F: np.ndarray, program: QuadraticProgram, start: np.ndarray, stop: Callable[[], bool]
 ) -> Minimum:
-    """Minimise a program over the samples F by the active set; an indefinite matrix is reported as an indefinite kernel."""
+    """Minimise a program over the samples F by the active set; an indefinite matrix is reported as an indefinite kernel.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+    F : ndarray of int, shape (k,)
+    program : QuadraticProgram
+        Of k variables.
+    start : ndarray, shape (k,)
+    stop : callable
+        Called between steps; True ends the run.
+    """
     try:
         # the active set takes its tolerance relative to the linear term; TOL is in units of the margin
         scale = max(float(np.abs(program.b).max()), 1.0)

@@ -19,10 +19,7 @@ from bregmat.margin.problem import MarginProblem
 def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     """Samples whose role in every optimal machine is proven, and those proven to be support vectors; bool of shape (n,).
 
-    Parameters
-    ----------
-    machine : Machine
-        After the values that matter have been computed in float64.
+    The values of the machine that matter are known in float64.
     """
     problem, counts = machine.problem, machine.problem.counts
     off, share = _value_errors(machine)

@@ -66,19 +66,9 @@ class ExactActiveSet:
     def minimize(self, program: QuadraticProgram, start: np.ndarray, watch: Watch | None = None) -> Minimum:
         """Run from a point near the solution to the solution, without certificates.
 
-        Parameters
-        ----------
-        program : QuadraticProgram
-            Blocks of A may be singular; E must have full row rank.
-        start : ndarray, shape (n,)
-            Clipped to the box; not changed. If ``E x = e`` does not hold, it is restored on the free variables.
-        watch : callable, optional
-            Gets (point, reduced gradient, steps so far) before every step; True stops.
-
-        Raises
-        ------
-        ValueError
-            The curvature along a step is clearly negative: A is not positive semidefinite.
+        Blocks of A may be singular; E must have full row rank. The start is clipped to the box. If ``E x = e`` does not hold, it is
+        restored on the free variables. ``watch`` gets (point, reduced gradient, steps so far) before every step; True stops. Negative
+        curvature along a step raises ValueError.
         """
         with single_thread_blas():
             state = self.init(program, 0.0, np.minimum(np.maximum(start, 0.0), program.upper))

@@ -84,7 +84,8 @@ def nonnegative_least_squares(
     bounds = as_upper(upper, X.shape[1])
     E, e = as_equality(equality, X.shape[1])
     start = as_start(x0, bounds)
-    request = Request.of(solver, tol, max_iter, max_seconds, callback, E)
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
+    request = Request.of(solver, E, **limits)
     _check_sizes(X, y)
     with single_thread_blas(), np.errstate(all="ignore"):
         data = _Data(X, y)
@@ -99,10 +100,10 @@ def _check_sizes(X: Any, y: np.ndarray) -> None:
         largest = abs(X).max(axis=0).toarray().ravel()
     else:
         largest = np.maximum(X.max(axis=0), -X.min(axis=0))
-    limits = {"smallest": RANGE**-0.5, "largest": RANGE**0.5}
+    limit = RANGE**0.5
     for j in (int(largest.argmax()), int(np.where(largest > 0.0, largest, np.inf).argmin())):
-        check_range(f"the largest entry of column {j} of X", float(largest[j]), **limits)
-    check_range("the largest |y|", float(np.abs(y).max()), **limits)
+        check_range(f"the largest entry of column {j} of X", float(largest[j]), limit)
+    check_range("the largest |y|", float(np.abs(y).max()), limit)
 
 
 @dataclass(frozen=True, eq=False)

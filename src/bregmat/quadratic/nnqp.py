@@ -96,7 +96,8 @@ def nnqp(
     """
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
-    request = Request.of(solver, tol, max_iter, max_seconds, callback, problem.E)
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
+    request = Request.of(solver, problem.E, **limits)
     check_range("the largest diagonal entry of A", float(problem.diagonal.max()))
     check_range("the largest |b|", float(np.abs(problem.b).max()))
     outcome = minimize(problem, start, request, RunLog(callback, max_seconds))

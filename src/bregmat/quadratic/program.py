@@ -70,7 +70,14 @@ class QuadraticProgram:
 
     @classmethod
     def of(cls, A: np.ndarray, b: np.ndarray, upper: np.ndarray | None = None, equality: Equality = None) -> Self:
-        """A program from data that need no checks; ``upper=None`` stands for no upper bounds."""
+        """Make a program from data that need no checks.
+
+        Parameters
+        ----------
+        A, b, upper
+            As the attributes of this name; ``upper=None`` stands for no upper bounds.
+        equality : tuple (E, e), optional
+        """
         n = len(b)
         E, e = no_rows(n) if equality is None else equality
         return cls(A, b, np.full(n, np.inf) if upper is None else upper, E, e)

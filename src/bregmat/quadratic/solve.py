@@ -40,8 +40,8 @@ class Request:
     max_iter: int | None
 
     @classmethod
-    def of(cls, solver: Any, tol: Any, max_iter: Any, max_seconds: Any, callback: Any, E: np.ndarray) -> Request:
-        """Check the arguments; the updates accept one row E of +-1, times a constant."""
+    def of(cls, solver: Any, E: np.ndarray, **limits: Any) -> Request:
+        """Check solver and limits; the updates accept one equality row E of +-1, times a constant."""
         updates = solver if isinstance(solver, MultiplicativeUpdates) else None
         name = solver if updates is None else MultiplicativeUpdates.name
         if not isinstance(name, str):
@@ -57,8 +57,8 @@ class Request:
                     'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
                     "for others."
                 )
-        check_limits(tol=tol, fewest=1, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-        return cls(name, updates, tol, max_iter)
+        check_limits(fewest=1, **limits)
+        return cls(name, updates, limits["tol"], limits["max_iter"])
 
 
 def minimize(

@@ -217,12 +217,7 @@ class SplitProgram(Problem):
 class DenseUpdates(SplitProgram):
     """A quadratic program with a dense matrix for the updates, which certifies every step.
 
-    Parameters
-    ----------
-    problem : QuadraticProgram
-        With independent rows.
-    is_rough : bool
-        Whether to skip the factorisation for directions that improve the bound, because the time is up.
+    ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
 
     is_certified = True

@@ -201,14 +201,6 @@ def clamped_lower(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarra
     derivative at zero is nonnegative keeps its value; it may grow again. Such a bound lies between the point and the minimum of the
     auxiliary function, so ``F`` still does not rise.
 
-    Parameters
-    ----------
-    v, slope_at_zero, threshold : ndarray, shape (n,)
-        Point; derivative of ``F`` if this variable alone is set to zero; size that counts as zero.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        At most ``v``; 0 for variables that may shrink freely.
+    ``slope_at_zero`` is the derivative of ``F`` if this variable alone is set to zero, ``threshold`` the size that counts as zero.
     """
     return np.where(slope_at_zero >= 0, np.minimum(v, threshold), 0.0)
