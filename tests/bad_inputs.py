@@ -862,8 +862,6 @@ ENTRIES = {
             "C": WEIGHT,
             "fit_intercept": FLAG,
             "squared_hinge": FLAG,
-            "probability": FLAG,
-            "break_ties": FLAG,
             "solver": SETTING,
             "tol": POSITIVE | {"one": 1.0},
         }
@@ -881,16 +879,6 @@ ENTRIES = {
     ),
     "MarginSVC.predict": Entry(
         of_class("MarginSVC", "predict"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
-    ),
-    "MarginSVC.predict_proba": Entry(
-        of_class("MarginSVC", "predict_proba", probability=True),
-        {"X": X},
-        {"X": POINTS | {"features": np.ones((3, 5))}},
-    ),
-    "MarginSVC.predict_log_proba": Entry(
-        of_class("MarginSVC", "predict_log_proba", probability=True),
-        {"X": X},
-        {"X": POINTS | {"features": np.ones((3, 5))}},
     ),
     "MarginSVC.decision_function": Entry(
         of_class("MarginSVC", "decision_function"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}

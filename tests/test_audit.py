@@ -278,7 +278,7 @@ def test_homogeneous_rows_are_met_by_their_own_size():
 
 
 @pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
-@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-300])
+@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-59])
 def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
     """No b is negative, so that the optimum is 0, at 0; along flat directions the updates go far from it."""
     for seed in range(12):
