@@ -18,6 +18,9 @@ from .applications import (
     DistributionResult as DistributionResult,
 )
 from .applications import (
+    SemidefiniteResult as SemidefiniteResult,
+)
+from .applications import (
     balanced_cut as balanced_cut,
 )
 from .applications import (
@@ -28,6 +31,9 @@ from .applications import (
 )
 from .applications import (
     nearest_distribution as nearest_distribution,
+)
+from .applications import (
+    semidefinite_program as semidefinite_program,
 )
 from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints

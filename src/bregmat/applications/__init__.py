@@ -1,7 +1,9 @@
-"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting, correlation matrices, balanced cuts."""
+"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs,
+unfolding."""
 
 from bregmat.applications.correlation import CorrelationResult, nearest_correlation
 from bregmat.applications.cut import CutResult, balanced_cut
+from bregmat.applications.semidefinite import SemidefiniteResult, semidefinite_program
 from bregmat.applications.simplex import BoostResult, DistributionResult, boost_hypotheses, nearest_distribution
 
 __all__ = [
@@ -9,8 +11,10 @@ __all__ = [
     "CorrelationResult",
     "CutResult",
     "DistributionResult",
+    "SemidefiniteResult",
     "balanced_cut",
     "boost_hypotheses",
     "nearest_correlation",
     "nearest_distribution",
+    "semidefinite_program",
 ]
