@@ -21,6 +21,9 @@ from .applications import (
     SemidefiniteResult as SemidefiniteResult,
 )
 from .applications import (
+    UnfoldResult as UnfoldResult,
+)
+from .applications import (
     balanced_cut as balanced_cut,
 )
 from .applications import (
@@ -34,6 +37,9 @@ from .applications import (
 )
 from .applications import (
     semidefinite_program as semidefinite_program,
+)
+from .applications import (
+    unfold as unfold,
 )
 from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints

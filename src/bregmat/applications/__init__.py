@@ -5,6 +5,7 @@ from bregmat.applications.correlation import CorrelationResult, nearest_correlat
 from bregmat.applications.cut import CutResult, balanced_cut
 from bregmat.applications.semidefinite import SemidefiniteResult, semidefinite_program
 from bregmat.applications.simplex import BoostResult, DistributionResult, boost_hypotheses, nearest_distribution
+from bregmat.applications.unfolding import UnfoldResult, unfold
 
 __all__ = [
     "BoostResult",
@@ -12,9 +13,11 @@ __all__ = [
     "CutResult",
     "DistributionResult",
     "SemidefiniteResult",
+    "UnfoldResult",
     "balanced_cut",
     "boost_hypotheses",
     "nearest_correlation",
     "nearest_distribution",
     "semidefinite_program",
+    "unfold",
 ]

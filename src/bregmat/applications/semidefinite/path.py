@@ -25,6 +25,11 @@ from bregmat.solvers.nesterov_todd import largest_step
 
 REACH = 0.98  # share of the way to the boundary that a step may go
 PROXIMAL = 1e-13  # relative term on the diagonal of the system: rows that depend on others make it singular
+LITTLE, PATIENCE = (
+    0.9,
+    20,
+)  # share of the gap that is left by a step that brings little, and how many in turn end the run
+SHORT, CENTRAL = 0.3, 0.7  # steps from which one back towards the path is tried, and the share of tau that it aims at
 SHORTEST = 1e-6  # steps below which the path is not followed any further
 
 
@@ -67,6 +72,7 @@ class PathState(MatrixState):
     slack: np.ndarray  # w; 1 for equalities
     m: np.ndarray
     stalled: bool = False
+    idle: int = 0  # steps in turn that brought little
 
 
 @dataclass(frozen=True)
@@ -81,13 +87,16 @@ class LogDetPath:
         """Takes every program."""
 
     def init(self, problem: SemidefiniteProgram, tol: float, start: Any) -> PathState:
-        """Multiples of the identity that are far inside the cone."""
-        scaled, L = ScaledProgram.of(problem), problem.rows.losses
-        r, s = problem.rows.r, L.sense.astype(float)
-        far = max(10.0, np.sqrt(r))
-        return _state(
-            problem, scaled, np.sqrt(far) * np.eye(r), np.sqrt(far) * np.eye(r), np.where(s == 0, 1.0, far), s * far * 0.1
-        )
+        """Multiples of the identity that are far inside the cone.
+
+        ``start``: slacks (c,) of inequalities, where these must be small because rows bound a value from both sides.
+        """
+        scaled, s = ScaledProgram.of(problem), problem.rows.losses.sense.astype(float)
+        far = max(10.0, np.sqrt(problem.rows.r))
+        root = np.sqrt(far) * np.eye(problem.rows.r)
+        slack = np.full(problem.rows.c, far) if start is None else start / (scaled.unit * scaled.reach)
+        slack = np.where(s == 0, 1.0, slack)
+        return _state(problem, scaled, root, root, slack, s * far**2 / slack)
 
     def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
         """Predictor, corrector, and separate steps of the matrix and of the dual."""
@@ -103,9 +112,18 @@ class LogDetPath:
         bent = symmetrize(dX @ dZ)
         move = system.direction(goal, bent, dw * dlam)
         ap, ad = system.steps(move)
+        if min(ap, ad) < SHORT:  # near the boundary: back towards the path first
+            centring = system.direction(CENTRAL * system.tau, 0.0, 0.0)
+            lengths = system.steps(centring)
+            if min(lengths) > min(ap, ad):
+                move, (ap, ad) = centring, lengths
         if not max(ap, ad) > SHORTEST:
             return replace(state, stalled=True)
-        return system.moved(move, ap, ad) or replace(state, stalled=True)
+        new = system.moved(move, ap, ad)
+        if new is None:
+            return replace(state, stalled=True)
+        idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
+        return replace(new, idle=idle, stalled=idle >= PATIENCE)
 
 
 class _NewtonSystem:
@@ -201,6 +219,8 @@ def _state(
     # what is between the point and its weights, and what they miss of the equations
     products = float(np.linalg.norm(R.T @ L) ** 2) + float((slack * np.abs(m))[losses.sense != 0].sum())
     missing = P.C + P.operator.adjoint(m / P.unit) - R @ R.T
-    unmet = float(np.abs(mu) @ (rows.violation(p) * rows.unit)) + abs(float(np.vdot(L, missing @ L))) * P.reach * P.worth
+    unmet = (
+        float(np.abs(mu) @ (rows.violation(p) * rows.unit)) + abs(float(np.vdot(L, missing @ L))) * P.reach * P.worth
+    )
     signal = products * P.reach * P.worth + unmet
     return PathState(Factored(F, 0.0), mu, p, objective, signal, P, L, R, slack, m)

@@ -40,7 +40,9 @@ class SemidefiniteProgram(Problem):
         self.C, self.rows = C, rows
 
     @classmethod
-    def build(cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any) -> SemidefiniteProgram:
+    def build(
+        cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any
+    ) -> SemidefiniteProgram:
         """From constraints that are bound to the coordinates; finite slack weights give a row the squared hinge."""
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
@@ -116,7 +118,9 @@ class SemidefiniteProgram(Problem):
             return None
         some = op.restrict(rows)
         norms = some.norms()
-        if not some.is_rank_one:  # a matrix of trace t and norm |A| <= t may be semidefinite; eigenvalues say whether it is
+        if (
+            not some.is_rank_one
+        ):  # a matrix of trace t and norm |A| <= t may be semidefinite; eigenvalues say whether it is
             each = (some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(len(rows)))
             lows = np.array([A.diagonal().min() if _is_diagonal(A) else eigvalsh(A)[0] for A in each])
             rows, norms = rows[lows >= -EPS * norms], norms[lows >= -EPS * norms]

@@ -52,7 +52,9 @@ def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray
     some = operator.restrict(active)
     each = [some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(some.c)]
     lows = [(A, eigh(A)[0]) for A in each]
-    definite = [A / np.abs(t).max() for A, t in lows if np.abs(t).max() > 0 and t[0] * t[-1] >= -RANGE * np.abs(t).max() ** 2]
+    definite = [
+        A / np.abs(t).max() for A, t in lows if np.abs(t).max() > 0 and t[0] * t[-1] >= -RANGE * np.abs(t).max() ** 2
+    ]
     if definite:
         t, V = eigh(sum(A if np.trace(A) > 0 else -A for A in definite))
         keep = V[:, t <= 1e-12 * t[-1]]
