@@ -1,5 +1,7 @@
-"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs,
-unfolding."""
+"""Problems beside the learning of matrices that its methods solve.
+
+Nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs, unfolding.
+"""
 
 from bregmat.applications.correlation import CorrelationResult, nearest_correlation
 from bregmat.applications.cut import CutResult, balanced_cut

@@ -54,7 +54,7 @@ class _Program:
     """``minimize tr(C X) + losses`` over ``X = P M P'``, for a basis P of the space that X lives in."""
 
     def __init__(self, C: np.ndarray, constraints: Constraints, slack_weight: Any, P: np.ndarray) -> None:
-        c, (n, r) = constraints.n_constraints, P.shape
+        c, r = constraints.n_constraints, P.shape[1]
         self.real = arithmetic(60.0 * r**3 + 4.0 * c * r**2)
         self.constraints, self.P, self.C = constraints, P.astype(self.real), C.astype(self.real)
         self.rows = WrittenRows(constraints, self.P, None, None)
@@ -215,9 +215,9 @@ def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:
         return False
     D = np.array([((X - x) ** 2).sum(axis=1) for x in X])
     np.fill_diagonal(D, np.inf)
-    reach = np.sort(D, axis=1)[:, k - 1]
-    near = D <= reach[:, None] * (1.0 + 1e-9)
-    must = D < reach[:, None] * (1.0 - 1e-9)
+    reach = np.maximum(np.sort(D, axis=1)[:, k - 1], 1e-300)
+    share = D / reach[:, None]  # ties up to rounding may be on either side
+    near, must = share <= 1.0 + 1e-9, share < 1.0 - 1e-9
     joined = np.zeros((n, n), bool)
     joined[tuple(pairs.T)] = joined[tuple(pairs.T)[::-1]] = True
     return bool(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize, triangular_inverse
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.coordinates.iterates import Factored
 from bregmat.operators.operators import Operator
 from bregmat.run.loop import MatrixState
@@ -30,6 +30,7 @@ LITTLE, PATIENCE = (
     20,
 )  # share of the gap that is left by a step that brings little, and how many in turn end the run
 SHORT, CENTRAL = 0.3, 0.7  # steps from which one back towards the path is tried, and the share of tau that it aims at
+FAR = 1e8  # entries of the factor from which on the program is taken for unbounded
 SHORTEST = 1e-6  # steps below which the path is not followed any further
 
 
@@ -123,7 +124,8 @@ class LogDetPath:
         if new is None:
             return replace(state, stalled=True)
         idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
-        return replace(new, idle=idle, stalled=idle >= PATIENCE)
+        is_far = not np.abs(new.L).max() < FAR
+        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far)
 
 
 class _NewtonSystem:

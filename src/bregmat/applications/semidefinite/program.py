@@ -18,12 +18,10 @@ from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Coordinates
-from bregmat.run.loop import Outcome, RunLog, solve, solve_in_turn
+from bregmat.operators.binding import bind
+from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason, Record, Status
-from bregmat.solvers.plan import plan_of
 from bregmat.typing import Table, Values
-
-OPEN = (Status.FEASIBLE, Status.UNKNOWN)  # statuses that a further proof may settle
 
 
 @tells_interrupts
@@ -96,54 +94,32 @@ def semidefinite_program(
     C = as_matrix("C", C, symmetric=True, sparse="dense")
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
-    n = len(C)
-    constraints.locate(None, n=n)  # raises for names and for numbers out of range
-    coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
-    _, operator = coordinates.bind(constraints, in_span=False)
-    if operator.r != n:
-        raise AssertionError("rows are bound to all samples")
-    problem = SemidefiniteProgram.build(C, operator, constraints, slack_weight)
-    log = RunLog(callback, max_seconds)
-    outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, log=log)
+    constraints.locate(None, n=len(C))  # raises for names and for numbers out of range
+    problem = SemidefiniteProgram.build(C, bind(constraints, np.eye(len(C))), constraints, slack_weight)
+    outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     ray = None
-    if outcome.status in OPEN and outcome.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
-        outcome = _with_rows_alone(problem, outcome, log)
-        ray = find_ray(problem, constraints) if outcome.status is Status.FEASIBLE else None
-        if ray is not None:
-            unbounded = replace(outcome.certificate, dual_bound=-np.inf, upper=np.inf)
+    is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
+    if is_open and outcome.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
+        ray = find_ray(problem, constraints)
+    if ray is not None:
+        point = outcome.certificate
+        if not point.is_feasible:  # the iterates have left along the direction
+            inside = solve(SemidefiniteProgram(np.zeros_like(C), problem.rows), LogDetPath(), tol=tol).certificate
+            point = problem.certify_matrix(inside.iterate, inside.dual)
+        if point.is_feasible:
+            unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
             proven = {"status": Status.UNBOUNDED, "exit_reason": ExitReason.CERTIFICATE}
             outcome = replace(outcome, certificate=unbounded, **proven)
-    return result_of(problem, outcome, coordinates, ray=ray, seconds=time.perf_counter() - clock)
-
-
-def result_of(
-    problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, *, ray: np.ndarray | None, seconds: float
-) -> SemidefiniteResult:
-    """The result of an outcome, in the coordinates of the samples."""
+        else:
+            ray = None
     proof = outcome.certificate
     return SemidefiniteResult(
-        **outcome.shared() | {"seconds": seconds},
+        **outcome.shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
         last=outcome.last,
-        coordinates=coordinates,
+        coordinates=Coordinates(np.eye(len(C)), np.ones(len(C)), owns_base=True),
         dual=proof.dual,
         values=proof.values,
         violation=problem.rows.violation(proof.values),
         ray=ray,
     )
-
-
-def _with_rows_alone(problem: SemidefiniteProgram, outcome: Outcome, log: RunLog) -> Outcome:
-    """An outcome without a feasible point: the matrix nearest to the identity under the rows, or a proof that they contradict."""
-    if outcome.status is not Status.UNKNOWN:
-        return outcome
-    rows = problem.rows
-    found = solve_in_turn(rows, plan_of(rows, "auto", None), tol=1e-3, log=log.beside(is_quiet=True))
-    if found.conflict is not None:
-        proven = replace(outcome.certificate, dual=found.certificate.dual, upper=np.inf)
-        changed = {"status": found.status, "exit_reason": found.exit_reason, "conflict": found.conflict}
-        return replace(outcome, certificate=proven, **changed)
-    if not found.certificate.is_feasible:
-        return outcome
-    best = outcome.certificate.joined(problem.certify_matrix(found.certificate.iterate, outcome.certificate.dual))
-    return replace(outcome, certificate=best, status=best.status(outcome.tol))

@@ -9,9 +9,8 @@ import numpy as np
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import EPS, eigh, symmetrize
-from bregmat.constraints.columns import excess_of
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.operators.binding import bind
 from bregmat.operators.operators import Operator, smat, svec
 from bregmat.run.loop import solve
 
@@ -29,15 +28,13 @@ def find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndarr
     n = problem.rows.r
     level = replace(constraints, bound=np.zeros(constraints.n_constraints), weight=np.ones(constraints.n_constraints))
     rows = level + Constraints.trace(1.0)
-    _, operator = Coordinates(np.eye(n), np.ones(n)).bind(rows, in_span=False)
-    program = SemidefiniteProgram.build(problem.C, operator, rows, np.inf)
+    program = SemidefiniteProgram.build(problem.C, bind(rows, np.eye(n)), rows, np.inf)
     iterate = solve(program, LogDetPath(), tol=1e-6).certificate.iterate
     G = _settled(iterate.F @ iterate.F.T, problem.rows.operator, constraints.sense)
     if G is None or not _falls(problem.C, G):
         return None
-    p, size = level._evaluate(G)
-    is_level = excess_of(p, level.bound, level.sense) <= ROUNDINGS * EPS * size
-    return G if is_level.all() else None
+    # the unit of a bound of 0 is the sum of the squared norms of the points of its row, or its own size: then only 0 counts
+    return G if (level.violation(G) <= ROUNDINGS * EPS).all() else None
 
 
 def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray | None:
