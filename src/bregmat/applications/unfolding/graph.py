@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import scipy
 
-DETOUR = 5.0  # times its length, from which a way around an edge makes the edge a short cut
+# A way around an edge makes the edge a short cut if it is this many times as long as the edge, and as a typical edge.
+DETOUR, FAR = 5.0, 10.0
 
 
 def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -36,24 +37,24 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
 
 
 def warn_of_short_cuts(pairs: np.ndarray, sq: np.ndarray, n: int) -> None:
-    """Warn of edges in no triangle whose ends are far apart along all other edges: they may join two layers of a folded surface."""
-    ends = tuple(pairs.T)
+    """Warn of long edges in no triangle whose ends are far apart along all other edges: they may join two layers of a folded surface."""
+    ends, lengths = tuple(pairs.T), np.sqrt(sq)
     graph = scipy.sparse.csr_array((np.ones(len(pairs)), ends), shape=(n, n))
     graph = graph + graph.T
-    alone = np.asarray((graph @ graph)[ends]).ravel() == 0
-    if not alone.any() or alone.all():
+    typical = float(np.median(lengths))
+    is_doubtful = (np.asarray((graph @ graph)[ends]).ravel() == 0) & (lengths > typical)
+    if not is_doubtful.any():
         return
-    lengths = np.sqrt(sq)
-    rest = scipy.sparse.csr_array((lengths[~alone], tuple(pairs[~alone].T)), shape=(n, n))
-    start, place = np.unique(pairs[alone, 0], return_inverse=True)
-    around = scipy.sparse.csgraph.dijkstra(rest, directed=False, indices=start)[place, pairs[alone, 1]]
-    is_short = np.isfinite(around) & (around > DETOUR * lengths[alone])
-    if is_short.any():
-        worst = np.flatnonzero(is_short)[np.argmax((around / lengths[alone])[is_short])]
-        i, j = pairs[alone][worst]
+    doubtful, rest = pairs[is_doubtful], pairs[~is_doubtful]
+    others = scipy.sparse.csr_array((lengths[~is_doubtful], tuple(rest.T)), shape=(n, n))
+    start, place = np.unique(doubtful[:, 0], return_inverse=True)
+    around = scipy.sparse.csgraph.dijkstra(others, directed=False, indices=start)[place, doubtful[:, 1]]
+    ratio = np.where(np.isfinite(around) & (around > FAR * typical), around / lengths[is_doubtful], 0.0)
+    if (ratio > DETOUR).any():
+        i, j = doubtful[np.argmax(ratio)]
         warnings.warn(
-            f"{int(is_short.sum())} edges of the neighbourhood graph look like short cuts between layers: points {i} and {j} are "
-            f"{around[worst] / lengths[alone][worst]:.0f} times as far apart along the others. Lower n_neighbors, or take more points.",
+            f"{int((ratio > DETOUR).sum())} edges of the neighbourhood graph look like short cuts between layers: points {i} and {j} are "
+            f"{ratio.max():.0f} times as far apart along the others. Lower n_neighbors, or take more points.",
             UserWarning,
             stacklevel=5,
         )
