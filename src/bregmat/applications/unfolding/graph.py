@@ -36,25 +36,21 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
     return pairs, sq
 
 
-def warn_of_short_cuts(pairs: np.ndarray, sq: np.ndarray, n: int) -> None:
-    """Warn of long edges in no triangle whose ends are far apart along all other edges: they may join two layers of a folded surface."""
-    ends, lengths = tuple(pairs.T), np.sqrt(sq)
-    graph = scipy.sparse.csr_array((np.ones(len(pairs)), ends), shape=(n, n))
-    graph = graph + graph.T
-    typical = float(np.median(lengths))
-    is_doubtful = (np.asarray((graph @ graph)[ends]).ravel() == 0) & (lengths > typical)
-    if not is_doubtful.any():
-        return
-    doubtful, rest = pairs[is_doubtful], pairs[~is_doubtful]
-    others = scipy.sparse.csr_array((lengths[~is_doubtful], tuple(rest.T)), shape=(n, n))
-    start, place = np.unique(doubtful[:, 0], return_inverse=True)
-    around = scipy.sparse.csgraph.dijkstra(others, directed=False, indices=start)[place, doubtful[:, 1]]
-    ratio = np.where(np.isfinite(around) & (around > FAR * typical), around / lengths[is_doubtful], 0.0)
+def warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
+    """Warn of edges whose ends are far apart along the edges of half as many neighbours: they may join layers of a folded surface."""
+    from sklearn.neighbors import kneighbors_graph
+
+    lengths, n = np.sqrt(sq), len(X)
+    every = scipy.sparse.csr_array((np.maximum(lengths, 1e-300), tuple(pairs.T)), shape=(n, n))
+    nearest = kneighbors_graph(X, min(n_neighbors, max(3, n_neighbors // 2)), mode="distance")
+    tree = scipy.sparse.csgraph.minimum_spanning_tree(every)  # keeps the graph connected
+    around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
+    ratio = np.where(around > FAR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
     if (ratio > DETOUR).any():
-        i, j = doubtful[np.argmax(ratio)]
+        i, j = pairs[np.argmax(ratio)]
         warnings.warn(
             f"{int((ratio > DETOUR).sum())} edges of the neighbourhood graph look like short cuts between layers: points {i} and {j} are "
-            f"{ratio.max():.0f} times as far apart along the others. Lower n_neighbors, or take more points.",
+            f"{ratio.max():.0f} times as far apart along edges of fewer neighbours. Lower n_neighbors, or take more points.",
             UserWarning,
             stacklevel=5,
         )

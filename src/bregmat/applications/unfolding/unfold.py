@@ -122,7 +122,7 @@ def unfold(
     check_positive("slack_weight", slack_weight)
     check_positive("rtol", rtol, finite=True, zero=True)
     pairs, sq = neighbour_pairs(X, n_neighbors)
-    warn_of_short_cuts(pairs, sq, n)
+    warn_of_short_cuts(X, n_neighbors, pairs, sq)
     rows = distance_rows(pairs, sq, rtol)
     N = centred_basis(n)
     limits = {"tol": tol, "max_iter": max_iter}
