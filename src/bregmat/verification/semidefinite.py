@@ -161,7 +161,7 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         problem, "the arguments of unfold", "X", known=known | {"tol", "max_iter", "max_seconds", "callback"}
     )
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
-    given = defaults | dict(problem)
+    given: dict[str, Any] = defaults | dict(problem)
     n = len(X)
     if len(result.factor) != n:
         raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")

@@ -19,7 +19,7 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Coordinates
 from bregmat.operators.binding import bind
-from bregmat.run.loop import solve
+from bregmat.run.loop import Outcome, solve
 from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Table, Values
 
@@ -91,11 +91,12 @@ def semidefinite_program(
     """
     clock = time.perf_counter()
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    C = as_matrix("C", C, symmetric=True, sparse="dense")
+    objective: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense")
+    n = len(objective)
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
-    constraints.locate(None, n=len(C))  # raises for names and for numbers out of range
-    problem = SemidefiniteProgram.build(C, bind(constraints, np.eye(len(C))), constraints, slack_weight)
+    constraints.locate(None, n=n)  # raises for names and for numbers out of range
+    problem = SemidefiniteProgram.build(objective, bind(constraints, np.eye(n)), constraints, slack_weight)
     outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     ray = None
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
@@ -104,20 +105,42 @@ def semidefinite_program(
     if ray is not None:
         point = outcome.certificate
         if not point.is_feasible:  # the iterates have left along the direction
-            inside = solve(SemidefiniteProgram(np.zeros_like(C), problem.rows), LogDetPath(), tol=tol).certificate
+            inside = solve(
+                SemidefiniteProgram(np.zeros_like(objective), problem.rows), LogDetPath(), tol=tol
+            ).certificate
             point = problem.certify_matrix(inside.iterate, inside.dual)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
-            proven = {"status": Status.UNBOUNDED, "exit_reason": ExitReason.CERTIFICATE}
-            outcome = replace(outcome, certificate=unbounded, **proven)
+            outcome = replace(
+                outcome, certificate=unbounded, status=Status.UNBOUNDED, exit_reason=ExitReason.CERTIFICATE
+            )
         else:
             ray = None
+    coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
+    return result_of(problem, outcome, coordinates, ray, time.perf_counter() - clock)
+
+
+def result_of(
+    problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
+) -> SemidefiniteResult:
+    """The result of a run.
+
+    Parameters
+    ----------
+    problem : SemidefiniteProgram
+    outcome : Outcome
+    coordinates : Coordinates
+        From the samples to those of the program.
+    ray : ndarray, shape (n, k), or None
+        The proof of UNBOUNDED.
+    seconds : float
+    """
     proof = outcome.certificate
     return SemidefiniteResult(
-        **outcome.shared() | {"seconds": time.perf_counter() - clock},
+        **outcome.shared() | {"seconds": seconds},
         iterate=proof.iterate,
         last=outcome.last,
-        coordinates=Coordinates(np.eye(len(C)), np.ones(len(C)), owns_base=True),
+        coordinates=coordinates,
         dual=proof.dual,
         values=proof.values,
         violation=problem.rows.violation(proof.values),

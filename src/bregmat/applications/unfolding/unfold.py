@@ -5,35 +5,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
+from bregmat.applications.semidefinite.program import result_of
 from bregmat.applications.unfolding.graph import neighbour_pairs, warn_of_short_cuts
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.coordinates import Coordinates, Factor
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
 from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import Record, Result
-from bregmat.typing import DivergenceName, Points
+from bregmat.run.result import MatrixResult, Record, Result
+from bregmat.typing import DivergenceName, Table, UnfoldObjective
 
 
 @tells_interrupts
 @on_one_blas_thread
 def unfold(
-    X: Points,
+    X: Table,
     *,
     n_neighbors: int = 6,
     n_components: int = 2,
     divergence: DivergenceName | SpectralDivergence = "logdet",
-    objective: Literal["divergence", "variance"] = "divergence",
+    objective: UnfoldObjective = "divergence",
     slack_weight: float = np.inf,
     rtol: float = RTOL,
     prior_scale: float | None = None,
@@ -45,9 +46,9 @@ def unfold(
     """Embed points of a curved surface by the centred kernel that keeps the distances between neighbours.
 
     ``minimize D(K, c (I - ee'/n))``, or maximise ``tr K``, over ``K >= 0`` with ``K e = 0`` and
-    ``|K_ii + K_jj - 2 K_ij - d_ij^2| <= rtol d_ij^2`` for all neighbours i, j (Kulis 2009, section 6.3; Weinberger 2004). Use it for
-    up to about a thousand points where distances between neighbours must be kept exactly. Isomap and similar methods take more
-    points and prove nothing.
+    ``|K_ii + K_jj - 2 K_ij - d_ij^2| <= rtol d_ij^2`` for all neighbours i, j (Kulis 2009, section 6.3; Weinberger 2004). Use it where
+    distances between neighbours must be kept, with up to about 600 points for "variance" and 200 for "divergence". Isomap takes more
+    points and proves nothing.
 
     Parameters
     ----------
@@ -70,8 +71,8 @@ def unfold(
         Relative accuracy to which squared distances are kept, at least 0. With 0, points on a flat surface leave singular kernels only,
         whose dual weights are not finite; any positive value leaves definite ones.
     prior_scale : float, optional
-        c, in the units of squared distances. The larger it is, the more the kernel unfolds. By default n^2 times the mean squared
-        distance between neighbours, which is beyond the largest eigenvalue of an unfolded surface.
+        c, in the units of squared distances; the larger, the more the kernel unfolds. By default n^2 times the mean squared distance
+        between neighbours, which is beyond the largest eigenvalue of an unfolded surface. Not used for "variance".
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -111,49 +112,54 @@ def unfold(
     OPTIMAL True
     """
     clock = time.perf_counter()
-    X = as_matrix("X", X)
-    n = len(X)
+    points: np.ndarray = as_matrix("X", X)
+    n = len(points)
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    as_choice("objective", objective, ("divergence", "variance"))
+    as_choice("objective", objective, get_args(UnfoldObjective))
     for name, value in (("n_neighbors", n_neighbors), ("n_components", n_components)):
         check_integer(name, value, 1, optional=False)
         if value >= n:
             raise ValueError(f"{name} must be below the number of points, {n}; got {value}.")
     check_positive("slack_weight", slack_weight)
     check_positive("rtol", rtol, finite=True, zero=True)
-    pairs, sq = neighbour_pairs(X, n_neighbors)
-    warn_of_short_cuts(X, n_neighbors, pairs, sq)
-    rows = distance_rows(pairs, sq, rtol)
-    N = centred_basis(n)
-    limits = {"tol": tol, "max_iter": max_iter}
+    pairs, sq = neighbour_pairs(points, n_neighbors)
+    warn_of_short_cuts(points, n_neighbors, pairs, sq)
+    rows, N = distance_rows(pairs, sq, rtol), centred_basis(n)
+    largest = float(n**2 * sq.mean())  # beyond the largest eigenvalue of an unfolded surface
+    scale = 0.0
     if objective == "variance":
-        prior_scale = 0.0
-        program = SemidefiniteProgram.build(-np.eye(n - 1), bind(rows, N), rows, slack_weight * n**2 * float(sq.mean()))
+        program = SemidefiniteProgram.build(-np.eye(n - 1), bind(rows, N), rows, slack_weight * largest)
         start = np.tile(rtol * sq, 2) if rtol > 0 else None
-        outcome = solve(program, LogDetPath(), start=start, log=RunLog(callback, max_seconds), **limits)
-        proof = outcome.certificate
-        G, dual, values = N @ proof.iterate.factor(), proof.dual, proof.values
-        shared, violation = outcome.shared(), program.rows.violation(proof.values)
+        log = RunLog(callback, max_seconds)
+        outcome = solve(program, LogDetPath(), start=start, tol=tol, max_iter=max_iter, log=log)
+        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)), None, 0.0)
     else:
-        prior_scale = float(n**2 * sq.mean()) if prior_scale is None else prior_scale
-        check_positive("prior_scale", prior_scale, finite=True)
-        limits |= {"max_seconds": max_seconds, "callback": callback}
-        prior = Factor(np.sqrt(prior_scale) * N)
+        scale = largest if prior_scale is None else prior_scale
+        check_positive("prior_scale", scale, finite=True)
         # a narrow band around every distance leaves definite kernels, near which the path inside the cone is the shortest
-        solver = {"solver": "interior_point"} if np.isinf(slack_weight) and rtol > 0 else {}
-        found = nearest_kernel(prior, rows, divergence=divergence, slack_weight=slack_weight, **solver, **limits)
-        G, dual, values, violation = found.factor, found.dual, found.values, found.violation
-        shared = {f.name: getattr(found, f.name) for f in fields(Result)}
-    U, sigma, _ = np.linalg.svd(G, full_matrices=False)
+        is_band = np.isinf(slack_weight) and rtol > 0
+        found = nearest_kernel(
+            Factor(np.sqrt(scale) * N),
+            rows,
+            divergence=divergence,
+            slack_weight=slack_weight,
+            solver="interior_point" if is_band else "auto",
+            tol=tol,
+            max_iter=max_iter,
+            max_seconds=max_seconds,
+            callback=callback,
+        )
+    U, sigma, _ = np.linalg.svd(found.factor, full_matrices=False)
+    shared = {f.name: getattr(found, f.name) for f in fields(Result)}
     return UnfoldResult(
         **shared | {"seconds": time.perf_counter() - clock},
         factor=U * sigma,
-        dual=dual,
-        values=values,
-        violation=violation,
+        dual=found.dual,
+        values=found.values,
+        violation=found.violation,
         pairs=pairs,
         sq_distances=sq,
-        prior_scale=prior_scale,
+        prior_scale=float(scale),
         rtol=float(rtol),
         n_components=int(n_components),
     )
