@@ -389,6 +389,23 @@ ENTRIES = {
         | {"refine": FLAG, "random_state": SEED, "solver": SETTING, "n_roundings": count(0, none=False)}
         | LIMITS,
     ),
+    "semidefinite_program": Entry(
+        bregmat.semidefinite_program,
+        {"C": EYE, "constraints": PAIR},
+        {"C": table(EYE, square=True), "constraints": ROWS, "slack_weight": WEIGHT} | LIMITS,
+    ),
+    "unfold": Entry(
+        bregmat.unfold,
+        {"X": X, "n_neighbors": 4},
+        {
+            "X": POINTS,
+            "n_neighbors": count(1, none=False) | {"far": 6},
+            "n_components": count(1, none=False) | {"far": 6},
+        }
+        | {"divergence": SETTING, "objective": SETTING, "slack_weight": WEIGHT, "rtol": number(-1.0)}
+        | {"prior_scale": number(0, -1.0, none=True)}
+        | LIMITS,
+    ),
     "boost_hypotheses": Entry(
         bregmat.boost_hypotheses,
         {"H": np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]]), "y": [1, -1, 1]},

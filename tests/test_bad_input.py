@@ -483,7 +483,9 @@ MADE_HERE = (
     "QPResult",
     "Result",
     "Record",
+    "SemidefiniteResult",
     "SolverError",
+    "UnfoldResult",
     "Verification",
 )
 ABSTRACT = ("ScalarLoss", "SpectralDivergence", "ExitReason", "Status", "ModelFileError")

@@ -18,6 +18,12 @@ from .applications import (
     DistributionResult as DistributionResult,
 )
 from .applications import (
+    SemidefiniteResult as SemidefiniteResult,
+)
+from .applications import (
+    UnfoldResult as UnfoldResult,
+)
+from .applications import (
     balanced_cut as balanced_cut,
 )
 from .applications import (
@@ -28,6 +34,12 @@ from .applications import (
 )
 from .applications import (
     nearest_distribution as nearest_distribution,
+)
+from .applications import (
+    semidefinite_program as semidefinite_program,
+)
+from .applications import (
+    unfold as unfold,
 )
 from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints

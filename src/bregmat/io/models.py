@@ -52,6 +52,8 @@ SAVABLE = {
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
     "MatrixResult": "bregmat.run.result",
+    "SemidefiniteResult": "bregmat.applications.semidefinite.result",
+    "UnfoldResult": "bregmat.applications.unfolding.result",
 }
 
 # Names that classes had in earlier files.

@@ -12,6 +12,8 @@ from bregmat._kernels.arrays import OuterRows
 from bregmat.constraints.columns import distinct
 from bregmat.operators.operators import MatrixRows, Operator, PairGraph, RankOneRows
 
+FEW = 50  # rows that are taken as matrices in a Gram matrix
+
 
 class SignedSums(Operator):
     """Signed sums of the terms of another operator: ``p = P base(X)`` with P sparse (c x terms)."""
@@ -167,6 +169,23 @@ class Stacked(Operator):
 
     def extents(self, w: np.ndarray) -> np.ndarray:
         return np.sum([op.extents(w[rows]) for rows, op in self.parts], axis=0)
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """Block by block: few rows beside many are taken as matrices, whose values at the others are their inner products."""
+        if S is not None:
+            return super().gram(S)
+        G = np.empty((self.c, self.c))
+        for k, (rows, op) in enumerate(self.parts):
+            G[np.ix_(rows, rows)] = op.gram()
+            for others, other in self.parts[:k]:
+                (few, small), (many, large) = sorted(((rows, op), (others, other)), key=lambda part: len(part[0]))
+                if len(few) > FEW:
+                    block = small.features(None) @ large.features(None).T
+                else:
+                    each = (small.restrict(np.array([row])).adjoint(np.ones(1)) for row in range(len(few)))
+                    block = np.array([large.values(A) for A in each])
+                G[np.ix_(few, many)], G[np.ix_(many, few)] = block, block.T
+        return G
 
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""
