@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.coordinates import coordinates as coordinates_module
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
+from bregmat.coordinates.priors import Coordinates, kernel_coordinates, metric_coordinates
 from bregmat.nearest import LINKED
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence

@@ -12,7 +12,7 @@ from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
-from bregmat.operators.operators import RankOneRows
+from bregmat.operators.linear_maps import RankOneRows
 from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason, Status
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box

@@ -9,7 +9,8 @@ from bregmat.coordinates.priors import sharded_coordinates
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.objective.divergences import LogDet
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import PairGraph, drawn_numbers
+from bregmat.operators.linear_maps import drawn_numbers
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.sharded.expressions import FAN, reduced
 from bregmat.sharded.local import LocalRows
 from bregmat.sharded.nearest import shards_of

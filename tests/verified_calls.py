@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 
 from bregmat.certificates.nearest_matrix import slack_weights
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor, _span, _stored
 from bregmat.run.result import MatrixResult
 from bregmat.verification import verify

@@ -18,9 +18,8 @@ from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
 from bregmat.certificates.faces import clique_weights, exposed
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem, must_link_rows, slack_weights
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates, Factor
 from bregmat.coordinates.elimination import eliminate
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
+from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates, sharded_coordinates
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence

@@ -19,7 +19,7 @@ from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import FEASIBLE, Certificate
 from bregmat.constraints.columns import excess_of
 from bregmat.coordinates.iterates import Iterate
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 MODEST = 8.0  # roundings of a few operations
 EXACT = 1e-4  # share of the largest violation by which restored rows hold with room, and to which systems are solved for them

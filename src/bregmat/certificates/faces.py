@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat.base.linalg import eigh
 from bregmat.constraints.constraints import Constraints
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 GONE = 1e-12  # size of what a clique forces to vanish, relative to its terms, below which the range lacks it already
 FLAT = 1e-12  # eigenvalue of the Gram matrix of a clique, relative to the largest, below which it is 0

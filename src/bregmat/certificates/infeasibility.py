@@ -13,7 +13,7 @@ from bregmat.certificates.certify import clip_dual
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.certificates.problem import Proof
-from bregmat.operators.operators import VANISHING, Operator, svec
+from bregmat.operators.linear_maps import VANISHING, Operator, svec
 
 # eigenvalues of sums of unit rows, relative to the largest: rounding, and clearly none
 DEPENDENT, INDEPENDENT = 1e-14, 1e-4

@@ -20,7 +20,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.objective.losses import OwnSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import VANISHING, Operator
+from bregmat.operators.linear_maps import VANISHING, Operator
 
 
 class NearestMatrix(Nearness, Problem):
@@ -116,11 +116,11 @@ def build_problem(
     slack_weight : float or array-like, shape (c,)
         Positive, dimensionless; inf is hard.
     met : ndarray of int, optional
-        Rows that hold by construction (:func:`bregmat.coordinates.coordinates.eliminate`); they get a bound that never binds.
+        Rows that hold by construction (:func:`bregmat.coordinates.priors.eliminate`); they get a bound that never binds.
     offset : float
         Constant of the objective, of the divergence in these coordinates.
     scale : float
-        What the learned matrix is over that in these coordinates (:class:`bregmat.coordinates.coordinates.Coordinates`).
+        What the learned matrix is over that in these coordinates (:class:`bregmat.coordinates.priors.Coordinates`).
 
     Raises
     ------

@@ -14,7 +14,7 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import excess_of
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
 FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless

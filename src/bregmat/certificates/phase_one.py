@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
 from bregmat.certificates.nearness import Nearness
-from bregmat.operators.operators import Operator, svec
+from bregmat.operators.linear_maps import Operator, svec
 
 MOST_ROWS = 50
 MOST_WORK = 2e9  # operations of all searches for one proof

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.linalg import eigh
-from bregmat.coordinates.coordinates import RANK_TOL, Coordinates
+from bregmat.coordinates.priors import RANK_TOL, Coordinates
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import VANISHING, Operator
+from bregmat.operators.linear_maps import VANISHING, Operator
 
 # size of a row on the directions that are left, relative to its own, below which it is 0: squared rounding
 GONE = 1e-24

@@ -12,7 +12,7 @@ from bregmat.base.linalg import cholesky, dense, eigh, sq_norms, triangular_inve
 from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import Rounding
-from bregmat.operators.operators import VANISHING
+from bregmat.operators.linear_maps import VANISHING
 
 # eigenvalue of the Gram matrix of unit vectors, relative to the largest, above which they are independent
 INDEPENDENT = 1e-9

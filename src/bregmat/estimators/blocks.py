@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.mahalanobis import root_of_prior
 from bregmat.estimators.task import Ground
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs

@@ -14,7 +14,8 @@ from bregmat.constraints.columns import LowRankMatrix, distinct
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.terms import Terms
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import VANISHING, MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 
 TURNED = 1e-14  # what rounding turns eigenvectors by, relative to their eigenvalue over the largest
 

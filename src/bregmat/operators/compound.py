@@ -10,7 +10,8 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels.arrays import OuterRows
 from bregmat.constraints.columns import distinct
-from bregmat.operators.operators import MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import MatrixRows, Operator, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 
 
 class SignedSums(Operator):

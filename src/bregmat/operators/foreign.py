@@ -17,7 +17,8 @@ from bregmat._kernels.arrays import OuterRows
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.linalg import blocks
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.operators import OuterProducts, PairGraph, RankOneRows, svec_index
+from bregmat.operators.linear_maps import OuterProducts, RankOneRows, svec_index
+from bregmat.operators.pair_graph import PairGraph
 
 # numbers in the vectors of the rows that are worked on at a time: 128 MB, of which there are up to six at once
 BLOCK = 2**24

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bregmat.certificates.certify import MatrixCertificate
-    from bregmat.coordinates.coordinates import Coordinates
     from bregmat.coordinates.iterates import Iterate
+    from bregmat.coordinates.priors import Coordinates
 
 __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Status", "check"]
 
@@ -385,8 +385,8 @@ class MatrixResult(Result):
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         """Inverse of :meth:`to_state`."""
-        from bregmat.coordinates.coordinates import Coordinates
         from bregmat.coordinates.iterates import iterate_from_state
+        from bregmat.coordinates.priors import Coordinates
 
         if meta.get("version", 1) == 1:
             meta, arrays = cls._from_version_1(dict(meta), dict(arrays))

@@ -17,11 +17,12 @@ from bregmat.certificates.certify import MatrixCertificate
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
 from bregmat.coordinates.iterates import Factored, Iterate
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
-from bregmat.operators.operators import Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import Operator, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve, solve_in_turn
 from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.expressions import PART, Column, Expression, Rows

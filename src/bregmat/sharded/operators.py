@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators.operators import Operator, drawn_numbers
+from bregmat.operators.linear_maps import Operator, drawn_numbers
 from bregmat.sharded.expressions import PART, Column, Expression, Rows, called, got
 from bregmat.sharded.parts import restricted
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from bregmat.certificates.nearest_matrix import build_problem, slack_weights
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.operators import Operator, PairGraph, is_identity
+from bregmat.operators.linear_maps import Operator
+from bregmat.operators.pair_graph import PairGraph, is_identity
 
 FEW = 4  # pairs fewer than points over this are better off as vectors of their own
 DERIVED = 4  # arrays of the size of the points that a process keeps, beside the points themselves

@@ -19,14 +19,9 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
-from bregmat.base.threads import in_parts
 
-NEAR_BYTES = 2**20  # points that stay in a core's own cache
-SORTED_WORK = 5e6  # entries that a pass must gather before an order of its own pays
-GATHERED = 8.0  # operations of a matrix product in the time of one on points that are gathered
 VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
 
 
@@ -237,176 +232,7 @@ class RankOneRows(OuterProducts):
 
     def outer(self) -> OuterRows:
         """One term a row."""
-        return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
-
-
-def is_identity(F: np.ndarray) -> bool:
-    """Whether a frame changes nothing."""
-    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
-
-
-def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Compressed rows of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign`` in their order.
-
-    The edges of point u and the points at their other ends are at ``ptr[u] ... ptr[u + 1] - 1``. A term with sign 0 is the point
-    alone and is listed once.
-
-    Parameters
-    ----------
-    a, b : (m,) int32
-        The points of each term ``z_a + sign z_b``.
-    sign : (m,) int8
-    n : int
-    """
-    m = len(a) + np.count_nonzero(sign)
-    ptr, edge, other = np.empty(n + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
-    kernels.adjacency_inplace(ptr, edge, other, a, b, sign)
-    return ptr, edge, other, sign[edge]
-
-
-class PairGraph(OuterProducts):
-    """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
-
-    points_a_vector: ClassVar[float] = 1  # more points than so many a row: the vectors themselves are smaller
-
-    def __init__(
-        self,
-        Z: np.ndarray,
-        a: np.ndarray,
-        b: np.ndarray,
-        sign: np.ndarray,
-        graph: tuple | None = None,
-        squares: np.ndarray | None = None,
-    ) -> None:
-        self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
-        self.c, self.r = len(a), Z.shape[1]
-        self._graph = graph
-        self._order: tuple | None = None  # of gathers, once there was one
-        self._squares = squares  # squared lengths of the vectors, once they are known
-
-    @property
-    def n_vectors(self) -> int:
-        return len(self.Z)
-
-    @property
-    def graph(self) -> tuple:
-        """Adjacency of the pairs, and their signs in its order; built when first needed and shared by congruent operators."""
-        if self._graph is None:
-            self._graph = adjacency(self.a, self.b, self.sign, len(self.Z))
-        return self._graph
-
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
-        out = np.empty(self.c, self.Z.dtype)
-        self._gather(kernels.bilinear_inplace, out, self.Z, self._image(X))
-        return out
-
-    def _image(self, X: np.ndarray) -> np.ndarray:
-        return self.Z @ X
-
-    def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
-        Y = np.empty_like(self.Z)
-        ptr, edge, other, sign = self.graph
-        graph = ptr, other, sign, w[edge], self.Z
-        work = float(len(edge) * self.r)
-        in_parts(lambda *rows: kernels.laplacian_product_inplace(Y, *graph, *rows), len(Y), work)
-        return self.Z.T @ Y
-
-    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        if x is not None and not (x == 1.0).all():
-            return self._sq_norms(self.Z * np.sqrt(x))
-        if self._squares is None:
-            self._squares = self._sq_norms(self.Z)
-            self._squares.setflags(write=False)
-        return self._squares
-
-    def _sq_norms(self, Z: np.ndarray) -> np.ndarray:
-        out = np.empty(self.c)
-        self._gather(kernels.sq_norms_inplace, out, Z)
-        return out
-
-    def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
-        """A kernel over all pairs, in the order in which it finds most points in a cache, shared among threads."""
-        order, a, b, sign = self._ordered()
-        found = out if order is None else np.empty_like(out)
-
-        def run(start: int, stop: int) -> None:
-            some = slice(start, stop)
-            kernel(found[some], *points, a[some], b[some], sign[some])
-
-        in_parts(run, self.c, float(self.c * self.r))
-        if order is not None:
-            out[order] = found
-
-    def _ordered(self) -> tuple:
-        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign); kept by congruent ones.
-
-        A block is no larger than that each point has two or three pairs with it, so that their first point is fetched once for them.
-        """
-        if self._order is None:
-            n, pieces = len(self.Z), -(-self.Z.nbytes // NEAR_BYTES)
-            if pieces == 1 or self.c * self.r < SORTED_WORK:
-                self._order = None, self.a, self.b, self.sign
-            else:
-                blocks = max(1, min(pieces, int(0.4 * self.c / n), 256))
-                groups = 2**16 // blocks
-                first, second = self.a // -(-n // groups), self.b // -(-n // blocks)
-                order = np.argsort((second * groups + first).astype(np.uint16), kind="stable").astype(np.int32)
-                self._order = order, self.a[order], self.b[order], self.sign[order]
-        return self._order
-
-    def product_flops(self) -> float:
-        return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
-
-    def congruence(self, F: np.ndarray) -> PairGraph:
-        return self if is_identity(F) else self._with(self.Z @ F)
-
-    def _with(self, Z: np.ndarray) -> PairGraph:
-        """The same pairs of other points."""
-        made = type(self)(Z, self.a, self.b, self.sign, self._graph)
-        made._order = self._order
-        return made
-
-    def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
-        """Some of the rows; their vectors themselves once there are fewer of them than points."""
-        a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
-        if self.points_a_vector * len(a) <= len(self.Z):
-            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
-        squares = None if self._squares is None else self._squares[rows]
-        return type(self)(self.Z, a, b, sign, squares=squares)
-
-    def astype(self, dtype: type) -> PairGraph:
-        made = self._with(self.Z.astype(dtype))
-        made._squares = self._squares
-        return made
-
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
-        return RankOneRows(self.vectors(np.arange(self.c))).features(S)
-
-    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r)."""
-        found = self.Z.take(self.b[rows], axis=0)
-        found *= self.sign[rows][..., None]
-        found += self.Z.take(self.a[rows], axis=0)
-        return found
-
-    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; as many vectors are built at a time as stay in a core's own cache."""
-        if Psi is None:
-            return self.values_diagonal(None) ** 2
-        out = np.empty(self.c)
-        for rows in blocks(self.c, self.r, max(2**14, 256 * self.r)):
-            out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
-        return out
-
-    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
-
-    def outer(self) -> OuterRows:
-        """One term a row, its vector still named by the pair."""
-        return _plain_terms(self.Z, self.a, self.b, self.sign)
+        return one_term_a_row(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
 class MatrixRows(Operator):
@@ -473,12 +299,12 @@ class MatrixRows(Operator):
             vectors.append(U[:, keep].T)
             counts[i] = keep.sum()
         Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
-        rows = _plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        rows = one_term_a_row(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
         ptr = np.concatenate([[0], np.cumsum(counts)])
         return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
-def _plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
+def one_term_a_row(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
     """One term with coefficient 1 for each row."""
     c = len(a)
     index = np.arange(c + 1, dtype=np.int64)
