@@ -12,9 +12,9 @@ from operator import add
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import slack_weights
+from bregmat.certificates.nearest_matrix import slack_weights, weight_span
 from bregmat.coordinates.priors import Coordinates
-from bregmat.nearest import Factor, _span, _stored
+from bregmat.nearest import Factor, _stored
 from bregmat.run.result import MatrixResult
 from bregmat.verification import verify
 
@@ -109,7 +109,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
         dual=certificate.dual,
         values=certificate.values,
         violation=problem.violation(certificate.values),
-        weight_span=_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
+        weight_span=weight_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
     )
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1

@@ -19,6 +19,14 @@ GONE = 1e-12  # size of what a clique forces to vanish, relative to its terms, b
 FLAT = 1e-12  # eigenvalue of the Gram matrix of a clique, relative to the largest, below which it is 0
 
 
+def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
+    """Numbers of the hard rows that force a positive semidefinite form between samples to 0, such as a squared distance of 0."""
+    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
+    if zero.any():
+        zero &= constraints.psd_rows()
+    return np.flatnonzero(zero)
+
+
 def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows and weights of every clique of fixed distances that fits into fewer dimensions than it has points less one.
 

@@ -5,22 +5,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
-from bregmat.certificates.certify import MatrixCertificate, certify
+from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
+from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Record
 from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.elimination import Elimination, eliminate
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.losses import OwnSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.foreign import on_space
 from bregmat.operators.linear_maps import VANISHING, Operator
+
+MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
+ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 
 
 class NearestMatrix(Nearness, Problem):
@@ -80,12 +88,24 @@ def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
 
 
 def slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
-    """The papers' gamma of each row; a column of its own."""
-    given: dict[str, Any] = {"per": "constraint", "scalar": True, "infinite": True, "positive": True, "copy": True}
-    return (
-        as_column("slack_weight", slack_weight, constraints.n_constraints, hint=" (inf = hard)", **given)
-        * constraints.weight
+    """The papers' gamma of each row, in a new array."""
+    gamma = as_column(
+        "slack_weight",
+        slack_weight,
+        len(constraints.bound),
+        per="constraint",
+        scalar=True,
+        infinite=True,
+        positive=True,
+        hint=" (inf = hard)",
     )
+    return gamma * constraints.weight
+
+
+def weight_span(gamma: np.ndarray) -> float:
+    """Largest over smallest finite slack weight; 1 if there is none."""
+    soft = gamma[np.isfinite(gamma)]
+    return float(soft.max() / soft.min()) if len(soft) else 1.0
 
 
 def build_problem(
@@ -96,15 +116,13 @@ def build_problem(
     loss: Any,
     slack_weight: Any,
     *,
-    met: np.ndarray | None = None,
-    offset: float = 0.0,
     scale: float = 1.0,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
     Parameters
     ----------
-    divergence : Divergence
+    divergence : SpectralDivergence
     t0 : ndarray, shape (r,)
         Mirror coordinates of the prior, which is diagonal.
     operator : Operator
@@ -115,12 +133,8 @@ def build_problem(
         What a violated bound costs; None is the divergence's own slack.
     slack_weight : float or array-like, shape (c,)
         Positive, dimensionless; inf is hard.
-    met : ndarray of int, optional
-        Rows that hold by construction (:func:`bregmat.coordinates.priors.eliminate`); they get a bound that never binds.
-    offset : float
-        Constant of the objective, of the divergence in these coordinates.
     scale : float
-        What the learned matrix is over that in these coordinates (:class:`bregmat.coordinates.priors.Coordinates`).
+        The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
 
     Raises
     ------
@@ -131,14 +145,13 @@ def build_problem(
     """
     gamma = slack_weights(slack_weight, constraints)
     worth = scale ** (divergence.degree or 0)
-    if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all() or not 1e-150 < worth < 1e150:
+    if not divergence.in_domain(t0) or not (np.abs(t0) < MAX_SIZE).all() or not 1.0 / MAX_SIZE < worth < MAX_SIZE:
         largest = scale * np.abs(divergence.inverse_link(t0)).max()
         raise ValueError(
             f"the prior has eigenvalues up to {largest:.3g}, which {divergence.name} cannot compute with. Scale the data and the bounds."
         )
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
-    if met is not None:
-        bound[met], sense[met] = 1.0, 1
+    # violations are relative to the bound, and to tr(|A_i| M0) where the bound is 0
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
@@ -152,21 +165,13 @@ def build_problem(
             "data and the bounds."
         )
     _check_reachable(operator, losses, constraints)
-    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, offset, scale)
-
-
-def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
-    """Hard rows that force a positive semidefinite form between samples to 0, such as a squared distance."""
-    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
-    if zero.any():
-        zero &= constraints.psd_rows()
-    return np.flatnonzero(zero)
+    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, scale=scale)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
     """Refuse rows whose values leave the range of numbers, and rows that are 0 for every matrix but may not be."""
     size = np.abs(operator.values_diagonal(None))
-    bad = np.flatnonzero(~((size < 1e150) & ((size > 1e-150) | (size == 0))))
+    bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
     if len(bad):
         raise ValueError(
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
@@ -184,3 +189,135 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
             "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these rows, use "
             "loss=SquaredHinge(), or open the null space of a kernel's prior with widen_range."
         )
+
+
+# ---------------------------------------------------------------------- the problem that is solved
+@dataclass(frozen=True, eq=False)
+class PosedProblem:
+    """Problem (P) as it was asked for, and the problem that is solved in its place.
+
+    They differ only if hard rows force M to be singular and the divergence allows that: the smaller problem has the directions
+    that are left. On these, the Lagrange multipliers of the other rows are finite.
+
+    Attributes
+    ----------
+    whole, problem : NearestMatrix
+        As asked for, and as solved.
+    coordinates : Coordinates
+        Of ``problem``.
+    weight_span : float
+        Largest over smallest finite slack weight; 1 if there is none.
+    elimination : Elimination or None
+        How ``problem`` came from ``whole``; None if they are the same.
+    whole_coordinates : Coordinates
+    """
+
+    whole: NearestMatrix
+    problem: NearestMatrix
+    coordinates: Coordinates
+    whole_coordinates: Coordinates
+    weight_span: float
+    elimination: Elimination | None = None
+
+    def unreduced(self) -> PosedProblem:
+        """The same, with nothing eliminated."""
+        return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
+
+    def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
+        """The certificate for all rows, from one of the problem that was solved."""
+        if self.elimination is None:
+            return found
+        weights = self.elimination.weights
+        certificate = _with_weights(self.whole, found, weights)
+        if certificate.proves(tol) or not certificate.is_feasible:
+            return certificate
+        # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
+        exact = certify(self.problem, found.iterate, found.values, found.dual, allowed=ROUNDED)
+        return certificate.joined(_with_weights(self.whole, exact, weights))
+
+
+def pose_problem(
+    coordinates: Coordinates,
+    constraints: Constraints,
+    divergence: SpectralDivergence,
+    loss: Any,
+    slack_weight: Any,
+    space: ArraySpace | None = None,
+) -> PosedProblem:
+    """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows leave nothing.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+        Of the prior and the points.
+    constraints : Constraints
+        In row numbers of the points.
+    divergence, loss, slack_weight
+        As in :func:`build_problem`.
+    space : ArraySpace, optional
+        Where the points are, if that is not the host's memory.
+    """
+
+    def built(in_span: bool) -> tuple[Coordinates, NearestMatrix]:
+        place, operator = coordinates.bind(constraints, in_span=in_span)
+        if space is not None:
+            operator = on_space(operator, space)
+        return place, build_problem(divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale)
+
+    place, whole = built(True)
+    gamma = slack_weights(slack_weight, constraints)
+    posed = PosedProblem(whole, whole, place, place, weight_span(gamma))
+    if divergence.keeps_rank or not whole.losses.has_hard:
+        return posed
+    hard = np.isinf(gamma)
+    linked, cliques = must_link_rows(constraints, hard), clique_weights(constraints, hard)
+    if not len(linked) and not cliques:
+        return posed
+    if place.span is not None:  # directions are eliminated in the columns of the data
+        place, whole = built(False)
+    faces = list(exposed(whole.operator, cliques))
+    # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
+    holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
+    if len(linked):
+        whole = replace(whole, linked=linked)
+    posed = replace(posed, whole=whole, problem=whole, coordinates=place, whole_coordinates=place)
+    elimination = eliminate(place, whole.operator, linked, divergence, holds, faces) if len(linked) or faces else None
+    if elimination is None:
+        return posed
+    problem = _on_face(whole, elimination)
+    return replace(posed, problem=problem, coordinates=elimination.coordinates, elimination=elimination)
+
+
+def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
+    """The problem in the directions that are left; rows that are 0 there get a bound that never binds."""
+    L = whole.losses
+    bound, sense = L.bound.copy(), L.sense.copy()
+    bound[elimination.met], sense[elimination.met] = 1.0, 1
+    return replace(
+        whole,
+        t0=elimination.coordinates.t0,
+        operator=elimination.operator,
+        losses=RowLosses(bound, sense, L.gamma, L.scale, L.kinds, L.kind),
+        offset=elimination.offset,
+        linked=None,
+    )
+
+
+def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray) -> MatrixCertificate:
+    """The certificate for all rows, with the bound that its own dual weights prove.
+
+    The multipliers of eliminated rows are infinite in theory. The larger they are, the nearer the bound is to that of the smaller
+    problem, and the more is lost to rounding of the bound and to rows that are missed by rounding. So several sizes are tried.
+    """
+    size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
+    found = []
+    for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
+        bound, dual = dual_bound(whole, certificate.dual + factor * size * weights)
+        found.append(certificate.with_dual(dual, min(bound, certificate.dual_bound)))
+    return max(found, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
+
+
+def singular_rows_of(problem: NearestMatrix, constraints: Constraints) -> np.ndarray | None:
+    """Ascending numbers of the hard rows that, up to rounding, only singular matrices meet; None if there are none."""
+    faces = list(exposed(problem.operator, clique_weights(constraints, problem.losses.hard)))
+    return np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces else None

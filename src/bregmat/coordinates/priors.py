@@ -27,6 +27,7 @@ from bregmat.operators.linear_maps import Operator
 
 # Rows of a sparse map in a file, beside 1,000 for each of its entries: their index takes 8 bytes a row.
 MOST_EMPTY_ROWS = 2**24
+MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
 
 
@@ -108,7 +109,7 @@ class Coordinates:
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
         X = self._data
-        return self.transform(X[0 : X.shape[0]] if hasattr(X, "read_rows") else X, iterate)
+        return self.transform(X[0 : X.shape[0]], iterate)  # reads all rows of points in a file
 
     @property
     def _data(self) -> Any:
@@ -178,25 +179,25 @@ class Coordinates:
 
     # ------------------------------------------------------------------ the way in
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
-        """Bind constraints to the touched rows, in their span where that is smaller (and ``in_span`` allows it)."""
+        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it."""
         n = self.base.shape[0]
-        rows = constraints.touched(n)
-        touched = self.base if rows is None or len(rows) == n else self.base[rows]
-        self._check_finite(touched, rows)
-        Z = self._map(touched)
-        invariant = bool(constraints.where("is_difference").all())
-        if self.identity and in_span and rows is not None:
-            reduced = span_of(Z, constraints, rows, invariant)
-            if reduced is not None:
-                inside, span, are_terms = reduced
+        rows = constraints.resolved(n)
+        touched = rows.touched
+        points = self.base if touched is None or len(touched) == n else self.base[touched]
+        self._check_finite(points, touched)
+        Z = self._map(points)
+        if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
+            n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
+            found = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            if found is not None:
+                inside, span, are_terms = found
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                if are_terms:
-                    return here, bind(constraints, None, rows, vectors=inside)
-                return here, bind(constraints, inside, rows)
-        Z, rounding = self._placed(touched, Z, invariant)
-        operator = bind(constraints, Z, rows, rounding)
+                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
+        Z, rounding = self._placed(points, Z, rows.sees_differences)
+        operator = bind(constraints, Z, touched, rounding, resolved=rows)
         if self.scale:
             return self, operator
+        # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
         norms = operator.norms()
         sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
         return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
