@@ -1,4 +1,4 @@
-"""Problem (P): the nearest matrix to a prior under weighted bounds, built, checked once, and with its proofs.
+"""Problem (P), the nearest matrix to a prior under weighted bounds: built from arguments, reduced to a face, certified.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 """
@@ -32,11 +32,11 @@ ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 
 
 class NearestMatrix(Nearness, Problem):
-    """Problem (P) with its proofs: certificates of points, and contradictions between hard rows."""
+    """Problem (P) with certificates of points and proofs that its hard rows contradict each other."""
 
     @property
     def certifies_cheaply(self) -> bool:
-        """Hard rows have to be restored first."""
+        """Only if no row is hard: hard rows are restored before each certificate."""
         return self.is_soft
 
     def certify(self, state: Any) -> MatrixCertificate:
@@ -44,43 +44,43 @@ class NearestMatrix(Nearness, Problem):
         return certify(self, state.iterate, state.values, state.dual)
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """What a step knows without a certificate: where rows are hard, its objective may be the dual's."""
+        """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
         return super().estimate(state, works_on if self.losses.has_hard else "objective") | {
             "violation": state.violation(self)
         }
 
     def record_in_units(self, row: Record) -> Record:
-        """A line of a history in the user's units."""
+        """A record of the history in the user's units."""
         if self.worth == 1.0:
             return row
         return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
 
     def proof_beforehand(self) -> Proof | None:
-        """Rows that only a singular matrix meets, where the divergence admits none."""
+        """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
         if not self.losses.has_hard:
             return None
         return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
 
     def dual_size(self, state: Any) -> float:
-        """The largest weight; 0 where the problem is about to be solved, or has no hard rows."""
+        """The largest dual weight; 0 if the problem is nearly solved or has no hard rows."""
         if not self.losses.has_hard or state.signal <= 1e-2 * max(1.0, abs(state.objective)):
             return 0.0
         return float(np.abs(state.dual * self.unit).max(initial=0.0))
 
     def contradiction(self, state: Any) -> Proof | None:
-        """Weights that prove that the hard rows contradict each other."""
+        """A proof from the dual weights of a state that the hard rows contradict each other."""
         return infeasibility(self, state.dual) if self.losses.has_hard else None
 
     def last_contradiction(self, state: Any) -> Proof | None:
-        """Weights of a few hard rows, whatever the state's own say."""
+        """A proof from a search over the hard rows with the largest dual weights."""
         return contradiction_of_few(self, state.dual) if self.losses.has_hard else None
 
 
 def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
-    """``tr(|A_i| M0)``, which values are measured in where the bound is 0.
+    """``tr(|A_i| M0)``, the unit of violations of rows with bound 0.
 
-    Where that may be rounding, as of rows that vanish on the range of a prior that the matrix may leave, ``tr |A_i|`` times the
-    largest eigenvalue of M0, which it is the rounding of; 1 for rows that are 0.
+    A row that vanishes on the range of the prior, which the matrix may leave, has a rounding error there instead. Its unit is
+    ``tr |A_i|`` times the largest eigenvalue of M0. The unit of a row that is 0 is 1.
     """
     at_prior, whole = rows.sizes(prior), rows.sizes(np.full(len(prior), prior.max(initial=0.0) or 1.0))
     size = np.where(at_prior > VANISHING * whole, at_prior, whole)
@@ -169,7 +169,7 @@ def build_problem(
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
-    """Refuse rows whose values leave the range of numbers, and rows that are 0 for every matrix but may not be."""
+    """Raise for rows whose values overflow, and for rows that are 0 for every matrix although their bound excludes 0."""
     size = np.abs(operator.values_diagonal(None))
     bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
     if len(bad):

@@ -108,6 +108,8 @@ class Rounding:
         """
         norms = self.lengths
         small = np.flatnonzero(squares <= np.minimum((norms[a] + norms[b]) ** 2, 1e300))
+        if not len(small):
+            return small
         parts = np.array_split(small, 1 + len(small) * len(self.column) // 2**22)
         return np.concatenate([k[_is_rounding(vectors(k), self.of_pairs(a[k], b[k]))] for k in parts])
 

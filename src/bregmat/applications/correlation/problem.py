@@ -41,6 +41,7 @@ class DenseState(MatrixState, ABC):
     """
 
     spectrum: np.ndarray | None = None
+    last = None  # results of this room do not keep it
 
     @abstractmethod
     def matrix(self) -> np.ndarray:
