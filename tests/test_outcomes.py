@@ -335,7 +335,7 @@ def test_what_is_left_open_is_named_with_figures():
     unbounded = replace(early, dual_bound=-np.inf, gap=np.inf)
     assert unbounded.reason == "No lower bound of the objective is known."
     outside = replace(missed, max_violation=0.0, objective=np.inf)
-    assert outside.reason == "The objective of the matrix is inf: nothing finite is known of it."
+    assert outside.reason == "The objective of the matrix is inf: no finite upper bound is known."
     assert nearest_kernel(np.eye(3), rows, slack_weight=1.0).reason == ""
 
 

@@ -111,9 +111,7 @@ def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     return _relative_error(problem) * size
 
 
-def certify(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
-) -> MatrixCertificate:
+def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
 
     Parameters
@@ -123,8 +121,6 @@ def certify(
         The matrix.
     p, mu : ndarray, shape (c,)
         Values of the rows at the matrix, and signed dual weights.
-    allowed : float
-        Relative violation above which rows are restored; at most ``FEASIBLE``. Large dual weights need less.
     """
     bound, mu = dual_bound(problem, clip_dual(problem, mu))
     objective, upper, worst, missed = np.nan, np.inf, np.inf, None
@@ -132,8 +128,8 @@ def certify(
         L = problem.losses
         violation = problem.violation(p)
         worst = float(violation[L.hard].max(initial=0.0))
-        if allowed < worst < 0.5:
-            restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
+        if FEASIBLE < worst < 0.5:
+            restored = restore(problem, iterate, p, mu)
             if restored is not None:
                 iterate, p = restored
                 violation = problem.violation(p)

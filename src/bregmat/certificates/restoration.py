@@ -22,19 +22,16 @@ EXACT = 1e-4  # margin of restored rows over the largest violation, and relative
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
-MAX_ROUNDS = 8
+MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end; FEASIBLE suffices otherwise
 
 Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
 
 
-def restore(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = 0.1 * FEASIBLE
-) -> tuple[Iterate, np.ndarray] | None:
+def restore(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> tuple[Iterate, np.ndarray] | None:
     """The matrix at which active and violated hard rows have the values that they must have, and its values; None if that fails.
 
-    Every step stays in the cone. Two kinds of steps are tried, the cheaper one first. They bring the rows with a dual weight onto
-    their bounds. If both fail, only violated rows and equalities are brought there: some methods leave a dual weight on rows
-    that hold strictly.
+    Every step stays in the cone. Two kinds of steps are tried, the cheaper one first. They bring equalities and rows with a dual
+    weight onto their bounds, and violated rows inside of them.
 
     Parameters
     ----------
@@ -43,27 +40,22 @@ def restore(
         The matrix.
     p, mu : ndarray, shape (c,)
         Values of the rows at the matrix, and dual weights, which tell the active rows.
-    goal : float
-        Relative violation at which the steps end; if they end earlier, ``FEASIBLE`` suffices.
     """
     L = problem.losses
-    equal = L.hard & (L.sense == 0)
     weight = np.abs(mu) * problem.unit  # does not depend on the units of rows and bounds
-    heavy = L.hard & (weight > 1e-13 * max(1e-300, weight.max(initial=0.0)))
+    active = L.hard & ((L.sense == 0) | (weight > 1e-13 * max(1e-300, weight.max(initial=0.0))))
     moves = _by_congruence, _by_newton
-    if _equivalent_cg_steps(problem.operator, int((heavy | equal).sum())) > TYPICAL_CG_STEPS:
+    if _equivalent_cg_steps(problem.operator, int(active.sum())) > TYPICAL_CG_STEPS:
         moves = _by_newton, _by_congruence
     for move in moves:
-        restored = _restored(problem, iterate, p, heavy | equal, goal, move)
+        restored = _restored(problem, iterate, p, active, move)
         if restored is not None:
             return restored
-    if (problem.violation(p)[heavy] > 1e-3).any():  # too far from feasibility for a smaller system to help
-        return None
-    return _restored(problem, iterate, p, equal, goal, _by_congruence)
+    return None
 
 
 def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
+    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """The result of steps of one kind; None if they do not end at a feasible matrix."""
     L = problem.losses
@@ -71,7 +63,7 @@ def _restored(
     for k in range(MAX_ROUNDS):
         excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
-        if worst <= goal:
+        if worst <= GOAL:
             break
         margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))

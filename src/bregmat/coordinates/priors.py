@@ -1,9 +1,9 @@
-"""The coordinates in which the problem is solved, and the way back.
+"""From a prior to coordinates in which it is diagonal, and from these back to the data.
 
 The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
-points are ``z_i = base_i R``, and the prior of M is diagonal. LogDet takes ``M0 = I``; the others rotate, and where they are
-homogeneous the scale is the mean eigenvalue of the prior, so that nothing depends on the units of the data. Where the prior is
-the identity and the touched points span fewer dimensions, M differs from the identity on their span only.
+points are ``z_i = base_i R``, and the prior of M is diagonal. With LogDet ``M0 = I``. With other divergences R is a rotation; if they are
+homogeneous, the scale is the mean eigenvalue of the prior, so that the result does not depend on the units of the data. If the prior
+is the identity and the touched points span fewer dimensions, M differs from the identity on their span only.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from bregmat.operators.linear_maps import Operator
 # Rows of a sparse map in a file, beside 1,000 for each of its entries: their index takes 8 bytes a row.
 MOST_EMPTY_ROWS = 2**24
 MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
-RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as zero
+RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A prior given by its factor, ``K0 = G0 G0'``, never multiplied out.
+    """A prior ``K0 = G0 G0'`` given by its factor; the product is never formed.
 
     Parameters
     ----------
     G0 : ndarray or memmap, shape (n, r)
-        Rows of the factor; only the rows that occur in constraints are read while solving with LogDet.
+        The factor. With LogDet, the solvers read only the rows that occur in constraints.
 
     Examples
     --------
@@ -65,24 +65,26 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Coordinates of a problem: rows ``base @ R``, diagonal prior with mirror coordinates ``t0``, optional span."""
+    """Coordinates of a problem: points ``base @ R``, a diagonal prior with mirror coordinates ``t0``, and optionally a span."""
 
     base: Any
     t0: np.ndarray
     R: Any = None  # ndarray or sparse array (d, r)
     span: Span | None = None
     identity: bool = False  # whether the prior of M is the identity
-    owns_base: bool = False  # whether ``base`` was derived from the prior, not handed in as data
-    is_finite: bool = False  # whether ``base`` is known to be; else :meth:`bind` looks at the rows it touches
-    scale: float = 1.0  # of the learned matrix over M; 0 where the prior is, until :meth:`bind` reads it off the bounds
-    floor: np.ndarray | None = None  # error of the coordinates of a point of length 1, of a prior's eigenvectors
+    owns_base: bool = False  # whether ``base`` was computed from the prior instead of given as data
+    is_finite: bool = (
+        False  # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
+    )
+    scale: float = 1.0  # learned matrix over M; 0 if the prior is 0, until :meth:`bind` derives it from the bounds
+    floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
 
-    # ------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------ from M to the data
     def _map(self, X: Any) -> Any:
         return X if self.R is None else product(X, self.R)
 
     def factor_map(self, iterate: Iterate) -> np.ndarray:
-        """B with ``factor = base @ B``; forms a square matrix where a span is in use."""
+        """B with ``factor = base @ B``; a square matrix if a span is used."""
         F = self._factor_of(iterate)
         if self.span is not None:
             V = self.span.basis
@@ -114,7 +116,7 @@ class Coordinates:
     @property
     def _data(self) -> Any:
         if self.base is None:
-            raise ValueError("the data is not kept in model files; use result.transform(X) with the data at hand.")
+            raise ValueError("the data is not kept in model files; use result.transform(X) with the data.")
         return self.base
 
     def metric(self, iterate: Iterate) -> np.ndarray:
@@ -123,13 +125,13 @@ class Coordinates:
         return B @ B.T
 
     def spectrum(self, iterate: Iterate) -> np.ndarray:
-        """Ascending eigenvalues of ``scale M`` on the coordinates it was solved in."""
+        """Ascending eigenvalues of ``scale M``."""
         if iterate.x is not None:
             return self.scale * np.sort(iterate.x)
         return np.linalg.svd(iterate.F, compute_uv=False)[::-1] ** 2
 
     def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
-        """Stream the factor to a .npy file block by block; plain writes, since the pages of a mapped file would stay in memory."""
+        """Write the factor to a .npy file block by block, without a memory map, whose pages would stay in memory."""
         n = self._data.shape[0]
         k = self.transform(self.base[:1], iterate).shape[1]
         header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
@@ -140,14 +142,14 @@ class Coordinates:
                 file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles leave out data that was handed in, as files do."""
+        """Pickles leave out data that was given, as model files do."""
         return {**self.__dict__, "base": self.base if self.owns_base else None}
 
     def __copy__(self) -> Coordinates:
         return replace(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Coordinates:
-        """Copies share the data: it is never written to, and may be larger than memory."""
+        """Copies share the data, which is never written to and may be larger than memory."""
         return replace(self, t0=self.t0.copy())
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -177,7 +179,7 @@ class Coordinates:
             R = scipy.sparse.coo_array((R, tuple(arrays["R_places"])), shape=shape).tocsr()
         return cls(arrays.get("base"), arrays["t0"], R, span, **facts)
 
-    # ------------------------------------------------------------------ the way in
+    # ------------------------------------------------------------------ from the data to M
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
         """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it."""
         n = self.base.shape[0]
@@ -203,12 +205,12 @@ class Coordinates:
         return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
-        """Coordinates of all points, and their rounding; about their mean where what is asked of them does not see it."""
+        """Coordinates of all points, and their largest errors."""
         self._check_finite(self.base, None)
         return self._placed(self.base, self._map(self.base), invariant)
 
     def _check_finite(self, touched: Any, rows: np.ndarray | None) -> None:
-        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory-mapped data is not looked at before
+        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory maps are not checked when they are given
             bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
             if len(bad):
                 row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
@@ -216,23 +218,20 @@ class Coordinates:
                 raise ValueError(f"the data has NaN or infinite entries in {found}.")
 
     def _placed(self, touched: Any, Z: Any, invariant: bool) -> tuple[np.ndarray, Rounding]:
+        """Coordinates Z of points as an array, and their largest errors; centred if only differences of points matter."""
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
-        rounding = self._rounding(touched, Z)
-        if invariant:  # distances do not see the mean, float32 products do; nothing is rounded where all are near it
+        if self.owns_base or self.R is None:
+            rounding = Rounding.of(np.abs(Z), self.floor if self.owns_base else None)
+        else:
+            floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
+            rounding = Rounding.of(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
+        if (
+            invariant
+        ):  # centring makes products more accurate; it is exact in columns in which all points are near the mean
             mean = Z.mean(axis=0)
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)
         return Z, rounding
-
-    def _rounding(self, touched: Any, Z: np.ndarray) -> Rounding:
-        """By how much the coordinates Z of points may be off."""
-        if self.owns_base:  # eigenvectors of a prior
-            return Rounding.of(np.abs(Z), self.floor)
-        if self.R is None:
-            return Rounding.of(np.abs(Z))
-        made = dense(abs(touched) @ np.abs(self.R))
-        floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
-        return Rounding.of(made, floor, np.sqrt(sq_norms(touched)))
 
 
 def _root_minus_one(iterate: Iterate) -> np.ndarray:
@@ -247,7 +246,7 @@ def _root_minus_one(iterate: Iterate) -> np.ndarray:
 def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
     if isinstance(prior, Factor):
-        # touched rows are looked at when constraints are bound
+        # the touched rows are checked when constraints are bound
         G0 = as_points("prior factor G0", prior.G0, look=False)
         if divergence.is_congruence_invariant:
             return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
@@ -256,7 +255,7 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             check_finite("prior factor G0", G0)  # names the rows
         values, Q = eigh(gram)
         keep = values > RANK_TOL * values[-1]
-        if (keep & (values < GRADED * values[-1])).any():  # squares have lost digits of the small ones
+        if (keep & (values < GRADED * values[-1])).any():  # G0'G0 has lost digits of the small eigenvalues
             values, Q = factor_svd(G0)
             values = values**2
             keep = values > RANK_TOL * values[-1]
@@ -313,7 +312,7 @@ def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> C
 
 
 def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
-    """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
+    """Checked eigenpairs of a prior, without its null space if the divergence keeps the range."""
     values, Q = graded_eigh(A, RANK_TOL)
     check_psd("prior", values)
     return _in_range("prior", values, Q, divergence)
@@ -322,7 +321,7 @@ def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, n
 def _in_range(
     name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a prior without its null space, where the divergence keeps the range space."""
+    """Eigenpairs of a prior, without its null space if the divergence keeps the range."""
     if divergence.keeps_range:
         keep = values > RANK_TOL * values.max(initial=1e-300)
         values, Q = values[keep], Q[:, keep]
@@ -332,15 +331,15 @@ def _in_range(
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
-    """Coordinates with the eigenvalues of the prior over their mean, where the divergence is homogeneous.
+    """Coordinates in which the prior has mean eigenvalue 1 if the divergence is homogeneous.
 
     Parameters
     ----------
     divergence : SpectralDivergence
     values : ndarray, shape (r,)
-        Those that are not left out.
+        Eigenvalues of the prior that are not left out.
     order : int
-        Number of all.
+        Number of all eigenvalues.
     base : array-like or scipy.sparse
     **facts
         Further fields.
@@ -350,6 +349,6 @@ def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, ba
 
 
 def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
-    """Error of the coordinates of a unit vector: rounding turns eigenvectors out of the null space that is left out."""
+    """Error of each coordinate of a unit vector: rounding mixes eigenvectors with those of the null space, which are left out."""
     turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
     return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned

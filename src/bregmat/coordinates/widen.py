@@ -17,7 +17,7 @@ from bregmat.coordinates.priors import RANK_TOL, Factor, kernel_coordinates
 from bregmat.objective.divergences import VonNeumann
 from bregmat.typing import Array, Table
 
-INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
+INSIDE_TOL = 1e-8  # length of the part of a unit vector outside the range that counts as rounding
 
 
 @overload
@@ -29,7 +29,7 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
     """A prior plus ``eps`` times the projector onto (a part of) its null space.
 
     ``K0 + eps N N'`` with N an orthonormal basis of what ``directions`` add to range(K0) (Kulis 2009, section 6.5). Use it when a
-    low-rank prior cannot meet hard constraints (status INFEASIBLE), or when new directions shall be open at a price.
+    low-rank prior cannot meet hard constraints (status INFEASIBLE), or to allow new directions at a cost.
 
     Parameters
     ----------
@@ -37,17 +37,17 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
         PSD prior of a kernel (or of a metric, then n is the number of features). Eigenvalues below 1e-12 of the largest count
         as zero.
     eps : float
-        Positive, in units of the prior's eigenvalues: the eigenvalue of the new directions. Small values make them dear:
+        Positive, in units of the prior's eigenvalues: the eigenvalue of the new directions. The smaller it is, the more they cost:
         see Notes.
     directions : array-like, shape (n, k), or Constraints, optional
-        Columns that the range shall contain. Constraints in row numbers stand for the unit vectors of the points they touch
-        (for all of them, if there are linear or trace rows). None: the whole null space.
+        Columns that the range shall contain. Constraints in row numbers stand for the unit vectors of the points that they name
+        (of all points, if there are linear or trace rows). None: the whole null space.
 
     Returns
     -------
     ndarray, shape (n, n), or Factor
-        The same kind as ``prior``. A Factor (n, r) gains m columns ``sqrt(eps) N``, its own columns come first: m is the rank
-        of what ``directions`` add, n - r for None, which makes every later step as dear as a full-rank kernel of order n.
+        The same kind as ``prior``. A Factor (n, r) gains m columns ``sqrt(eps) N`` after its own: m is the dimension that
+        ``directions`` add, n - r for None. Every later step then costs as much as with a kernel of rank r + m.
         ``prior`` itself, if nothing is added.
 
     Raises
@@ -60,8 +60,8 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
 
     Notes
     -----
-    With directions from Constraints nothing is lost against the whole null space: A*(mu) acts on the touched points only, so
-    the other new directions would keep the eigenvalue eps, at no cost (LogDet and von Neumann).
+    Directions from Constraints give the same result as the whole null space: A*(mu) acts on the touched points only, so the other new
+    directions would keep the eigenvalue eps, at no cost (LogDet and von Neumann).
 
     As eps falls the objective of an infeasible low-rank problem grows: its derivative with respect to log(eps) is
     ``m eps - tr(N N' K)`` for von Neumann and ``m - tr(N N' K) / eps`` for LogDet, K the learned kernel. With t the least
@@ -103,7 +103,7 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
 
 
 def _range_of(prior: Any) -> tuple[np.ndarray, float]:
-    """Orthonormal basis (n, r) of the range of a prior, by the rank that von Neumann gives it, and its largest eigenvalue."""
+    """Orthonormal basis (n, r) of the range of a prior, with the rank that von Neumann uses, and the largest eigenvalue."""
     if isinstance(prior, Factor) and scipy.sparse.issparse(prior.G0):
         raise TypeError("widen_range needs a dense factor, because the new columns are dense; got a sparse G0.")
     divergence = VonNeumann()
@@ -113,7 +113,7 @@ def _range_of(prior: Any) -> tuple[np.ndarray, float]:
 
 
 def _vectors(directions: Any, n: int) -> np.ndarray | None:
-    """Columns (n, k) that the range shall contain; None for everything."""
+    """Columns (n, k) that the range shall contain; None for all directions."""
     if directions is None:
         return None
     if isinstance(directions, Constraints):
@@ -127,12 +127,12 @@ def _vectors(directions: Any, n: int) -> np.ndarray | None:
 
 
 def _added(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Orthonormal basis of what the columns of V, made unit vectors, add to the columns of W."""
-    # lengths of tiny and huge columns would under- or overflow
+    """Orthonormal basis of the directions that the columns of V, as unit vectors, add to the range of W."""
+    # the largest entry first: the lengths of tiny and huge columns would under- or overflow
     V = V / np.maximum(np.abs(V).max(axis=0, initial=0.0), 1e-300)
     length = np.linalg.norm(V, axis=0)
     V = V / np.where(length > 0, length, 1.0)
     U, sigma, _ = np.linalg.svd(V - W @ (W.T @ V), full_matrices=False)
     N = U[:, sigma > INSIDE_TOL]
-    # the part in the range is rounding, which the division by a small sigma has enlarged: take it off once more
+    # the division by a small sigma enlarges the rounding in the range of W, which is removed once more
     return np.linalg.qr(N - W @ (W.T @ N))[0]
