@@ -1,4 +1,4 @@
-"""Nearness problems: build the problem, have it solved, return the certified result."""
+"""Nearness problems: build problem (P), solve it, and return the certified result."""
 
 from __future__ import annotations
 
@@ -59,21 +59,20 @@ def nearest_kernel(
     Parameters
     ----------
     prior : array-like, shape (n, n), or Factor
-        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps the
-        prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched;
-        :func:`widen_range` opens its null space. Eigenvalues below 1e-12 of the largest count as zero: where the range is kept,
-        everything that is proven is proven of the prior without them.
+        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never formed. The learned kernel keeps the range space of the
+        prior, except with Frobenius and a dense ``K0``, where the whole cone is searched. :func:`widen_range` enlarges the range.
+        Eigenvalues below 1e-12 of the largest count as zero: if the range is kept, all proofs are about the prior without them.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
     loss : None, RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
-        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` that slack of
+        The cost of a violated bound. None is the slack of the divergence itself (Kulis 2009, eq. 22), ``RelativeSlack()`` is that slack of
         value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft row an equality.
         Eq. 22 needs a positive bound. Rows with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
-        squared hinge in its place, ``gamma / 2 ((p - b) / |b|)^2``, in units of ``tr(|A| W0)`` where b is 0.
-        Where the bound is positive and the value of the row may be negative (similarities, comparisons), LogDet's slack is infinite for
-        values <= 0 and von Neumann's for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows that
-        cannot all be positive have no solution under LogDet; ``SquaredHinge()`` has one.
+        squared hinge instead, ``gamma / 2 ((p - b) / |b|)^2``, with ``tr(|A| W0)`` in place of ``|b|`` if b is 0.
+        For a row with a positive bound whose value may be negative (similarities, comparisons), the slack of LogDet is infinite for
+        values <= 0, and that of von Neumann for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows
+        that cannot all be positive have no solution with LogDet, but one with ``SquaredHinge()``.
     slack_weight : float or array-like, shape (c,)
         The papers' gamma; positive, dimensionless; inf makes rows hard.
     solver : {"auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection", "definite_boost"} or object
@@ -86,7 +85,7 @@ def nearest_kernel(
     max_seconds : float, optional
         Limit on wall time.
     warm_start : MatrixResult, optional
-        An earlier result; its dual weights are reused, new rows at the end start at 0.
+        An earlier result. Its dual weights are reused; new rows at the end start with weight 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops.
     executor, block_size, checkpoint
@@ -96,12 +95,12 @@ def nearest_kernel(
     Returns
     -------
     MatrixResult
-        With status, gap and violation that hold for the returned matrix.
+        Its status, gap and violation are those of the returned matrix.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no problem; numerical outcomes never raise.
+        For invalid arguments; numerical outcomes never raise.
 
     Examples
     --------
@@ -173,8 +172,8 @@ def nearest_metric(
     Parameters
     ----------
     X : array-like or scipy.sparse, shape (n, d)
-        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for the long sums
-        over rows; the result is in NumPy.
+        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for sums over rows;
+        the result is in NumPy.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     prior : array-like, shape (d, d), or Factor, optional

@@ -37,9 +37,7 @@ class Spectral:
         D = self.divergence
         x, U = eigh(B @ B.T)
         if D.keeps_range and x[0] <= 0:
-            x, U = _spectrum_of_factor(B)
-            if x[0] <= 0:
-                return None
+            return None
         t = D.link(x if D.keeps_range else np.maximum(x, 0.0))
         return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
 
@@ -157,14 +155,6 @@ class Factored:
 
 
 Iterate = Spectral | Factored
-
-
-def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of ``B B'`` from the singular values of B, whose squares are never negative."""
-    U, sigma, _ = np.linalg.svd(B, full_matrices=True)
-    values = np.zeros(len(U))
-    values[: len(sigma)] = sigma**2
-    return values[::-1], U[:, ::-1]
 
 
 def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:

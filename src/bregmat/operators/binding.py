@@ -31,14 +31,14 @@ class Rounding:
     Attributes
     ----------
     column : ndarray, shape (r,)
-        Largest entry of every column.
+        Largest absolute entry of each column.
     length : ndarray, shape (n,)
-        Length of every point.
+        Length of each point.
     reach : ndarray, shape (n,)
     floor : ndarray, shape (r,)
-        ``reach_j floor_k`` is the error of entry (j, k) where coordinates were computed from a prior; 0 where they are data.
+        ``reach_j floor_k`` is the error of entry (j, k) if coordinates were computed from a prior; 0 for data.
     is_exact : bool
-        Whether the points are data as they were given.
+        Whether the points are data as given.
     """
 
     column: np.ndarray
@@ -49,7 +49,7 @@ class Rounding:
 
     @classmethod
     def of(cls, made: np.ndarray, floor: np.ndarray | None = None, reach: np.ndarray | None = None) -> Rounding:
-        """From what the entries are the sums of (n, r), absolute; ``floor`` is None for data as it was given."""
+        """From the sums of absolute terms of the entries, shape (n, r); ``floor`` is None for data as given."""
         n, r = made.shape
         return cls(
             made.max(axis=0, initial=0.0),
@@ -61,12 +61,12 @@ class Rounding:
 
     @property
     def lengths(self) -> np.ndarray:
-        """At least the length of every point's error, shape (n,)."""
+        """Upper bounds of the lengths of the errors of the points, shape (n,)."""
         largest = np.minimum(self.column.max(initial=0.0), self.length)
         return np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
 
     def sizes(self, points: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """What the entries of some points may be the rounding of."""
+        """Sizes of the terms that the entries of some points are sums of, shape (..., r)."""
         return np.minimum(self.column, self.length[points][..., None])
 
     def of_points(self, points: np.ndarray) -> np.ndarray:
@@ -96,14 +96,14 @@ class Rounding:
     def vanishing(
         self, vectors: Callable[[np.ndarray], np.ndarray], squares: np.ndarray, a: np.ndarray, b: np.ndarray
     ) -> np.ndarray:
-        """Which sums or differences of the points a and b may be rounding.
+        """Numbers of the sums or differences of the points a and b whose entries may all be rounding.
 
         Parameters
         ----------
         vectors : callable
-            Numbers of some of them -> their entries (k, r).
+            Numbers of k of the sums -> their entries (k, r).
         squares : ndarray, shape (c,)
-            Their squared lengths.
+            Squared lengths of the sums.
         a, b : ndarray of int, shape (c,)
         """
         norms = self.lengths

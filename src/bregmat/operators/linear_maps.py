@@ -1,6 +1,4 @@
-"""Linear maps of a constraint set: ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z`` (:mod:`bregmat.operators.binding`).
-
-The forms differ in nothing but cost:
+"""The linear map of bound constraints, ``p_i = <A_i, X>``, and its adjoint ``sum w_i A_i``, in forms that differ in cost only.
 
 ====================  =============================================================  ===========================
 :class:`RankOneRows`  one vector per row, ``p_i = v_i' X v_i``                        c r^2 a product, c r memory
@@ -8,7 +6,7 @@ The forms differ in nothing but cost:
 :class:`MatrixRows`   a symmetric r x r matrix per row                               c r^2
 ====================  =============================================================  ===========================
 
-and those that are made of other operators (:mod:`bregmat.operators.compound`), sums of their rows and several side by side.
+Others are made of these (:mod:`bregmat.operators.compound`): signed sums of rows, and several operators side by side.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
 
-VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
+VANISHING = 1e-13  # an entry below this share of the terms that it is the sum of may be rounding
 
 
 class Operator(Protocol):
@@ -32,12 +30,12 @@ class Operator(Protocol):
     r: int
     is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
     is_sharded: ClassVar[bool] = (
-        False  # whether rows, values and weights are kept elsewhere, and no row can be asked for by itself
+        False  # whether rows, values and weights are distributed, so that single rows cannot be read
     )
 
     @property
     def n_vectors(self) -> int:
-        """Vectors that one product of all rows with a matrix multiplies."""
+        """Number of vectors that a product of all rows with a matrix multiplies."""
         return self.c
 
     def values(self, X: np.ndarray) -> np.ndarray:
@@ -60,7 +58,7 @@ class Operator(Protocol):
         """Some of the rows."""
 
     def drawn(self, share: float) -> np.ndarray:
-        """Numbers of about so large a share of the rows, as if drawn at random, the same every time."""
+        """Numbers of a pseudo-random sample of about this share of the rows, the same in every call."""
         return drawn_numbers(0, self.c, share)
 
     def astype(self, dtype: type) -> Operator:
@@ -70,24 +68,24 @@ class Operator(Protocol):
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors ``v_i`` of some rows, of any shape: (..., r); where ``is_rank_one``."""
+        """The vectors ``v_i`` of some rows (numbers of any shape), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
+        """``tr(|A_i| diag(prior))``: the unit of a row with bound 0."""
 
     def norms(self) -> np.ndarray:
         """Frobenius norms of the A_i, or upper bounds of them."""
 
     def exact_norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i, a few megabytes of matrices at a time."""
+        """Frobenius norms of the A_i; forms a few megabytes of matrices at a time."""
         out = np.empty(self.c)
         for part in blocks(self.c, self.r * (self.r + 1) // 2, 2**22):
             out[part] = np.linalg.norm(self.restrict(np.arange(self.c)[part]).features(None), axis=1)
         return out
 
     def vanishing(self, N: np.ndarray) -> np.ndarray:
-        """Which rows are 0 up to rounding on the directions N (r, k), but are not 0 themselves; boolean, shape (c,)."""
+        """Whether each row is 0 up to rounding on the directions N (r, k) without being 0 itself; boolean, shape (c,)."""
         before = self.norms()
         if not N.shape[1]:
             return before > 0
@@ -95,7 +93,7 @@ class Operator(Protocol):
         norms = inside.norms()
         gone = norms <= VANISHING**2 * before
         rest = np.flatnonzero(~gone)
-        if len(rest) and not self.is_rank_one:  # sums of terms that are left may cancel
+        if len(rest) and not self.is_rank_one:  # the terms of a sum may cancel
             gone[rest] = inside.restrict(rest).exact_norms() <= VANISHING * norms[rest]
         return gone & (before > 0)
 
@@ -103,13 +101,13 @@ class Operator(Protocol):
         """``<A_i, Psi o A_i>`` of every row, or bounds of them; None stands for 1."""
 
     def extents(self, w: np.ndarray) -> np.ndarray:
-        """s (r,) such that no entry (k, l) of what ``sum_i w_i |A_i|`` is the sum of exceeds ``sqrt(s_k s_l)``, for w >= 0."""
+        """s (r,) with ``sum_i w_i |A_i|_kl <= sqrt(s_k s_l)``, also for the terms that the A_i are sums of; w >= 0."""
 
     def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
         """``sum_i h_i f_i f_i'`` for the rows f_i of :meth:`features`, of order r (r + 1) / 2."""
         m = self.r * (self.r + 1) // 2
         H = np.zeros((m, m))
-        block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
+        block = max(m, 2**23 // m)  # rows at a time, at most as many numbers as H has
         for first in range(0, self.c, block):
             rows = slice(first, first + block)
             Phi = (self if self.c <= block else self.restrict(np.arange(self.c)[rows])).features(S)
@@ -118,7 +116,7 @@ class Operator(Protocol):
         return H
 
     def product_flops(self) -> float:
-        """Operations of :meth:`values` and :meth:`adjoint` together."""
+        """Floating point operations of :meth:`values` and :meth:`adjoint` together."""
         return 4.0 * self.c * self.r**2
 
     def outer(self) -> OuterRows:
@@ -131,7 +129,7 @@ class Operator(Protocol):
 
 
 def drawn_numbers(first: int, count: int, share: float) -> np.ndarray:
-    """Which of ``first + range(count)`` are drawn, less ``first``: a matter of each number alone (SplitMix64, Steele et al. 2014)."""
+    """The numbers in ``first + range(count)`` that are in the sample, less ``first``, by their hashes (SplitMix64, Steele et al. 2014)."""
     x = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -207,14 +205,14 @@ class RankOneRows(OuterProducts):
     def features(self, S: np.ndarray | None) -> np.ndarray:
         k, l, weight = svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
-        columns = np.ascontiguousarray(self.V.T)  # gathering whole rows of it is quicker than picking columns
+        columns = np.ascontiguousarray(self.V.T)  # reading whole rows is faster than reading columns
         found = columns[k]
         found *= columns[l]
         found *= weight[:, None]
         return found.T
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r)."""
+        """The vectors of some rows (numbers of any shape), shape (..., r)."""
         return self.V[rows]
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
@@ -279,14 +277,14 @@ class MatrixRows(Operator):
     def extents(self, w: np.ndarray) -> np.ndarray:
         S = np.einsum("i,ikl->kl", w, np.abs(self.A))
         s = np.full(self.r, S.max(initial=0.0))
-        for _ in range(20):  # equilibrates S (Ruiz 2001): every round halves what is left, in logarithms
+        for _ in range(20):  # equilibrates S (Ruiz 2001): each round halves the remaining imbalance, in logarithms
             root = np.sqrt(s)
             s = root * (S / np.where(root > 0, root, 1.0)).max(axis=1, initial=0.0)
         root = np.where(s > 0, np.sqrt(s), 1.0)
         return s * (S / root / root[:, None]).max(initial=1.0)
 
     def outer(self) -> OuterRows:
-        """Eigenvectors of each matrix; a multiple of the identity is kept as one."""
+        """Eigenvectors of each matrix; a multiple of the identity is stored as a shift."""
         coef, vectors, counts, shift = [], [], np.zeros(self.c, np.int64), np.zeros(self.c)
         for i, A in enumerate(self.A):
             values, U = np.linalg.eigh(A)

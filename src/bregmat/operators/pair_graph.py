@@ -13,21 +13,21 @@ from bregmat.base.linalg import blocks
 from bregmat.base.threads import in_parts
 from bregmat.operators.linear_maps import OuterProducts, RankOneRows, one_term_a_row
 
-NEAR_BYTES = 2**20  # points that stay in a core's own cache
-SORTED_WORK = 5e6  # entries that a pass must gather before an order of its own pays
-GATHERED = 8.0  # operations of a matrix product in the time of one on points that are gathered
+NEAR_BYTES = 2**20  # bytes of points that stay in the cache of one core
+SORTED_WORK = 5e6  # gathered entries of a pass from which sorting the pairs pays, as measured
+GATHERED = 8.0  # operations of a matrix product in the time of one operation on gathered points, as measured
 
 
 def is_identity(F: np.ndarray) -> bool:
-    """Whether a frame changes nothing."""
+    """Whether F is the identity."""
     return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
 
 
 def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Compressed rows of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign`` in their order.
+    """Adjacency lists of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign``.
 
-    The edges of point u and the points at their other ends are at ``ptr[u] ... ptr[u + 1] - 1``. A term with sign 0 is the point
-    alone and is listed once.
+    Entries ``ptr[u] ... ptr[u + 1] - 1`` of the others are the edges of point u, the points at their other ends, and their signs.
+    A term with sign 0 is the point alone and is listed once.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[n
 
 
 class PairGraph(OuterProducts):
-    """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
+    """Vectors ``z_a + sign z_b`` of the points Z, which are never formed all at once."""
 
-    points_a_vector: ClassVar[float] = 1  # more points than so many a row: the vectors themselves are smaller
+    points_a_vector: ClassVar[float] = 1  # with fewer rows than points over this, vectors take less memory
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class PairGraph(OuterProducts):
         self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
         self.c, self.r = len(a), Z.shape[1]
         self._graph = graph
-        self._order: tuple | None = None  # of gathers, once there was one
-        self._squares = squares  # squared lengths of the vectors, once they are known
+        self._order: tuple | None = None  # order of the pairs, once it is computed
+        self._squares = squares  # squared lengths of the vectors, once they are computed
 
     @property
     def n_vectors(self) -> int:
@@ -68,13 +68,13 @@ class PairGraph(OuterProducts):
 
     @property
     def graph(self) -> tuple:
-        """Adjacency of the pairs, and their signs in its order; built when first needed and shared by congruent operators."""
+        """Adjacency lists of the pairs; built when first needed and shared by congruent operators."""
         if self._graph is None:
             self._graph = adjacency(self.a, self.b, self.sign, len(self.Z))
         return self._graph
 
     def values(self, X: np.ndarray) -> np.ndarray:
-        """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
+        """``(z_a + s z_b)' X (z_a + s z_b)``, from one product of the points with X."""
         out = np.empty(self.c, self.Z.dtype)
         self._gather(kernels.bilinear_inplace, out, self.Z, self._image(X))
         return out
@@ -83,7 +83,7 @@ class PairGraph(OuterProducts):
         return self.Z @ X
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
+        """``Z' L(w) Z`` with L the weighted Laplacian of the pair graph."""
         Y = np.empty_like(self.Z)
         ptr, edge, other, sign = self.graph
         graph = ptr, other, sign, w[edge], self.Z
@@ -105,7 +105,7 @@ class PairGraph(OuterProducts):
         return out
 
     def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
-        """A kernel over all pairs, in the order in which it finds most points in a cache, shared among threads."""
+        """Run a compiled loop over all pairs, on several threads, in the order that finds most points in the cache."""
         order, a, b, sign = self._ordered()
         found = out if order is None else np.empty_like(out)
 
@@ -118,9 +118,10 @@ class PairGraph(OuterProducts):
             out[order] = found
 
     def _ordered(self) -> tuple:
-        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign); kept by congruent ones.
+        """The pairs sorted by blocks of second points, then of first points: (order or None, a, b, sign).
 
-        A block is no larger than that each point has two or three pairs with it, so that their first point is fetched once for them.
+        A block has so many points that each first point has two or three pairs with it, for which it is read once. Congruent
+        operators share the order.
         """
         if self._order is None:
             n, pieces = len(self.Z), -(-self.Z.nbytes // NEAR_BYTES)
@@ -147,7 +148,7 @@ class PairGraph(OuterProducts):
         return made
 
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
-        """Some of the rows; their vectors themselves once there are fewer of them than points."""
+        """Some of the rows; as vectors if there are fewer rows than points."""
         a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
         if self.points_a_vector * len(a) <= len(self.Z):
             return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
@@ -160,7 +161,7 @@ class PairGraph(OuterProducts):
         return made
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
+        """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
         return RankOneRows(self.vectors(np.arange(self.c))).features(S)
 
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
@@ -171,7 +172,7 @@ class PairGraph(OuterProducts):
         return found
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; as many vectors are built at a time as stay in a core's own cache."""
+        """``<A_i, Psi o A_i>`` of every row, from as many vectors at a time as stay in the cache of one core."""
         if Psi is None:
             return self.values_diagonal(None) ** 2
         out = np.empty(self.c)
@@ -183,5 +184,5 @@ class PairGraph(OuterProducts):
         return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
 
     def outer(self) -> OuterRows:
-        """One term a row, its vector still named by the pair."""
+        """One term for each row, its vector given by the pair."""
         return one_term_a_row(self.Z, self.a, self.b, self.sign)
