@@ -278,7 +278,7 @@ def _solve_posed(posed: PosedProblem, options: Options) -> tuple[PosedProblem, O
     if posed.elimination is not None:
         outcome = _solve(posed.problem, options, max(tol - ELIMINATION_GAP, 0.2 * tol))
         if outcome.conflict is None:
-            certificate = posed.certificate(outcome.certificate)
+            certificate = posed.certificate(outcome.certificate, tol)
             return posed, replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
         posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     return posed, _solve(posed.problem, options, tol)

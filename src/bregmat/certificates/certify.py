@@ -111,7 +111,9 @@ def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     return _relative_error(problem) * size
 
 
-def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> MatrixCertificate:
+def certify(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> MatrixCertificate:
     """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
 
     Parameters
@@ -121,6 +123,8 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         The matrix.
     p, mu : ndarray, shape (c,)
         Values of the rows at the matrix, and signed dual weights.
+    allowed : float
+        Relative violation above which rows are restored; at most ``FEASIBLE``.
     """
     bound, mu = dual_bound(problem, clip_dual(problem, mu))
     objective, upper, worst, missed = np.nan, np.inf, np.inf, None
@@ -128,8 +132,8 @@ def certify(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         L = problem.losses
         violation = problem.violation(p)
         worst = float(violation[L.hard].max(initial=0.0))
-        if FEASIBLE < worst < 0.5:
-            restored = restore(problem, iterate, p, mu)
+        if allowed < worst < 0.5:
+            restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
             if restored is not None:
                 iterate, p = restored
                 violation = problem.violation(p)

@@ -27,6 +27,7 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.foreign import on_space
 from bregmat.operators.linear_maps import VANISHING, Operator
 
+ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
 
 
@@ -222,14 +223,24 @@ class PosedProblem:
         """The same, with nothing eliminated."""
         return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
-    def certificate(self, found: MatrixCertificate) -> MatrixCertificate:
-        """The certificate for all rows, from one of the problem that was solved.
-
-        The multipliers of eliminated rows are infinite in theory. The larger they are, the nearer the bound is to that of the
-        smaller problem, and the more is lost to rounding of the bound and to violations by rounding. So several sizes are tried.
-        """
+    def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
+        """The certificate for all rows, from one of the problem that was solved."""
         if self.elimination is None:
             return found
+        certificate = self._with_eliminated_rows(found)
+        if certificate.proves(tol) or not certificate.is_feasible:
+            return certificate
+        # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
+        exact = certify(self.problem, found.iterate, found.values, found.dual, allowed=ROUNDED)
+        return certificate.joined(self._with_eliminated_rows(exact))
+
+    def _with_eliminated_rows(self, found: MatrixCertificate) -> MatrixCertificate:
+        """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
+
+        The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
+        to violations by rounding. So several sizes are tried.
+        """
+        assert self.elimination is not None
         whole, weights = self.whole, self.elimination.weights
         size = max(1.0, float(np.abs(whole.operator.adjoint(found.dual)).max()))
         tried = []

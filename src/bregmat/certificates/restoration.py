@@ -22,12 +22,14 @@ EXACT = 1e-4  # margin of restored rows over the largest violation, and relative
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
-MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end; FEASIBLE suffices otherwise
+MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end
 
 Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
 
 
-def restore(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) -> tuple[Iterate, np.ndarray] | None:
+def restore(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = GOAL
+) -> tuple[Iterate, np.ndarray] | None:
     """The matrix at which active and violated hard rows have the values that they must have, and its values; None if that fails.
 
     Every step stays in the cone. Two kinds of steps are tried, the cheaper one first. They bring equalities and rows with a dual
@@ -40,6 +42,8 @@ def restore(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
         The matrix.
     p, mu : ndarray, shape (c,)
         Values of the rows at the matrix, and dual weights, which tell the active rows.
+    goal : float
+        Relative violation at which the steps end; if they end earlier, ``FEASIBLE`` suffices.
     """
     L = problem.losses
     weight = np.abs(mu) * problem.unit  # does not depend on the units of rows and bounds
@@ -48,14 +52,14 @@ def restore(problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray) 
     if _equivalent_cg_steps(problem.operator, int(active.sum())) > TYPICAL_CG_STEPS:
         moves = _by_newton, _by_congruence
     for move in moves:
-        restored = _restored(problem, iterate, p, active, move)
+        restored = _restored(problem, iterate, p, active, goal, move)
         if restored is not None:
             return restored
     return None
 
 
 def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, move: Move
+    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """The result of steps of one kind; None if they do not end at a feasible matrix."""
     L = problem.losses
@@ -63,7 +67,7 @@ def _restored(
     for k in range(MAX_ROUNDS):
         excess = excess_of(p, L.bound, s)
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
-        if worst <= GOAL:
+        if worst <= goal:
             break
         margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))
