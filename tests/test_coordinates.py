@@ -10,12 +10,11 @@ import scipy.sparse as sp
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.coordinates import coordinates as coordinates_module
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
-from bregmat.nearest import LINKED
+from bregmat.coordinates.priors import Coordinates, kernel_coordinates, metric_coordinates
+from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
@@ -289,7 +288,9 @@ class TestElimination:
         G = result.factor
         assert np.allclose(G[0], G[1], atol=1e-12)
         assert np.allclose(G[0], G[2], atol=1e-12)
-        assert result.gap <= LINKED  # what finite weights of the eliminated rows prove; the run itself went on to TOL
+        assert (
+            result.gap <= ELIMINATION_GAP
+        )  # what finite weights of the eliminated rows prove; the run itself went on to TOL
         assert result.dual.shape == (8,)
         # nearly the same by a bound that is only nearly 0
         nearly = Constraints.sq_distance([0, 1], [1, 2], 1e-7, "<=") + rest

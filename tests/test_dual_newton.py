@@ -7,12 +7,14 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, certificates
+from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat.certificates import restoration
+from bregmat.certificates.certify import certify
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
-from bregmat.operators.operators import RankOneRows
+from bregmat.operators.linear_maps import RankOneRows
 from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason, Status
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
@@ -294,7 +296,7 @@ def test_restoration_needs_one_row_of_a_matrix(rng, divergence):
         above = iterate_at_prior(divergence, problem.t0).with_factor(np.sqrt(1.01) * np.linalg.pinv(Z) @ G)
         p = problem.operator.congruence(above.F).values_diagonal(above.x)
         assert np.allclose(problem.violation(p)[:10], 0.01)
-        found.append(certificates.certify(problem, above, p, np.zeros(problem.c)))
+        found.append(certify(problem, above, p, np.zeros(problem.c)))
     assert found[0].is_feasible and found[1].is_feasible
     assert np.allclose(found[0].iterate.matrix(), found[1].iterate.matrix(), rtol=1e-12)
 
@@ -309,8 +311,8 @@ def test_both_ways_of_restoration(rng, monkeypatch, divergence):
     p = problem.operator.congruence(near.F).values_diagonal(near.x)
     found = []
     for few in (np.inf, -1.0):
-        monkeypatch.setattr(certificates, "FEW", few)
-        iterate, values = certificates.restore(problem, near, p, np.zeros(problem.c))
+        monkeypatch.setattr(restoration, "TYPICAL_CG_STEPS", few)
+        iterate, values = restoration.restore(problem, near, p, np.zeros(problem.c))
         assert problem.violation(values).max() <= 1e-9
         assert np.allclose(values, problem.losses.bound, rtol=1e-8)
         found.append(iterate.matrix())
@@ -327,7 +329,7 @@ def test_rows_beyond_the_range_of_a_matrix_are_restored(rng):
     C = _distances(there.factor(), i[some], j[some], ["=="] * 9, 0.0)
     problem = _problem(Frobenius(), np.eye(6), C)
     p = problem.operator.congruence(start.F).values_diagonal(start.x)
-    certificate = certificates.certify(problem, start, p, np.zeros(9))
+    certificate = certify(problem, start, p, np.zeros(9))
     assert 1e-4 < problem.violation(p).max() < 0.1
     assert certificate.is_feasible
     assert np.allclose(certificate.iterate.matrix(), there.matrix(), atol=0.05)

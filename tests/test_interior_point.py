@@ -12,7 +12,8 @@ from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.scalar_losses import Squared, SquaredHinge
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import PairGraph, RankOneRows
+from bregmat.operators.linear_maps import RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.run.loop import solve
 from bregmat.run.result import Status
 from bregmat.solvers import newton_system

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators import KernelLearner
 from bregmat.io import load, models, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky

@@ -44,8 +44,8 @@ from .applications import (
 from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints
 from .constraints.relations import Relation as Relation
-from .coordinates.coordinates import Factor as Factor
-from .coordinates.priors import widen_range as widen_range
+from .coordinates.priors import Factor as Factor
+from .coordinates.widen import widen_range as widen_range
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )

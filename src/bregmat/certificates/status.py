@@ -1,4 +1,4 @@
-"""The words of every result: what is proven, why a run stopped, and one line of its history."""
+"""The status of a result, the reason why a run stopped, and one line of its history."""
 
 from __future__ import annotations
 

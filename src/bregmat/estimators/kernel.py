@@ -15,7 +15,7 @@ from bregmat.base.checks import check_integer
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn, map_restored
 from bregmat.estimators.learner import ConstraintLearner

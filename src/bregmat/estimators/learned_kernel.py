@@ -20,7 +20,7 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most
 from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task

@@ -21,7 +21,7 @@ from bregmat.base.sampling import check_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_run
 from bregmat.estimators.state import (
     constraints_restored,

@@ -14,7 +14,7 @@ from bregmat.base.interrupts import take_interrupt
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most, say, validated
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
 from bregmat.estimators.learner import ConstraintLearner, given_constraints

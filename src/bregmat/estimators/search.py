@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat.base.checks import as_choice, as_column, check_integer, check_positive
 from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
 from bregmat.base.sampling import check_random_state, generator
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, say
 from bregmat.estimators.candidates import Candidate, Search, described, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present

@@ -16,7 +16,7 @@ import numpy as np
 
 from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.numerics import Exchanges, conjugate_gradients, pivot_in_box
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 NOISE = (1e-9, 1e-13)  # gradients below these shares of the largest entries of the linear term and of H d are rounding
 FLOPS = 3e9  # limit of one factorisation: about a tenth of a second

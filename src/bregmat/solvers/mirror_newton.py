@@ -16,7 +16,7 @@ from bregmat.base.numerics import armijo
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, count
 from bregmat.solvers.newton_system import solve_newton_system

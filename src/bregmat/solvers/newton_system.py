@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigh, symmetrize
 from bregmat.base.numerics import conjugate_gradients
-from bregmat.operators.operators import Operator, smat, svec
+from bregmat.operators.linear_maps import Operator, smat, svec
 
 DIRECT_FLOPS = 3e7  # below this a factorisation is cheaper than the overhead of conjugate gradients
 SHARED_FLOPS = 2e10  # the same where several right-hand sides share it

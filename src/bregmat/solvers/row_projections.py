@@ -23,7 +23,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import Operator, RankOneRows
+from bregmat.operators.linear_maps import Operator, RankOneRows
 from bregmat.run.loop import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
