@@ -516,7 +516,7 @@ def test_saved_and_loaded(named, tmp_path):
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
     assert np.array_equal(again.constraints_.ids, ids)
     with pytest.raises(NotFittedError):
-        MetricLearner().to_state()
+        save(tmp_path / "model.bm", MetricLearner())
 
 
 def test_warm_start(wine):

@@ -16,6 +16,7 @@ from bregmat.io import Checkpoint, ModelFileError, PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
 from bregmat.online.blocks import Checksum, ExampleBlock, StreamError
 from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
+from states import restored, state_of
 
 D = 12
 
@@ -52,7 +53,7 @@ def write_pairs(path, X, y):
 
 def bits(learner):
     """Everything that decides how a learner goes on."""
-    meta, arrays = learner.to_state()
+    meta, arrays = state_of(learner)
     return meta, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
@@ -371,7 +372,7 @@ def test_ctrl_c_waits_for_the_block_and_keeps_the_state(data, tmp_path):
     assert run.exit_reason is StreamExit.INTERRUPTED
     assert run.position == learner.n_seen_ == 1000
     assert [r.position for r in run.history] == [500, 1000]
-    save(tmp_path / "m.bm", MatrixExponentiatedGradient.from_state(*learner.to_state()))
+    save(tmp_path / "m.bm", restored(MatrixExponentiatedGradient, *state_of(learner)))
     rest = load(tmp_path / "m.bm")
     for part in ((1000, 1400), (1400, 1500), (1500, 2000), (2000, 2100), (2100, 2500)):
         rest.partial_fit(X[slice(*part)], y[slice(*part)])

@@ -9,12 +9,9 @@ the divided differences of the inverse link. Both iterates answer the same quest
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -81,13 +78,6 @@ class Spectral:
         keep = self.x > 0
         return self.F[:, keep] * np.sqrt(self.x[keep])
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "spectral", "divergence": DIVERGENCES.to_state(self.divergence)}, {
-            "mirror": self.t,
-            "frame": self.F,
-        }
-
     def matrix(self) -> np.ndarray:
         """M."""
         return symmetrize((self.F * self.x) @ self.F.T)
@@ -147,10 +137,6 @@ class Factored:
         """B with ``M = B B'``."""
         return self.F
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "factored", "logdet": self.logdet}, {"frame": self.F}
-
     def matrix(self) -> np.ndarray:
         """M."""
         return self.F @ self.F.T
@@ -165,13 +151,6 @@ def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.zeros(len(U))
     values[: len(sigma)] = sigma**2
     return values[::-1], U[:, ::-1]
-
-
-def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:
-    """The iterate that ``to_state`` described."""
-    if meta["kind"] == "factored":
-        return Factored(arrays["frame"], float(meta["logdet"]))
-    return Spectral(DIVERGENCES.from_state(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
 def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:

@@ -13,7 +13,6 @@ from bregmat.base.checks import as_column, check_integer, check_share
 from bregmat.base.linalg import eigh
 from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
-from bregmat.estimators.state import names_state, restore_names
 from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
 from bregmat.online.comparison import LossAndBound
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
@@ -288,41 +287,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
 
     def __dir__(self) -> list[str]:
         return list(object.__dir__(self))  # scikit-learn's asks every property, and parameters may not be valid yet
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        settings = self._prepare()
-        arrays = {} if self._log_prior is None else {"log_prior": self._log_prior}
-        if self._state is not None:
-            arrays |= {f"state.{name}": array for name, array in self._state.arrays().items()}
-        if self._record is not None:
-            arrays |= self._record.arrays()
-        arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
-        void = {"void": self._void, "misfit": self._misfit, "no_fit": self._no_fit}
-        return {"dim": self._dim, "settings": settings.to_meta(), **void, **names_state(self)}, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
-        """Inverse of :meth:`to_state`."""
-        if meta["dim"] is not None:  # before memory is taken for a matrix of that order
-            shapes = [arrays[name].shape for name in ("state.H", "state.Vt") if name in arrays]
-            if shapes != [(meta["dim"],) * 2]:
-                raise ValueError(f"dim is {meta['dim']!r}, but the matrix has the shape {shapes}")
-        self = cls(meta["dim"], **GradientSettings.from_meta(meta["settings"]))
-        log_prior = arrays.get("log_prior")
-        if log_prior is not None:
-            values, P = eigh(log_prior)
-            self.prior = (P * np.exp(values)) @ P.conj().T
-        self._prepare(log_prior)
-        self._void, self._misfit, self._no_fit = meta["void"], meta["misfit"], meta["no_fit"]
-        restore_names(self, meta)
-        if self._dim is not None:
-            mine = {n[6:]: np.array(a, order="C") for n, a in arrays.items() if n.startswith("state.")}
-            self._state.restore(mine)
-            if self._record is not None:
-                self._record.restore(arrays, self._dim)
-        return self
 
     def __repr__(self) -> str:
         dim = self.dim if self._dim is None else self._dim

@@ -115,7 +115,7 @@ def run_stream(
     Parameters
     ----------
     learner : object
-        With ``learn_one``, ``partial_fit``, ``cumulative_loss_`` and ``to_state``; an error must leave it as it was. It is
+        With ``learn_one``, ``partial_fit``, ``cumulative_loss_`` and ``get_params``; an error must leave it as it was. It is
         trained in place, after a resume too.
     stream : iterable
         Of examples (instance, label), or of chunks (instances, labels) of any length, or of both. Where the learner takes a
@@ -370,7 +370,7 @@ class _LiveRun:
                     "use the same, or resume=False to start anew."
                 )
         self.given = dict(vars(self.learner))
-        params = self.learner.get_params(deep=False) if hasattr(self.learner, "get_params") else ("random_state",)
+        params = self.learner.get_params(deep=False)
         kept = {name: value for name, value in self.given.items() if name in params}  # as they were given
         vars(self.learner).clear()
         vars(self.learner).update(vars(learner) | kept)
@@ -395,12 +395,9 @@ def _own_bound(learner: Any) -> float:
 
 
 def _settings(learner: Any) -> dict[str, Any]:
-    """What a learner was made with: its class, plain values, and the prior."""
-    meta, arrays = learner.to_state()
-    found: dict[str, Any] = {"learner": type(learner).__name__, "dim": meta.get("dim")}
-    for key in ("settings", "params"):
-        found |= meta.get(key, {})
-    return found | {name: a for name, a in arrays.items() if name == "log_prior" or name.startswith("params.")}
+    """The class of a learner and its parameters; files hold the seed of a generator, not its state, so it is not compared."""
+    params = {name: value for name, value in learner.get_params(deep=False).items() if name != "random_state"}
+    return {"learner": type(learner).__name__, **params}
 
 
 def _short(value: Any) -> str:
