@@ -444,10 +444,10 @@ def test_a_sparse_map_and_an_online_learner_that_claim_a_size_are_refused(size, 
     save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))
 
     def claim_rows(manifest, members):
-        manifest["state"]["coordinates"]["R_shape"][0] = size
+        manifest["state"]["coordinates"]["R"]["shape"][0] = size
 
     def claim_order(manifest, members):
-        manifest["state"]["dim"] = size
+        manifest["state"]["_dim"] = size
 
     for name, change in (("metric", claim_rows), ("online", claim_order)):
         load(tmp_path / name)

@@ -5,7 +5,6 @@ A file names classes by a word. Only the words listed here are looked up, so tha
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+
+from bregmat.base.threads import cached_property
 
 T = TypeVar("T", bound=type)
 
@@ -328,9 +329,7 @@ def _is_fitted_name(cls: type, name: str) -> bool:
     if not name.isidentifier() or name.startswith(("__", "_sklearn", "_metadata_request")):
         return False
     own = getattr(cls, name, None)
-    return (name.startswith("_") or name.endswith("_")) and not (
-        callable(own) or isinstance(own, functools.cached_property)
-    )
+    return (name.startswith("_") or name.endswith("_")) and not (callable(own) or isinstance(own, cached_property))
 
 
 def object_of(cls: type, found: dict[str, Any]) -> Any:
