@@ -631,7 +631,7 @@ def test_csv_in_other_clothes(tmp_path, text):
         ("0,1\n1,2\n", "pairs.csv: 2 cells in the first line; without a header they must be a, b, y"),
         ("a,b,y\n0,1,0.5\n\n1,oops,0.5\n", "pairs.csv, line 4, column 'b': 'oops' is not a number"),
         ("a,b,y\n0,1,0.5\n1,2,\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but line 1 has 3"),
+        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
         ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
         ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
         (

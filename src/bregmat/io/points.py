@@ -42,8 +42,8 @@ class Points:
         Missing cells of the features that had any, by name.
     medians : dict of str -> float
         What stands in their place, where that was asked for.
-    decimal_commas : tuple of str
-        Features whose numbers were read with decimal commas.
+    has_decimal_commas : bool
+        Whether the numbers of the file have decimal commas.
     """
 
     X: np.ndarray
@@ -52,7 +52,7 @@ class Points:
     rows: np.ndarray | None = None
     n_missing: dict[str, int] = field(default_factory=dict)
     medians: dict[str, float] = field(default_factory=dict)
-    decimal_commas: tuple[str, ...] = ()
+    has_decimal_commas: bool = False
     table: tables.Table | None = field(default=None, repr=False)
 
     def where(self, row: int) -> str:
@@ -166,12 +166,10 @@ def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str
     tables.require_columns(table.path, (*exclude, *(features or ())), table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}
-    commas = []
     for name, values in table.columns.items():
         numbers = None
         if name in features if features is not None else not _is_other(name, exclude):
-            numbers, has_commas = _numbers(table, name, required=features is not None)
-            commas += [name] * has_commas
+            numbers = _numbers(table, name, required=features is not None)
         if numbers is not None:
             X[name] = numbers
         else:
@@ -183,25 +181,23 @@ def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str
     matrix = np.empty((len(X[order[0]]), len(order)))
     for k, name in enumerate(order):
         matrix[:, k] = X[name]
-    return Points(matrix, order, others, decimal_commas=tuple(commas), table=table)
+    has_commas = table.text is not None and table.text.decimal == ","
+    return Points(matrix, order, others, has_decimal_commas=has_commas, table=table)
 
 
-def _numbers(table: tables.Table, name: str, *, required: bool) -> tuple[np.ndarray | None, bool]:
-    """The column as float64, NaN where a cell is missing, and whether it has decimal commas.
-
-    None for a column of words, of which more cells are words than numbers.
-    """
-    numbers, is_word, has_commas = table.numbers(name)
+def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
+    """The column as float64, NaN where a cell is missing; None for a column with more words than numbers."""
+    numbers, is_word = table.numbers(name)
     if is_word.any():
         if (truth := _truth(table.columns[name])) is not None:
-            return truth, False
+            return truth
         if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
-            return None, False
+            return None
         raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
         raise ValueError(f"{table.place(row)}, column {name!r}: {table.cell(row, name)} is not finite")
-    return numbers, has_commas
+    return numbers
 
 
 def _truth(values: np.ndarray) -> np.ndarray | None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints.columns import is_number_word
 from bregmat.io import tables
 from bregmat.io.models import load, read_manifest, save
 from bregmat.io.paths import check_writable
 from bregmat.io.sources import TEXT, Source, file_kind
-from bregmat.io.texts import Text
+from bregmat.io.texts import Text, pandas_package
 
 __all__ = ["Checkpoint", "PairFile"]
 
@@ -128,12 +127,11 @@ class _TextRows:
     def _floats(self, at: int, name: str, cells: Any) -> np.ndarray:
         if cells.dtype.kind in "iuf" and not cells.hasnans:
             return cells.to_numpy(dtype=np.float64)
-        self.text.check_rows()  # pandas fills up rows that are too short
-        words = [str(cell).strip() for cell in cells.astype(object)]
-        for row, word in enumerate(words):
-            if not is_number_word(word):
-                raise tables.not_a_number(self.place(at + row), name, self.text.cell(at + row, name))
-        return np.array(words, dtype=str).astype(np.float64)
+        numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
+        for row in np.flatnonzero(np.isnan(numbers)):
+            if (cell := self.text.cell(at + int(row), name)).lower() != "nan":
+                raise tables.not_a_number(self.place(at + int(row)), name, cell)
+        return numbers
 
 
 class _ParquetRows:

@@ -3,9 +3,6 @@
 What is wrong is said with file, line and column.
 """
 
-import csv
-import gzip
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +14,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bregmat.constraints.columns import is_number_word
 from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
@@ -48,27 +44,21 @@ class Table:
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
     def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
-        """The error of a cell in a column of numbers that is none."""
-        return ValueError(f"{not_a_number(self.place(row), name, self.cell(row, name))}{hint}")
+        """The error for a cell of a column of numbers that holds no number."""
+        cell = self.cell(row, name)
+        advice = "" if self.text is None else self.text.hint(cell)
+        return ValueError(f"{not_a_number(self.place(row), name, cell)}{advice}{hint}")
 
-    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
-        """A column as float64, NaN where a cell is missing or no number; which cells are words; whether decimal commas were read."""
+    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column as float64, NaN where a cell is missing or is a word, and which cells are words."""
         values = self.columns[name]
         if values.dtype.kind in "biuf":
-            return values.astype(np.float64), np.zeros(len(values), bool), False
+            return values.astype(np.float64), np.zeros(len(values), bool)
         words = pandas_package().Series(values, dtype=object)
-        has_comma = np.zeros(len(values), bool)
-        if self.text is not None and self.text.delimiter != ",":
-            has_comma = (words.str.count(",") == 1).to_numpy() & ~words.str.contains(".", regex=False).to_numpy(bool)
-            words = words.where(~has_comma, words.str.replace(",", ".", regex=False))
-        numbers = np.full(len(values), np.nan)
-        is_number = pandas_package().to_numeric(words, errors="coerce").notna().to_numpy(bool)
-        try:
-            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
-        except ValueError:  # what only pandas takes for one
-            is_number = np.array([is_number_word(word) for word in words])
-            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
-        return numbers, ~is_number & (values != ""), bool((has_comma & is_number).any())
+        if self.text is not None and self.text.decimal == ",":
+            words = words.str.replace(",", ".", regex=False)
+        numbers = pandas_package().to_numeric(words, errors="coerce").to_numpy(dtype=np.float64)
+        return numbers, np.isnan(numbers) & (values != "")
 
 
 def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -> None:
@@ -126,14 +116,14 @@ def write(path: Path, columns: Mapping[str, Any]) -> None:
     with atomic_write(path) as handle:
         if kind in TEXT:
             is_packed = Path(path).suffix.lower() == PACKED
-            packed = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if is_packed else None
-            text = io.TextIOWrapper(packed or handle, encoding="utf-8", newline="", write_through=True)  # type: ignore[type-var]
-            writer = csv.writer(text, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*(np.asarray(values).tolist() for values in columns.values())))
-            text.detach()
-            if packed is not None:
-                packed.close()
+            pandas_package().DataFrame(dict(columns)).to_csv(
+                handle,
+                sep="\t" if kind == ".tsv" else ",",
+                index=False,
+                lineterminator="\n",
+                encoding="utf-8",
+                compression={"method": "gzip", "mtime": 0} if is_packed else None,
+            )
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
