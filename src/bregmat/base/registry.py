@@ -94,15 +94,16 @@ class Registry(Mapping[str, Any]):
         TypeError
             Its class is not registered, so that a file could not be read again.
         """
-        known = self._classes.get(value.name)
+        name: str = value.name
+        known = self._classes.get(name)
         if known is type(value):
             return {f.name: getattr(value, f.name) for f in fields(value) if f.init} if is_dataclass(value) else {}
         if known is not None and known == value:  # a relation, which is registered itself
             return {}
-        name = value.name if type(value) is self.base else type(value).__name__
+        what = name if type(value) is self.base else type(value).__name__
         raise TypeError(
-            f"the {self.kind} {value.name!r} must be known by its name to be written to a file; call "
-            f"bregmat.register({name}) where it is defined."
+            f"the {self.kind} {name!r} must be known by its name to be written to a file; call "
+            f"bregmat.register({what}) where it is defined."
         )
 
     def restored(self, name: str, settings: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Files in and out: models, points, constraints, streams of pairs. Nothing here ever unpickles."""
+"""Reading and writing files: models, points, constraints and streams of pairs. Nothing is pickled or unpickled."""
 
 from bregmat.io.classes import savable
 from bregmat.io.constraints import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints

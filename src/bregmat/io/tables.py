@@ -1,6 +1,6 @@
-"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, read by pandas and pyarrow.
+"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, by pandas and pyarrow.
 
-What is wrong is said with file, line and column.
+Error messages name the file, the line and the column.
 """
 
 import os
@@ -18,29 +18,30 @@ from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
-LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a columnar file may unpack to, whichever is more
-# what NumPy says of damaged headers and shapes, and zipfile of what it takes for an archive
+# A columnar file may decompress to LARGE bytes or to EXPANDS times its size, whichever is more.
+LARGE, EXPANDS = 2**30, 1000
+# What NumPy raises for damaged headers and shapes, and zipfile for what looks like an archive.
 NOT_NPY = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, TokenError, BadZipFile)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file: arrays of numbers, NaN where a cell is missing, and arrays of words, "" where one is."""
+    """The columns of a file: arrays of numbers and arrays of words. A missing cell is NaN or the empty word."""
 
     path: Path
     columns: Mapping[str, Any]
-    text: Text | None = None  # as it was read, to find lines in
+    text: Text | None = None  # of a file of text, to find lines and cells
 
     def where(self, row: int) -> str:
-        """Where a row is: its line in a file of text, else its number."""
+        """The line of a row in a file of text, otherwise its number."""
         return f"row {row}" if self.text is None else f"line {self.text.lines[row]}"
 
     def place(self, row: int) -> str:
-        """The file, and where the row is in it."""
+        """The file and the line or number of a row."""
         return f"{self.path}, {self.where(row)}"
 
     def cell(self, row: int, name: str) -> str:
-        """What stands in a cell."""
+        """A cell as it is written in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
     def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
@@ -62,7 +63,7 @@ class Table:
 
 
 def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Raise for the first column that the file does not have."""
+    """Raise ValueError for the first wanted column that the file does not have."""
     present = list(present)
     for name in wanted:
         if name not in present:
@@ -70,7 +71,7 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
 
 
 def not_a_number(place: str, column: str, value: Any) -> ValueError:
-    """The error of a cell in a column of numbers that is none."""
+    """The error for a cell of a column of numbers that holds no number."""
     shown = repr(value) if str(value).strip() else "an empty cell"
     return ValueError(f"{place}, column {column!r}: {shown} is not a number")
 
@@ -88,11 +89,11 @@ def read(
     ----------
     source : Source
     has_header : bool, optional
-        Of text: by default it is told by the first two lines. Without one columns are called "x0", "x1", ...
+        Whether a file of text has one; by default, if the first line holds no number. Otherwise the columns are "x0", "x1", ...
     is_word : callable
-        Of a name: whether the cells of that column of a text are to be read as they stand, "NA" and "007" too.
+        Whether a column of a file of text, by its name, holds words, which are kept as they stand ("NA", "007").
     encoding : str, optional
-        Of text: by default UTF-8, or what a mark at its beginning says.
+        Of a file of text; by default UTF-8.
     """
     if source.kind not in TEXT:
         return Table(source.path, _read_columnar(source))
@@ -101,7 +102,7 @@ def read(
 
 
 def column_names(source: Source, encoding: str | None = None) -> list[str]:
-    """What the columns of a table are called; none in a .npy file."""
+    """Names of the columns of a table; a .npy file has none."""
     if source.kind in TEXT:
         return Text.of(source, None, encoding).names
     if source.kind == ".parquet":
@@ -111,7 +112,7 @@ def column_names(source: Source, encoding: str | None = None) -> list[str]:
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> None:
-    """Named columns of equal length to .csv or .tsv (floats so that they read back to the same bits), .parquet or .feather."""
+    """Write named columns of equal length; floats are read back to the same bits."""
     _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
     with atomic_write(path) as handle:
         if kind in TEXT:
@@ -159,12 +160,12 @@ def _pyarrow() -> Any:
 
 @contextmanager
 def damage_of(source: Source) -> Iterator[None]:
-    """ValueError where a columnar file is none."""
+    """Turn what pyarrow raises for a damaged file into ValueError."""
     pyarrow = _pyarrow()
     try:
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        # pyarrow says OSError of damaged pages, MemoryError of sizes that cannot be
+        # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
         raise ValueError(f"{source.path}: not a {source.kind[1:]} file, or damaged ({error})") from error
 
 
@@ -173,13 +174,13 @@ def open_parquet(path: Path | Source) -> Iterator[Any]:
     """A ``pyarrow.parquet.ParquetFile``."""
     source = path if isinstance(path, Source) else Source(path, ".parquet")
     pyarrow = _pyarrow()
-    # OSError that names a file which is not there is none of damage
+    # opened outside of damage_of: a missing file is not a damaged one
     with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
         yield file
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of numbers (truths are none)."""
+    """Whether a type of pyarrow is one of numbers; booleans are not."""
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind)
@@ -193,7 +194,7 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
     else:
         with source.open() as handle, damage_of(source):
             table = _pyarrow().feather.read_table(handle)
-            table.validate(full=True)  # its lengths and places are taken as they are, else
+            table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}
@@ -208,4 +209,6 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
 
 def _check_size(source: Source, size: int) -> None:
     if size > max(LARGE, EXPANDS * source.size):
-        raise ValueError(f"{source.path}: a file of {source.size} bytes that unpacks to {size}: damaged, or a trap")
+        raise ValueError(
+            f"{source.path}: a file of {source.size} bytes that decompresses to {size}: it is damaged or malicious"
+        )
