@@ -225,6 +225,13 @@ def test_classes_of_ones_own(tmp_path, monkeypatch):
         savable(dataclass(type("Span", (), {})))
 
 
+def test_every_class_that_files_name_is_there():
+    for name in [*classes.SAVABLE, *classes.PARTS]:
+        cls = classes.class_named(name)
+        assert cls.__name__ == name and classes.is_known(cls)
+    assert not set(classes.SAVABLE) & set(classes.PARTS)
+
+
 # ---------------------------------------------------------------- damaged files
 
 
