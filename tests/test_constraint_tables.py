@@ -231,7 +231,10 @@ def test_distances_and_bounds_without_a_relation():
         ({"a": [0, 1], "b": [1, 1]}, "row 1"),
         ({"a": [0], "b": [1], "distance": ["far"]}, "row 0: distance 'far' is no distance"),
         ({"a": [0], "b": [1], "distance": [-1.0]}, "row 0: distance '-1' is no distance"),
-        ({"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]}, "'distance' and 'sq_distance' have the same meaning"),
+        (
+            {"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]},
+            "'distance' and 'sq_distance' have the same meaning",
+        ),
         ({"a": [0], "b": [1], "bound": [1.0]}, "no column 'sense'; a bound needs its sense"),
         (
             {"a": [0]},

@@ -117,13 +117,10 @@ def read_points(
     as_choice("missing", missing, MISSING)
     source = points_source(path)
     exclude = tuple(exclude)
-    if source.kind == ".npy":
+    if source.kind == ".npy":  # not looked through for missing cells unless they are to be replaced
         points = _from_npy(source, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
-    asked = set(features or ())
-    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
-    points = _split(table, exclude, features)
-    return _complete(points, missing, medians)
+    return _complete(_from_table(source, exclude, features, encoding), missing, medians)
 
 
 def points_source(path: str | os.PathLike[str] | Source) -> Source:
@@ -162,7 +159,12 @@ def _is_other(name: str, exclude: Iterable[str]) -> bool:
     return name in exclude or name in _INDEX_NAMES or is_id(name)
 
 
-def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
+def _from_table(
+    source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
+) -> Points:
+    """The columns of a table, with NaN for missing cells of features."""
+    asked = set(features or ())
+    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
     tables.require_columns(table.path, (*exclude, *(features or ())), table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}

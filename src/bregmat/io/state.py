@@ -11,7 +11,7 @@ A *state* consists of None, truth values, integers, finite floats, strings, list
     {"$sparse": [data, indices, indptr], "shape": [n, d]}   a CSR matrix
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
-    {"$class": name, attribute: value, ...}     an object of another class (:mod:`bregmat.io.classes`)
+    {"$class": name, attribute: value, ...}     an object of another class, from :mod:`bregmat.io.classes`
     {"$rows": class, "numbers": names, "whole": names, "values": array, attribute: [entries, shapes], ...}
                                                 a list of objects of one class whose attributes are numbers and arrays
     {"$kernel_of": learner}                     the method ``kernel`` of a learner
@@ -30,7 +30,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.registry import registry_of, registry_of_kind
-from bregmat.io.classes import attributes_of, class_named, is_known, is_row, object_of
+from bregmat.io.attributes import attributes_of, is_row, object_of
+from bregmat.io.classes import class_named, is_known
 
 __all__ = ["ARRAY_NAME", "MAX_DEPTH", "depth_of", "from_state", "plain", "plain_restored", "to_state"]
 
