@@ -81,13 +81,13 @@ class Text:
         """Some columns as data frames of at most ``size`` rows."""
         with self.source.open() as handle:
             with self._errors():
-                frames = self._read(handle, chunksize=size, usecols=list(wanted))
+                frames = self._read(handle, chunksize=size)  # with usecols, pandas accepts rows that are too long
             while True:
                 with self._errors():
                     frame = next(frames, None)
                 if frame is None:
                     return
-                yield frame
+                yield frame[list(wanted)]
 
     def _read(self, handle: Any, **more: Any) -> Any:
         # from version 3.1 on, pandas reads every number to the last bit
