@@ -3,7 +3,10 @@
 
 PYTHON ?= python3
 LEVELS ?= v3/Haswell v1/Nehalem# of test-levels: an instruction set of the kernels and a core type of OpenBLAS; `make test` uses the best ones
-PARALLEL ?= -n auto --dist loadfile# a process a core, whole files; PARALLEL= for one, to debug
+PARALLEL ?= -n auto --dist worksteal# one process per core; PARALLEL= for one process, to debug
+# what is run again as on an older processor, beside a share of the structured suite
+LEVEL_TESTS = contracts oracles outcomes kernels margin_kernels nnqp_kernels row_kernels row_kernels_spectral eigen_update instruction_sets
+LEVEL_SHARE = 0.05
 # numbers, tables, pictures, commands: about five minutes on two cores; no browsers, no clusters
 MINIMUM = bad_input checks cli constraint_tables contracts coordinates correlation cut cut_input cyclic_projection datasets dual_newton \
 	estimators fast_paths io io_tables kernels labels oracles outcomes packaging plots plots_coefficients plots_points priors registry splits
@@ -16,16 +19,18 @@ SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '
 CPP     = $(filter %.cpp %.hpp,$(SOURCES))
 MAXIMUM_WHEEL := 8000000# bytes
 
-.PHONY: help demo test test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
+.PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
-	@echo "make test   all tests"
-	@echo "make test-levels  the numerical tests as on older processors (LEVELS=\"$(LEVELS)\")"
+	@echo "make test   the quick tests: about four minutes on two cores"
+	@echo "make test-slow  tests that take over two seconds, or need a browser, a cluster or a fresh process"
+	@echo "make test-all   both, and every result passed to bregmat.verify"
+	@echo "make test-levels  oracles, contracts, outcomes, kernels and a share of the suite as on older processors (LEVELS=\"$(LEVELS)\")"
 	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
-	@echo "make lint   ruff, clang-format and mypy, and make types"
+	@echo "make lint   ruff, clang-format, mypy, the rules of tests/lint_sources.py, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
 	@echo "make dist   wheel and sdist in dist/, each installed in a fresh environment and tested"
@@ -66,11 +71,19 @@ demo: $(VENV)/demo
 	$(BIN)/bregmat demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) --verify-results $(PYTEST_ARGS)
 
 test-levels: $(STAMP)
 	@set -e; for level in $(LEVELS); do \
-		BREGMAT_LEVEL=$${level%/*} OPENBLAS_CORETYPE=$${level#*/} $(BIN)/python -m pytest -m numerical $(PARALLEL) $(PYTEST_ARGS); \
+		export BREGMAT_LEVEL=$${level%/*} OPENBLAS_CORETYPE=$${level#*/}; \
+		$(BIN)/python -m pytest $(PARALLEL) $(LEVEL_TESTS:%=tests/test_%.py) $(PYTEST_ARGS); \
+		(cd tests && ../$(BIN)/python -m suite --share $(LEVEL_SHARE)); \
 	done
 
 suite: $(STAMP)
@@ -85,6 +98,7 @@ soak: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/lint_sources.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory types

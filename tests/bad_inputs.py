@@ -845,7 +845,7 @@ ENTRIES = {
     "KernelKMeans.fit": Entry(
         bregmat.KernelKMeans(2, n_init=1).fit,
         {"X": X},
-        {"X": POINTS, "sample_weight": WEIGHTS, "executor": count(1), "block_size": count(1)},
+        {"X": POINTS, "sample_weight": WEIGHTS},
         free=("y",),
     ),
     "KernelKMeans.predict": Entry(
@@ -898,7 +898,6 @@ ENTRIES = {
 }
 PAIRS, TARGETS = [[0, 1], [1, 2]], [0.1, 0.2]
 STREAM = {k: v for k, v in POINTS.items() if k != "no rows"}  # of which there may be none
-NEW_PARAMS = {"list": ["eta"], "number": 3, "word": "eta", "unknown": {"new_params": 1}, "thing": Thing()}
 BAD_PAIRS = {
     "far": [[0, 9]],
     "negative": [[0, -1]],
@@ -925,7 +924,6 @@ ENTRIES |= {
             "loss": SETTING,
             "prior": table(EYE / 4, none=True, square=True),
             "trace": POSITIVE,
-            "normalized": FLAG,
         }
         | {
             "spectral_spread": POSITIVE,
@@ -935,10 +933,6 @@ ENTRIES |= {
             "keep_examples": FLAG,
         },
     ),
-    **{
-        f"{name}.clone": Entry(of_class(name, "clone"), {}, {"new_params": NEW_PARAMS, "include_attributes": FLAG})
-        for name in ("MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA")
-    },
     "MatrixExponentiatedGradient.fit": Entry(
         bregmat.MatrixExponentiatedGradient(4, eta=0.1).fit, {"X": PAIRS, "y": TARGETS}, {"X": BAD_PAIRS, "y": ROUNDS}
     ),
@@ -1215,17 +1209,13 @@ COMMANDS = {
             "--eta": NUMBERS | {"0": "{}"},
             "--trace": NUMBERS | {"0": "{}"},
             "--loss-budget": NUMBERS,
-            "--mode": NAMES,
             "--share": NUMBERS | {"2": "{}"},
             "--share-every": COUNTS,
-            "--target": {"absent.npy": "absent.npy", "matrix.npy": "matrix.npy", "points.csv": "points.csv"},
             "--every": COUNTS,
             "--out": OUTPUTS,
-            "--checkpoint": {"absent/c.bm": "absent", "points.csv": "points.csv"},
-            "--checkpoint-seconds": {"x": "{}", "-1": "{}", "nan": "{}"},
             "--plot": {"out.nonsense": "nonsense", "absent/out.png": "absent"},
         },
-        free=("--squared", "--fresh", "--quiet"),
+        free=("--squared", "--quiet"),
     ),
     "transform": Command(
         ["model.bm", "--out", "out.csv", "points.csv"],

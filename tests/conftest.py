@@ -11,9 +11,7 @@ import pytest
 import verified_calls
 from bregmat import _kernels
 
-verified_calls.install()
-
-# Everything else is marked `numerical`: `make test-levels` runs it again with kernels and OpenBLAS for older processors.
+# Everything else is marked `numerical`: what it computes depends on the processor.
 NOT_NUMERICAL = {
     *("test_architecture", "test_registry", "test_checks", "test_bad_input", "test_cut_input", "test_nnqp_input"),
     *(
@@ -35,7 +33,7 @@ NOT_NUMERICAL = {
 }
 
 
-# Every result of the library's doors goes through `bregmat.verify`, in all tests but these, each with its reason.
+# With --verify-results, `bregmat.verify` checks every result that the library returns in all tests but these, each with its reason.
 NOT_VERIFIED = {
     "test_suite.py": "its own judge asks `verify` of every result",
     "test_estimators.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
@@ -48,7 +46,12 @@ NOT_VERIFIED = {
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "numerical: computes; must hold on every processor (make test-levels)")
+    config.addinivalue_line("markers", "numerical: computes; must hold on every processor")
+    config.addinivalue_line(
+        "markers", "slow: takes over two seconds, or needs a browser, a cluster or a fresh process (make test-slow)"
+    )
+    if config.getoption("--verify-results"):
+        verified_calls.install()
     # a shell starts background jobs with SIGINT ignored; tests of Ctrl-C need Python's handler
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -80,17 +83,20 @@ def pytest_report_header():
 
 def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail the run if any test was skipped")
+    parser.addoption("--verify-results", action="store_true", help="pass every result of the library to bregmat.verify")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """A worker process of pytest-xdist ends: what it counted."""
+    """Add the counts of a worker process of pytest-xdist when it ends."""
     for word, n in getattr(node, "workeroutput", {}).get("verified", {}).items():
         verified_calls.counts[word] += n
 
 
 def pytest_terminal_summary(terminalreporter):
-    """How many results were verified on the way, and how many were not."""
+    """How many results were verified, and how many were not."""
+    if not terminalreporter.config.getoption("--verify-results"):
+        return
     n = verified_calls.counts
     left_out = f"{n['too large']} too large for it, {n['measured']} whose memory is measured, {n['of solve alone']} of the loop alone"
     terminalreporter.write_line(

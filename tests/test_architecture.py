@@ -1,44 +1,15 @@
-"""Who may import whom, what the public names are, and what ``import bregmat`` brings along."""
+"""What the public names are, and what ``import bregmat`` loads. Rules about the sources are in lint_sources.py."""
 
-import ast
 import inspect
 import json
-import re
 import subprocess
 import sys
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import bregmat
 from conftest import NOT_NUMERICAL
-
-ROOT = Path(bregmat.__file__).parent
-
-# Rooms of the library: upper lines may import lower ones, never the other way; rooms of one line do not import each other.
-TREE = """
-plots
-io
-verification
-online pairs
-estimators
-applications
-from_labels
-nearest
-sharded
-margin
-quadratic
-solvers
-run
-certificates
-coordinates
-operators
-constraints objective kernels
-base
-typing _kernels
-"""
-LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
 
 # The part of the planned public surface that exists; what is added to it is added here.
 PUBLIC = {
@@ -71,129 +42,6 @@ RESULT = (
     "history _repr_html_ transform spectrum values"
 )
 CONSTRUCTORS = "sq_distance similarity comparison similarity_comparison diagonal trace linear of from_pairs from_triplets from_frame"
-
-
-def module_name(path):
-    parts = ("bregmat", *path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-# `python -m bregmat` is the one file of the library that opens the application
-MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py")) if path.name != "__main__.py"}
-APP = sorted((ROOT.parent / "bregmat_app").rglob("*.py"))
-
-
-def imports(name):
-    """Absolute names of all modules that a module imports, at the top or inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name}: relative import in line {node.lineno}"
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {full if full in MODULES else node.module for full in inner}
-    return found
-
-
-def unit(name):
-    """The file or package of the tree that a module belongs to; None for the package itself."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else None
-
-
-INSIDE = {name: {other for other in imports(name) if other.split(".")[0] == "bregmat"} for name in MODULES}
-
-
-# ---------------------------------------------------------------- import direction
-def test_every_unit_is_in_the_tree():
-    assert {unit(name) for name in MODULES} - {None} == set(LEVEL)
-
-
-@pytest.mark.parametrize("name", [name for name in MODULES if unit(name)])
-def test_imports_go_down_the_tree(name):
-    mine = unit(name)
-    others = {unit(other) for other in INSIDE[name]} - {mine, None}
-    assert {other for other in others if LEVEL[other] <= LEVEL[mine]} == set()
-
-
-@pytest.mark.parametrize("name", [name for name in MODULES if unit(name)])
-def test_only_the_version_is_taken_from_the_package_itself(name):
-    text = MODULES[name].read_text(encoding="utf-8")
-    assert set(re.findall(r"^\s*from bregmat import (.+)$", text, re.M)) <= {"__version__"}
-
-
-def test_no_cycles():
-    graph = {name: {other for other in INSIDE[name] if unit(other)} for name in MODULES if unit(name)}
-    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
-
-
-def test_one_word_one_class():
-    """No two classes share a name, and no two files of rows: ``Rows``, ``Block``, ``Settings`` once meant three things each."""
-    places = {}
-    for name, path in MODULES.items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(name)
-    assert len(places) > 100
-    assert {word: names for word, names in places.items() if len(names) > 1} == {}
-    assert [name for name in MODULES if name.rpartition(".")[2] == "rows"] == []
-
-
-def test_kernels_import_only_kernels():
-    kernels = [name for name in MODULES if unit(name) == "_kernels"]
-    assert {other for name in kernels for other in INSIDE[name] if unit(other) != "_kernels"} == set()
-
-
-def test_no_property_holds_a_lock():
-    """Python 3.11's own ``cached_property`` holds one for all objects of its class, also in a forked process."""
-    own = re.compile(r"functools\.cached_property|from functools import .*cached_property")
-    users = {name for name in MODULES if own.search(MODULES[name].read_text(encoding="utf-8"))}
-    assert users == {"bregmat.base.threads"}
-
-
-def imported(path):
-    """Absolute names of all modules that a file imports, at the top or inside functions."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-
-
-def test_the_library_imports_neither_the_application_nor_the_papers():
-    beside = {"bregmat_app", "bregmat_papers"}
-    assert [name for name in MODULES if beside & {other.split(".")[0] for other in imports(name)}] == []
-    assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
-
-
-def test_the_papers_import_the_public_rooms_and_no_application():
-    users = {path.stem for path in APP if any(other.split(".")[0] == "bregmat_papers" for other in imported(path))}
-    assert users == {"demo", "reproduce"}
-    papers = {path.name: imported(path) for path in sorted((ROOT.parent / "bregmat_papers").glob("*.py"))}
-    used = {
-        name: {other for other in others if other.startswith(("bregmat._kernels", "bregmat_app"))}
-        for name, others in papers.items()
-    }
-    assert {name: others for name, others in used.items() if others} == {}
-
-
-def test_the_root_holds_little():
-    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "nearest.py", "typing.py"}
-
-
-def test_core_needs_neither_estimators_nor_drawing():
-    optional = {"dask", "distributed", "zarr", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
-    core = [name for name in MODULES if unit(name) and LEVEL[unit(name)] >= LEVEL["nearest"]]
-    users = {name for name in core if optional & {other.split(".")[0] for other in imports(name)}}
-    assert users == {"bregmat.sharded.cluster"}  # Dask, once somebody hands in a client or a collection
-
-
-def test_other_array_libraries_come_with_their_arrays():
-    """No file names one of them but the one that asks what an array is; none is loaded until somebody hands one in."""
-    own = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
-    users = {name for name in MODULES if own & {other.split(".")[0] for other in imports(name)}}
-    assert users == {"bregmat.base.arrays"}
-    solve = "bregmat.nearest_metric(np.eye(2), bregmat.Constraints.sq_distance(0, 1, 1.0, '<='))"
-    assert loaded_after(f"import numpy as np, bregmat; {solve}") & own == set()
 
 
 # ---------------------------------------------------------------- public names
@@ -258,8 +106,18 @@ def loaded_after(code):
 
 
 def test_import_is_light():
-    heavy = {"sklearn", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "joblib"}
+    heavy = {"numpy", "scipy", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "joblib"}
     assert loaded_after("import bregmat") & heavy == set()
+
+
+def test_other_array_libraries_come_with_their_arrays():
+    own = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
+    solve = "bregmat.nearest_metric(np.eye(2), bregmat.Constraints.sq_distance(0, 1, 1.0, '<='))"
+    assert loaded_after(f"import numpy as np, bregmat; {solve}") & own == set()
+
+
+def test_the_command_loads_the_papers_only_when_they_are_asked_for():
+    assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
 
 
 def test_solving_is_light_too():
@@ -277,13 +135,3 @@ def test_estimators_come_when_they_are_asked_for():
 def test_what_is_not_numerical_is_a_test_file():
     here = {path.stem for path in Path(__file__).parent.glob("test_*.py")}
     assert here >= NOT_NUMERICAL
-
-
-# ---------------------------------------------------------------- the page about all this
-PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
-
-
-def test_the_page_names_every_room():
-    table = " ".join(line.split("|")[1] for line in PAGE.split("\n") if line.startswith("| `"))
-    rooms = set(re.findall(r"`(\w+)`", table))
-    assert rooms == {*LEVEL, "cli", "label", "report"}

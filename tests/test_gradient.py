@@ -1,5 +1,7 @@
 """The matrix exponentiated gradient learner: the paper's equations, all modes, kinds and losses."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -44,8 +46,7 @@ def test_tsuda_2_and_3_the_update_minimises_the_linearised_problem(rng):
     assert np.abs(residual - np.eye(d) * residual[0, 0]).max() < EXACT
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+@pytest.mark.parametrize(("kind", "mode"), [*itertools.product(["pairs", "vectors"], MODES), ("matrices", "auto")])
 def test_tsuda_4_by_the_matrix_logarithm(rng, kind, mode):
     """``W <- exp(log W - 2 eta (yhat - y) X) / Z``, with a logarithm at each step."""
     d, eta = 5, 0.8
@@ -84,13 +85,12 @@ def test_tsuda_7_the_unwrapped_form_survives_where_logarithms_do_not(rng):
     assert np.linalg.eigvalsh(learner.matrix())[0] >= -1e-300
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_diagonal_instances_are_exponentiated_gradient(rng, mode):
+def test_diagonal_instances_are_exponentiated_gradient(rng):
     """On diagonal instances W is a probability vector and the update that of Kivinen and Warmuth."""
     d, eta = 6, 0.5
     target, x = rng.dirichlet(np.ones(d)), rng.random((200, d))
     y = x @ target + 0.05 * rng.normal(size=200)
-    learner = MatrixExponentiatedGradient(d, eta=eta, instances="matrices", mode=mode)
+    learner = MatrixExponentiatedGradient(d, eta=eta, instances="matrices")
     predictions = learner.predict_then_learn([np.diag(row) for row in x], y)
     w, total = np.full(d, 1 / d), 0.0
     for t in range(200):
@@ -109,14 +109,13 @@ CASES = {
     "loss budget": {"loss_budget": 1.0},
     "large rate": {"eta": 5.0},
     "trace": {"trace": 3.0},
-    "unnormalised": {"eta": 0.3, "normalized": False},
     "absolute": {"eta": 0.05, "loss": "absolute"},
     "entropic": {"eta": 0.1, "loss": "entropic"},
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+@pytest.mark.parametrize("kind", ["pairs", "vectors"])
 @pytest.mark.parametrize("is_complex", [False, True])
 def test_modes_agree(rng, case, kind, is_complex):
     if kind == "pairs" and is_complex:
@@ -149,19 +148,18 @@ def test_total_loss_of_lanczos_is_that_of_eigh(rng):
     assert total[0] == pytest.approx(total[1], rel=EXACT)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
-def test_room_for_krylov_vectors_grows(rng, kind):
+@pytest.mark.parametrize(("kind", "loss"), [("pairs", "squared"), ("vectors", "squared"), ("vectors", Own())])
+def test_room_for_krylov_vectors_grows(rng, kind, loss):
     """The space that is set aside for them does not change a bit of the result."""
-    loss = Own() if kind == "matrices" else "squared"
     _, X, y = stream(rng, kind, 20, 200)
     plenty, tight = (
         MatrixExponentiatedGradient(20, instances=kind, eta=2.0, mode="lanczos", loss=loss) for _ in range(2)
     )
     plenty.partial_fit(X, y)
     for part in range(0, 200, 50):
-        tight._started()._room(2)
+        tight._started()._reserve(2)
         tight.partial_fit(X[part : part + 50], y[part : part + 50])
-    tight._started()._room(2)
+    tight._started()._reserve(2)
     assert tight.predict_one(X[0]) == plenty.predict_one(X[0])
     assert (tight.matrix() == plenty.matrix()).all()
     assert tight.cumulative_loss_ == plenty.cumulative_loss_
@@ -178,37 +176,18 @@ def test_large_steps(rng):
     assert np.isfinite(runs[1].matrix()).all()
 
 
-def test_sparse_matrices(rng):
-    d = 34
-    dense, sparse = [], []
-    for _ in range(40):
-        i, j = rng.choice(d, 2, replace=False)
-        S = scipy.sparse.coo_array(([0.4, 0.4, 0.2], ([i, j, i], [j, i, i])), shape=(d, d))
-        sparse.append(S)
-        dense.append(S.toarray())
-    sparse.append(scipy.sparse.csr_array((d, d)))
-    dense.append(np.zeros((d, d)))
-    y = rng.normal(size=41) * 0.1
+def test_sparse_instances(rng):
+    d = 5
+    dense = rng.normal(size=(10, d, d)) * (rng.random((10, d, d)) < 0.3) / 4
+    dense += dense.transpose(0, 2, 1)
+    y = rng.normal(size=10) * 0.1
     runs = [
-        MatrixExponentiatedGradient(instances="matrices", mode=mode).partial_fit(X, y)
-        for X, mode in ((sparse, "auto"), (dense, "auto"), (dense, "eigh"))
+        MatrixExponentiatedGradient(instances="matrices", spectral_spread=9.0).partial_fit(X, y)
+        for X in (dense, [scipy.sparse.coo_array(x) for x in dense])
     ]
     assert (runs[0].matrix() == runs[1].matrix()).all()
-    assert np.abs(runs[0].matrix() - runs[2].matrix()).max() < EXACT
     few = MatrixExponentiatedGradient(instances="vectors").partial_fit(scipy.sparse.csr_array(np.eye(4)), np.zeros(4))
     assert few.dim_ == 4
-
-
-def test_narrow_and_wide_matrices_in_one_stream(rng):
-    """``auto`` goes back and forth between Lanczos and eigendecompositions."""
-    d = 34
-    _, X, y = stream(rng, "matrices", d, 30)
-    X[::2] = 0.0
-    X[::2, 3, 5] = X[::2, 5, 3] = 0.5
-    runs = [MatrixExponentiatedGradient(d, instances="matrices", mode=mode) for mode in ("auto", "eigh")]
-    predictions = [learner.predict_then_learn(X, y) for learner in runs]
-    assert np.abs(predictions[0] - predictions[1]).max() < EXACT
-    assert runs[0].predict_one(X[0]) == pytest.approx(runs[1].predict_one(X[0]), rel=1e-10)
 
 
 # ---------------------------------------------------------------- losses

@@ -326,7 +326,6 @@ WRONG_STATES = [
     {"$sparse": [CODES, CODES, CODES], "shape": [10**9, 2]},
     {"$sparse": [CODES, CODES, CODES], "shape": [1, 2]},
     {"$rows": "Record", "numbers": ["iteration"], "whole": [], "values": CODES},
-    {"$rows": "SupportedMatrix", "numbers": [], "whole": [], "values": CODES, "index": [CODES, CODES]},
     {"$kernel_of": {}},
     {"$class": "OnlinePCA", "fit": 1},
     {"$class": "OnlinePCA", "__class__": 1},

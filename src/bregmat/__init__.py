@@ -1,7 +1,6 @@
 """bregmat: learn positive semidefinite matrices - kernels and Mahalanobis metrics - with certificates.
 
-The public names are listed in ``__init__.pyi``. Those that need scikit-learn or a file reader load on first use, so that
-``import bregmat`` stays quick.
+The public names are listed in ``__init__.pyi``. Each is loaded when it is first used, so that ``import bregmat`` takes a few milliseconds.
 """
 
 from typing import Any
@@ -27,6 +26,3 @@ def __getattr__(name: str) -> Any:
         return version("bregmat")  # from the tag, when it was built
     except PackageNotFoundError:
         return "0+unknown"  # run from a folder, not installed
-
-
-from bregmat import nearest as _nearest  # noqa: E402, F401  all divergences, losses, relations and solvers have their names now

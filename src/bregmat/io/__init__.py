@@ -6,10 +6,9 @@ from bregmat.io.models import ModelFileError, load, read_manifest, save
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
 from bregmat.io.stored import ModelCheckpoint, open_constraints, open_points
-from bregmat.io.streams import Checkpoint, PairFile
+from bregmat.io.streams import PairFile
 
 __all__ = [
-    "Checkpoint",
     "ModelCheckpoint",
     "ModelFileError",
     "PairFile",

@@ -30,8 +30,8 @@ class Rule:
         Attributes in whose place files hold something else; ``LEFT_OUT`` for nothing at all.
     attributes : tuple of str, optional
         All attributes of a class that is neither a dataclass nor an estimator.
-    made_by : str, optional
-        The class method that makes an object from these attributes; by default they are set without calling anything.
+    made_by : function of the class and of these attributes by name, optional
+        Makes the object; by default the attributes are set without calling anything.
     restored : function of the object, optional
         Called when all attributes are set: checks them, or computes what follows from them.
     is_row : bool
@@ -41,13 +41,9 @@ class Rule:
     empty: tuple[str, ...] = ()
     written: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     attributes: tuple[str, ...] | None = None
-    made_by: str | None = None
+    made_by: Callable[..., Any] | None = None
     restored: Callable[[Any], None] | None = None
     is_row: bool = False
-
-
-def _left_out(obj: Any) -> Any:
-    return LEFT_OUT
 
 
 def _local_array(name: str) -> Callable[[Any], Any]:
@@ -83,22 +79,19 @@ def _lost_parameters(learner: Any) -> Any:
     return (learner._left_out or LEFT_OUT) if learner.preprocessor is None else ("preprocessor",)
 
 
-def _restore_gradient(learner: Any) -> None:
-    """Compute what a matrix exponentiated gradient learner keeps beside the matrix that was saved."""
-    from bregmat.online.states import LogState
-
-    if learner._settings is None:
-        return
-    learner._kind = learner._settings.kind
-    if learner._state is not None:
-        arrays = learner._state
-        _check_shape("the matrix", arrays["H"], (learner._dim, learner._dim))
-        state = LogState(arrays["H"].copy(), learner._settings, learner._eta)
-        _check_shape("the totals", arrays["totals"], state.totals.shape)
-        state.restore(arrays)
-        learner._state = state
-    if learner._settings.needs_no_stream and learner._record is not None:
-        _check_shape("the table of pairs", learner._record.table, (learner._dim, learner._dim))
+def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, record: Any, **words: Any) -> Any:
+    """The state of a matrix exponentiated gradient learner; compiled loops trust its shapes."""
+    square = (len(H), len(H))
+    _check_shape("the matrix", H, square)
+    if log_prior is not None:
+        _check_shape("the logarithm of the prior", log_prior, square)
+    if settings.is_tallied:
+        _check_shape("the table of pairs", record.table, square)
+    state = cls(settings, len(H), log_prior)
+    _check_shape("the totals", totals, state.totals.shape)
+    state.restore(H, totals)
+    vars(state).update(words, record=record)
+    return state
 
 
 def _check_metric_shapes(learner: Any) -> None:
@@ -132,13 +125,9 @@ RULES = {
     "ResultLearner": Rule(written={"constraints_": _named_constraints}),
     "IndexedMetric": Rule(empty=("preprocessor",), written={"_left_out": _lost_parameters}),
     "Unlearned": Rule(empty=("base",)),
-    "MatrixExponentiatedGradient": Rule(
-        written={
-            "_kind": _left_out,
-            "_farthest": _left_out,
-            "_state": lambda learner: None if learner._state is None else learner._state.arrays(),
-        },
-        restored=_restore_gradient,
+    "GradientState": Rule(
+        attributes=("settings", "log_prior", "H", "totals", "record", "void", "no_fit", "misfit"),
+        made_by=_gradient_state,
     ),
     "OnlineLogDet": Rule(restored=_check_metric_shapes),
     "OnlinePCA": Rule(restored=_check_pca_shapes),
@@ -147,13 +136,12 @@ RULES = {
         attributes=("names", "blocks"),
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
-    "SupportedMatrix": Rule(is_row=True),
     # results
     "Record": Rule(is_row=True),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
     "CorrelationResult": Rule(written={"labels": _plain_labels}),
     "Coordinates": Rule(written={"base": lambda place: place.base if place.owns_base else None}),
-    "Span": Rule(attributes=("basis",), made_by="of_basis"),
+    "Span": Rule(attributes=("basis",), made_by=lambda cls, basis: cls.of_basis(basis)),
     "Spectral": Rule(attributes=("divergence", "t0", "t", "F", "x")),
     "Factored": Rule(attributes=("F", "logdet")),
 }
@@ -213,8 +201,10 @@ def object_of(cls: type, found: dict[str, Any]) -> Any:
     if rule is not None and rule.attributes is not None:
         if set(found) != set(rule.attributes):
             raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(found)}")
-        obj = getattr(cls, rule.made_by)(**found) if rule.made_by else object.__new__(cls)
-        vars(obj).update({} if rule.made_by else found)
+        if rule.made_by is not None:
+            return rule.made_by(cls, **found)
+        obj: Any = object.__new__(cls)
+        vars(obj).update(found)
     elif is_estimator(cls):
         names = inspect.signature(cls).parameters
         obj = cls(**{name: value for name, value in found.items() if name in names})

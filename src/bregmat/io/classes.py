@@ -45,6 +45,7 @@ PARTS = {
     "Factored": "bregmat.coordinates.iterates",
     "ForwardEntropicLoss": "bregmat.online.losses",
     "GradientSettings": "bregmat.online.settings",
+    "GradientState": "bregmat.online.gradient_state",
     "KeptExamples": "bregmat.online.records",
     "KernelFunction": "bregmat.kernels.functions",
     "LogisticLoss": "bregmat.online.losses",
@@ -60,7 +61,6 @@ PARTS = {
     "Spectral": "bregmat.coordinates.iterates",
     "SquaredLoss": "bregmat.online.losses",
     "Status": "bregmat.certificates.status",
-    "SupportedMatrix": "bregmat.online.instances",
     "Unlearned": "bregmat.estimators.learned_kernel",
 }
 

@@ -12,8 +12,7 @@ A *state* consists of None, truth values, integers, finite floats, strings, list
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
     {"$class": name, attribute: value, ...}     an object of another class, from :mod:`bregmat.io.classes`
-    {"$rows": class, "numbers": names, "whole": names, "values": array, attribute: [entries, shapes], ...}
-                                                a list of objects of one class whose attributes are numbers and arrays
+    {"$rows": class, "numbers": names, "whole": names, "values": array}   a list of objects whose attributes are numbers
     {"$kernel_of": learner}                     the method ``kernel`` of a learner
     {"$same": k}                                the k-th array or object of the state once more, counted by where they end
 """
@@ -143,18 +142,11 @@ class _Writer:
         return [self.write(item, f"{where}[{k}]", depth + 1) for k, item in enumerate(value)]
 
     def _rows(self, cls: type, rows: list[dict[str, Any]], where: str, depth: int) -> dict[str, Any]:
-        """One array for all numbers, a row for each object; for an attribute that is an array all entries and the shapes."""
+        """One array for all numbers, a row for each object."""
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        arrays = {name: column for name, column in columns.items() if isinstance(column[0], np.ndarray)}
-        numbers = [name for name in columns if name not in arrays]
-        whole = [name for name in numbers if all(isinstance(number, int) for number in columns[name])]
-        values = np.array([columns[name] for name in numbers], dtype=float).T
-        state: dict[str, Any] = {"$rows": cls.__name__, "numbers": numbers, "whole": whole}
-        state["values"] = self.write(values, where, depth + 1)
-        for name, column in arrays.items():
-            entries, shapes = np.concatenate([array.ravel() for array in column]), np.array([a.shape for a in column])
-            state[name] = self.write([entries, shapes], f"{where}.{name}", depth + 1)
-        return state
+        whole = [name for name, column in columns.items() if all(isinstance(number, int) for number in column)]
+        values = self.write(np.array(list(columns.values()), dtype=float).T, where, depth + 1)
+        return {"$rows": cls.__name__, "numbers": list(columns), "whole": whole, "values": values}
 
     def _object(self, value: Any, where: str, depth: int) -> dict[str, Any]:
         if isinstance(value, np.ma.MaskedArray):
@@ -280,10 +272,8 @@ class _Reader:
 
     def _rows(self, state: dict[str, Any]) -> list[Any]:
         cls, found = class_named(state["$rows"]), self.fields(state)
-        numbers, whole, values = found.pop("numbers"), found.pop("whole"), found.pop("values")
-        columns: dict[str, Any] = dict(zip(numbers, values.T.tolist(), strict=True))
-        columns |= {name: list(map(int, columns[name])) for name in whole}
-        columns |= {name: _pieces(*pieces) for name, pieces in found.items()}
+        columns: dict[str, Any] = dict(zip(found["numbers"], found["values"].T.tolist(), strict=True))
+        columns |= {name: list(map(int, columns[name])) for name in found["whole"]}
         return [object_of(cls, dict(zip(columns, row))) for row in zip(*columns.values(), strict=True)]
 
     def _kernel_of(self, state: dict[str, Any]) -> Any:
@@ -291,15 +281,6 @@ class _Reader:
         if not isinstance(method, MethodType):
             raise TypeError("the kernel of a learner must be a method")
         return self._keep(method)
-
-
-def _pieces(entries: np.ndarray, shapes: np.ndarray) -> list[np.ndarray]:
-    """Arrays of these shapes from their entries, one array behind the other."""
-    if shapes.ndim != 2 or shapes.min(initial=0) < 0:
-        raise ValueError(f"shapes must be rows of sizes; got shape {shapes.shape}")
-    ends = np.cumsum(np.prod(shapes, axis=1))
-    parts = np.split(entries, ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes.tolist(), strict=True)]
 
 
 _READ = {

@@ -1,4 +1,4 @@
-"""Pairs of points with labels as a stream from a file of any size, and checkpoints of a run over a stream."""
+"""Pairs with labels as a stream from a .csv or .parquet file of any size."""
 
 import os
 import re
@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from bregmat.io import tables
-from bregmat.io.models import load, read_manifest, save
-from bregmat.io.paths import check_writable
 from bregmat.io.sources import TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
-__all__ = ["Checkpoint", "PairFile"]
+__all__ = ["PairFile"]
 
 COLUMNS = ("a", "b", "y")
 KINDS = (*TEXT, ".parquet")
@@ -155,54 +153,3 @@ class _ParquetRows:
 
     def place(self, row: int) -> str:
         return f"{self.path}, row {row}"
-
-
-class Checkpoint:
-    """A model file that also holds the position in a stream; `bregmat.load` reads it as any other model.
-
-    Parameters
-    ----------
-    path : path
-        Replaced in one step at every checkpoint, so that a crash leaves the last one or the one before. Its folder must exist.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from bregmat import MatrixExponentiatedGradient
-    >>> from bregmat.io import Checkpoint
-    >>> from bregmat.online import run_stream
-    >>> stream = [((0, 1), 0.5), ((1, 2), 0.5)]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checkpoint = Checkpoint(pathlib.Path(folder) / "stream.bm")
-    ...     first = run_stream(MatrixExponentiatedGradient(3, trace=2.0), stream, checkpoint=checkpoint)
-    ...     longer = run_stream(MatrixExponentiatedGradient(3, trace=2.0), [*stream, ((0, 2), 1.0)], checkpoint=checkpoint)
-    >>> first.position, longer.position
-    (2, 3)
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = check_writable(path)
-
-    def load(self) -> tuple[Any, dict[str, Any]] | None:
-        """The learner and the state of the run; None where there is no file yet.
-
-        Raises
-        ------
-        ModelFileError
-            A damaged file.
-        ValueError
-            A model that is no checkpoint of a stream.
-        """
-        if not self.path.exists():
-            return None
-        state = read_manifest(self.path)["info"].get("stream")
-        if not isinstance(state, dict):
-            raise ValueError(f"{self.path}: a model, but no checkpoint of a stream")
-        return load(self.path), state
-
-    def write(self, learner: Any, state: dict[str, Any]) -> None:
-        """Replace the file."""
-        save(self.path, learner, info={"stream": state})
-
-    def __repr__(self) -> str:
-        return f"Checkpoint({str(self.path)!r})"

@@ -1,13 +1,13 @@
-"""What the matrix exponentiated gradient learner assumes of a stream, and what becomes of its bound where that fails.
+"""Assumptions of the loss bound of the matrix exponentiated gradient learner, checked on every block of examples.
 
-Steps that can be computed and labels that mean something, else an error; instances no wider than promised and labels that a
-matrix of the trace can predict, else no bound, with a warning.
+Steps that would overflow and labels without a meaning raise an error. Instances with a larger spectral spread than promised, and
+labels that no matrix of the trace can predict, make the bound infinite, with one warning.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from bregmat.base.checks import rows_text
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.settings import GradientSettings
 
-LARGEST = 1e100  # steps in log W above it are no use and would overflow
+Extremes: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+LARGEST = 1e100  # larger steps in log W would overflow
 ROUNDING = 1e-9
 
 
@@ -24,31 +26,38 @@ class SpectralSpreadWarning(UserWarning):
 
 
 class UnreachableLabelWarning(UserWarning):
-    """A label is beyond what any matrix can predict: of the trace, so that none fits the stream within the loss budget; or at all."""
+    """No matrix predicts a label: none of the trace of the learner, so that none fits the stream within the loss budget; or none at all."""
 
 
-def check_steps(settings: GradientSettings, block: Any, y: np.ndarray, eta: float) -> None:
+def check_steps(settings: GradientSettings, extremes: Extremes, y: np.ndarray, eta: float) -> None:
     """Raise for steps that would overflow.
 
     Parameters
     ----------
     settings : GradientSettings
-    block : instances that the learner has read, n of them
+    extremes : two ndarrays, shape (n,)
+        The smallest and the largest eigenvalue of each instance.
     y : ndarray, shape (n,)
     eta : float
         The learning rate; positive.
     """
-    norm = max(1.0, settings.kind.largest_norm(block))
+    norm = _largest_norm(extremes)
+    # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
 
 
+def _largest_norm(extremes: Extremes) -> float:
+    """The largest spectral norm of the instances, at least 1."""
+    return max(1.0, -float(extremes[0].min()), float(extremes[1].max()))
+
+
 def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
-    """Raise for labels that the loss or the instances have no meaning for."""
+    """Raise for labels that the loss does not allow, and for negative distances."""
     if isinstance(settings.loss, BuiltInLoss):
         settings.loss.check_labels(y)
     if settings.instances == "pairs" and settings.is_measured:
-        least = -1e-12 * settings.trace  # zeros of duplicates may be off by rounding
+        least = -1e-12 * settings.trace  # a distance of 0 between duplicates may be negative by rounding
         if y.min(initial=0.0) < least:
             bad = np.flatnonzero(y < least)
             raise ValueError(
@@ -57,20 +66,21 @@ def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
             )
 
 
-def why_spread(settings: GradientSettings, block: Any, dim: int, seen: int) -> str | None:
-    """Why the instances void the bound, if one has a larger spread than promised: with a warning.
+def why_too_wide(settings: GradientSettings, extremes: Extremes, seen: int) -> str | None:
+    """Warn of an instance whose spectral spread is larger than promised, and return the reason why no bound holds; else None.
 
     Parameters
     ----------
-    settings, block
+    settings, extremes
         As in :func:`check_steps`.
-    dim : int
-        Order of the matrices.
     seen : int
-        Examples before this block.
+        Number of examples before this block.
     """
     promised = settings.spectral_spread
-    spreads = settings.kind.spreads(block, dim, promised)
+    if settings.instances == "pairs" and promised >= 1.0:  # every pair has the spread 1; saves time for single pairs
+        return None
+    # Lemma 3.1 assumes lambda_max(X_t) - lambda_min(X_t) <= r
+    spreads = extremes[1] - extremes[0]
     bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
     if not len(bad):
         return None
@@ -82,43 +92,42 @@ def why_spread(settings: GradientSettings, block: Any, dim: int, seen: int) -> s
     return text
 
 
-def unavoidable(settings: GradientSettings, block: Any, y: np.ndarray, dim: int) -> np.ndarray | None:
-    """What every matrix of the trace loses on each example, because the label is beyond its eigenvalues; None for nothing.
+def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.ndarray) -> np.ndarray | None:
+    """The loss of every matrix of the trace on each example at least, because of labels that none of them predicts.
 
     Parameters
     ----------
-    settings, block, y, dim
-        As in :func:`check_steps` and :func:`why_spread`.
+    settings, extremes, y
+        As in :func:`check_steps`.
 
     Returns
     -------
     ndarray, shape (n,), or None
-        In units of the loss.
+        In units of the loss; None if all are 0.
     """
     if not settings.is_measured:
         return None
-    if settings.instances == "pairs" and y.max() <= settings.trace:  # the rule, and for single pairs no time to lose
+    if settings.instances == "pairs" and y.max() <= settings.trace:  # within reach; saves time for single pairs
         return None
-    beyond = settings.kind.beyond(block, dim, y / settings.trace)
-    bad = np.abs(beyond) > ROUNDING * max(1.0, settings.kind.largest_norm(block))
-    if not bad.any():
-        return None
-    return np.where(bad, settings.loss.value(y - settings.trace * beyond, y), 0.0)
+    # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X)
+    nearest = np.clip(y, settings.trace * extremes[0], settings.trace * extremes[1])
+    is_bad = np.abs(y - nearest) > ROUNDING * settings.trace * _largest_norm(extremes)
+    return np.where(is_bad, settings.loss.value(nearest, y), 0.0) if is_bad.any() else None
 
 
 def why_no_fit(
     settings: GradientSettings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int
 ) -> str | None:
-    """Why no matrix stays within the loss budget, if these unavoidable losses prove it: with a warning.
+    """Warn if unavoidable losses exceed the loss budget, and return the reason why no matrix is within it; else None.
 
     Parameters
     ----------
     settings, y, seen
-        As in :func:`check_steps` and :func:`why_spread`.
+        As in :func:`check_steps` and :func:`why_too_wide`.
     losses : ndarray, shape (n,)
-        What :func:`unavoidable` gave; units of the loss.
+        From :func:`unavoidable_losses`; units of the loss.
     before : float
-        The sum of those of the blocks before; units of the loss.
+        Their sum in the blocks before; units of the loss.
     """
     total = before + np.cumsum(losses)
     over = np.flatnonzero(total > settings.loss_budget * (1.0 + ROUNDING))

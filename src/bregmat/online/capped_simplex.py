@@ -1,4 +1,4 @@
-"""Weights with a cap: the nearest ones, and what sets of directions they are a mixture of (Warmuth 2006)."""
+"""Capped weights as a mixture of sets of directions (Warmuth 2006)."""
 
 from __future__ import annotations
 
@@ -6,42 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels import online as kernels
-from bregmat.base.checks import as_column
-
-
-def cap(weights: Any, m: int) -> np.ndarray:
-    """Nearest weights in relative entropy with sum one and none above ``1 / m`` (Warmuth 2006: capping).
-
-    Parameters
-    ----------
-    weights : array-like, shape (n,)
-        Positive, of any sum.
-    m : int
-        1 to n.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-    """
-    weights = as_column("weights", weights, positive=True)
-    if not 1 <= m <= len(weights):
-        raise ValueError(f"m must be from 1 to {len(weights)}, the number of weights; got {m}.")
-    order = np.argsort(weights, kind="stable")
-    lam = np.log(weights[order])
-    kernels.cap_spectrum_inplace(lam, np.empty(len(lam)), m)
-    out = np.empty(len(lam))
-    out[order] = np.exp(lam)
-    return out
-
 
 def mixture_of_corners(weights: Any, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Write capped weights as a mixture of at most n sets of m, each set having weight ``1 / m`` on its members.
+    """Write capped weights as a mixture of at most n sets of m members each, with the weight ``1 / m`` on every member.
 
     Parameters
     ----------
     weights : array-like, shape (n,)
-        Sum one, from 0 to ``1 / m``; rounding aside.
+        From 0 to ``1 / m``, with the sum one, up to rounding.
     m : int
         1 to n - 1.
 
@@ -54,20 +26,22 @@ def mixture_of_corners(weights: Any, m: int) -> tuple[np.ndarray, np.ndarray]:
 
     Notes
     -----
-    Warmuth 2006, mixture decomposition: take the m largest, which holds all that are at the cap, with the most
-    probability that leaves the rest below its own cap and above 0. Each turn brings a weight to 0 or to the cap, for good.
+    Warmuth 2006, mixture decomposition. Each step takes the set of the m largest weights, which contains all weights at the cap, with the
+    largest probability p that keeps the remaining weights between 0 and their cap ``mass / m``. Then one more weight is 0 or at the cap,
+    and stays there.
     """
     w = np.array(weights, dtype=float)
     mass, probabilities, members = float(w.sum()), [], []
     for _ in range(len(w)):
         order = np.argsort(-w, kind="stable")
         smallest, largest_left = w[order[m - 1]], w[order[m]]
+        # w_i - p / m >= 0 within the set, and w_i <= (mass - p) / m outside
         p = min(m * smallest, mass - m * largest_left)
-        if not p > 4.0 * len(w) * np.finfo(float).eps:  # what is left is rounding
+        if not p > 4.0 * len(w) * np.finfo(float).eps:  # the remaining weights are rounding errors
             break
         w[order[:m]] -= p / m
         if p == m * smallest:
-            w[order[m - 1]] = 0.0
+            w[order[m - 1]] = 0.0  # exactly
         mass -= p
         probabilities.append(p)
         members.append(np.sort(order[:m]))

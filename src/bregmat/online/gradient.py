@@ -2,72 +2,68 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from bregmat._kernels import lanczos
-from bregmat.base.checks import as_column, check_integer, check_share
-from bregmat.base.linalg import eigh
+from bregmat.base.checks import as_column, check_integer, check_positive, check_share
 from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
-from bregmat.online.assumptions import check_labels, check_steps, unavoidable, why_no_fit, why_spread
-from bregmat.online.comparison import LossAndBound
+from bregmat.online.assumptions import check_labels
+from bregmat.online.gradient_state import GradientState
+from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import Undo, whole_labels
-from bregmat.online.records import KeptExamples, PairTally
+from bregmat.online.learner import OnlineLearner, Undo, as_labels
 from bregmat.online.settings import GradientSettings
-from bregmat.online.states import LogState
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
 
 @on_one_blas_thread
-class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearner, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
-    At every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, is told the label ``y_t`` and moves
-    (Tsuda 2004, eq. 4, kept in the stable form of eq. 7):
+    In every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, receives the label ``y_t`` and updates
+    (Tsuda 2004, eq. 4, in the stable form of eq. 7):
 
         ``log W_{t+1} = log W_t - eta l'(tr(W_t X_t), y_t) X_t - log Z_t``.
 
-    For kernels and metrics from distances one at a time, and for quantum states from measurements. Where all data is at hand,
-    :func:`bregmat.nearest_kernel` finds the optimum.
+    Use it for kernels and metrics from distances that arrive one at a time, and for quantum states from measurements. If all data is
+    available at once, use :func:`bregmat.nearest_kernel`, which finds the optimum.
 
     Parameters
     ----------
     dim : int, optional
-        Order d of the matrix: the number of points for pairs, where it must be given; otherwise by default that of the prior or
-        of the first instance.
+        Order d of the matrix. For pairs it is the number of points and must be given, unless there is a prior. For other instances
+        the default is the order of the prior or of the first instance.
     eta : "bound" or float
-        Learning rate, positive, in units of one over (loss derivative times instance). "bound" is that of Lemma 3.2, for the
-        squared loss only: ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget.
+        Learning rate, positive, in units of one over (loss derivative times instance). "bound" is the rate of Lemma 3.2,
+        ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget; for the squared loss only.
     loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
-        See :mod:`bregmat.online.losses`; any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
+        One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
     prior : array-like, shape (d, d), optional
         ``W_1``, Hermitian, positive definite, of the given trace; by default a multiple of the identity.
     trace : float
-        Trace of all ``W_t``; positive. **It has to match the scale of the labels**: no prediction exceeds trace times the
-        largest eigenvalue of the instance. For pairs a matrix of trace T fits as soon as T is ``dim - 1`` times the mean half
-        squared distance of all pairs, the trace of the centred kernel; a larger T fits as well, under a larger bound.
-    normalized : bool
-        False leaves out the normalisation by ``Z_t``; the trace then moves, and no bound holds.
+        Trace of all ``W_t``; positive. **It has to match the scale of the labels**: no prediction exceeds the trace times the
+        largest eigenvalue of the instance. For pairs, some matrix of the trace fits if the trace is at least ``dim - 1`` times the
+        mean half squared distance of all pairs, which is the trace of the centred kernel. A larger trace gives a larger bound.
     spectral_spread : float
-        r, at least the largest minus the smallest eigenvalue of every instance; 1 for pairs. Checked.
+        r, an upper bound of the largest minus the smallest eigenvalue of every instance; 1 for pairs. Each instance is checked.
     loss_budget : float
-        Total loss that a good matrix is expected to have, in units of the loss: for n labels with noise of standard
-        deviation s about ``n s^2``; 0 if some matrix fits exactly. The larger, the smaller "bound" makes the steps.
+        Total loss that a good matrix is expected to have, in units of the loss: 0 if some matrix fits exactly, about ``n s^2`` for n
+        labels with noise of standard deviation s. With "bound", a larger budget gives smaller steps.
     instances : {"pairs", "vectors", "matrices"}
-        Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**; vectors v for
-        ``v v*``; matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
+        Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
+        ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
     mode : {"auto", "lanczos", "eigh"}
-        How a trial is computed. "lanczos": no eigenvectors at all, the fastest; "eigh": an eigendecomposition per trial, the
-        reference. "auto" is Lanczos, except for matrices with more than d / 16 nonzero rows.
+        How a trial is computed. "lanczos", for pairs and vectors, needs no eigenvectors and is the fastest. "eigh", the reference,
+        computes an eigendecomposition per trial. "auto" is "lanczos" for pairs and vectors, and "eigh" for matrices.
     keep_examples : bool
-        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. Not needed for pairs with
-        the squared loss, where a d x d table says all.
+        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. This is not needed for pairs
+        with the squared loss, for which a d x d table is enough.
 
     Attributes
     ----------
@@ -80,27 +76,27 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     eta_ : float
         The learning rate in use.
     n_seen_ : int
-        Trials so far.
+        Number of trials so far.
     cumulative_loss_ : float
-        Their total loss; every prediction was made before its label was used.
+        Total loss of all predictions, each made before its label was used.
     void_ : str or None
-        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption that does not hold, or a proof that no
-        matrix of the trace has a loss within the budget.
+        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption does not hold, or it is proven that no matrix
+        of the trace has a loss within the budget.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments out of range. An error while learning leaves the learner as it was.
+        An argument is out of range. An error while learning leaves the learner as it was.
 
     Notes
     -----
-    An estimator of scikit-learn (for vectors also a step of a pipeline: ``transform`` maps them to where their squared lengths are the
-    learned ones) and, by ``river.compat.convert_sklearn_to_river``, a regressor of river. Parameters count from the first use on;
-    ``set_params`` and ``fit`` begin anew.
+    The learner is an estimator of scikit-learn. For vectors it is also a step of a pipeline: ``transform`` maps them to points whose
+    squared lengths are the learned ones. ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters are read
+    at the first use; ``set_params`` and ``fit`` forget what was learned.
 
-    Differs from the paper: Lanczos runs in place of eigendecompositions; trace tau; other losses by their derivative
-    (footnotes 1 and 3). Memory: d x d numbers and about 50 d, whatever the length of the stream. Cost of a trial by Lanczos:
-    about ten products of the matrix with a vector.
+    Differs from the paper: Lanczos runs replace eigendecompositions; the trace is a parameter; other losses enter by their derivative
+    (footnotes 1 and 3). The memory is d x d numbers and about 50 d more, whatever the length of the stream. A trial by Lanczos costs about
+    ten products of the matrix with a vector.
 
     Examples
     --------
@@ -114,6 +110,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     True
     """
 
+    _hint = " (pairs with the squared loss need neither)"
+
+    _settings: GradientSettings | None = None  # None before the first use
+    _state: GradientState | None = None  # None until the order of the matrix is known
+
     def __init__(
         self,
         dim: int | None = None,
@@ -122,7 +123,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         loss: OnlineLossName | OnlineLoss = "squared",
         prior: Table | None = None,
         trace: float = 1.0,
-        normalized: bool = True,
         spectral_spread: float = 1.0,
         loss_budget: float = 0.0,
         instances: Instances = "pairs",
@@ -134,7 +134,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         self.loss = loss
         self.prior = prior
         self.trace = trace
-        self.normalized = normalized
         self.spectral_spread = spectral_spread
         self.loss_budget = loss_budget
         self.instances = instances
@@ -143,29 +142,29 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # others are no table of features
+        # only vectors are a table of features
         tags.input_tags.two_d_array = tags.input_tags.sparse = self.instances == "vectors"
         tags.input_tags.three_d_array = self.instances == "matrices"
         tags.target_tags.required = True
-        tags.regressor_tags.poor_score = True  # of any labels: they are quadratic forms of the instances at best
+        tags.regressor_tags.poor_score = True  # most labels are no quadratic forms of the instances
         return tags
 
     # ------------------------------------------------------------------ a stream
     def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
-        self._prepare()
-        block = self._read(self._kind.one(x))
-        with single_thread_blas(self._dim or 0):
-            return float(self._state.predict(block)[0])
+        kind = self._checked().kind
+        block = kind.read(kind.one(x), self._dim)
+        state = self._state or self._set_state(kind.size(block))
+        with single_thread_blas(len(state.H)):
+            return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
-        """One trial: predict, then move towards the label; returns self."""
-        self._prepare()
-        self._learn(self._kind.one(x), y)
+        """Make one trial: predict, then update by the label; returns self."""
+        self._learn(self._checked().kind.one(x), y)
         return self
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
-        """Forget everything, then :meth:`partial_fit`, with the parameters as they are now; returns self.
+        """Forget everything, then :meth:`partial_fit` with the present parameters; returns self.
 
         Parameters
         ----------
@@ -174,12 +173,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         """
         with Undo(self, []):
             self._forget()
-            self._prepare()
-            self._learn(self._at_the_door(X, fewest=1), whole_labels(self, y))
+            self._learn(self._checked_vectors(X, fewest=1), as_labels(self, y))
         return self
 
     def partial_fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
-        """A trial for every row of X, in order; returns self.
+        """Make a trial for every row of X, in order; returns self.
 
         Parameters
         ----------
@@ -190,7 +188,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         Raises
         ------
         ValueError, TypeError
-            Naming what is wrong and where; nothing of the block is learned then.
+            An example is invalid; the message names it. Nothing of the block is learned then.
         """
         self.predict_then_learn(X, y)
         return self
@@ -198,15 +196,13 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
     def predict_then_learn(self, X: Stream, y: Values) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
         with Undo(self, []):
-            self._prepare()
-            return self._learn(self._at_the_door(X), whole_labels(self, y))
+            return self._learn(self._checked_vectors(X), as_labels(self, y))
 
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
-        self._started()
-        block = self._read(self._at_the_door(X, is_known=True))
-        values, U = self._state.spectrum()
-        return self._kind.values(block, U * np.sqrt(values))
+        values, U = self._started().spectrum()
+        kind = self._checked().kind
+        return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
 
     # ------------------------------------------------------------------ the matrix
     def matrix(self) -> np.ndarray:
@@ -216,19 +212,19 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         return 0.5 * (W + W.conj().T)
 
     def factor(self) -> np.ndarray:
-        """G with ``W = G G*``, shape (d, d); columns orthogonal, longest first."""
+        """G with ``W = G G*``, shape (d, d); its columns are orthogonal, the longest first."""
         values, U = self._started().spectrum()
         return (U * np.sqrt(values))[:, ::-1]
 
     def transform(self, points: Table | None = None, *, n_components: int | None = None) -> np.ndarray:
-        """Points whose squared distances (pairs) or squared lengths (vectors, matrices: ``v* W v``) are the learned ones.
+        """Points whose squared distances (pairs) or squared lengths ``v* W v`` (vectors, matrices) are the learned ones.
 
         Parameters
         ----------
         points : optional
-            Pairs: point numbers, by default all. Otherwise vectors, shape (n, d), by default the unit vectors.
+            For pairs point numbers, by default all. Otherwise vectors, shape (n, d), by default the unit vectors.
         n_components : int, optional
-            Keep the directions of the largest eigenvalues of W only.
+            Keep only the directions of the largest eigenvalues of W.
 
         Returns
         -------
@@ -238,45 +234,144 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         G = self.factor()[:, :n_components]
         if points is None:
             return G
-        if self.settings.instances == "pairs":
-            return G[point_numbers("points", points, self._dim)]
-        if self.settings.instances == "vectors":
-            points = self._at_the_door(points, is_known=True)
-        return vectors("points", points, self._dim).conj() @ G
+        if self._checked().instances == "pairs":
+            return G[point_numbers("points", points, len(G))]
+        if self._checked().instances == "vectors":
+            points = self._checked_vectors(points, is_known=True)
+        return vectors("points", points, len(G)).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
-        """``W <- (1 - share) W + share W_1``: keeps every direction alive when the target moves. Voids the bound; returns self."""
+        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self."""
         check_share("share", share, one=True)
-        prior, P = eigh(self.log_prior)
-        mixed = (1.0 - share) * self.matrix() + share * ((P * np.exp(prior)) @ P.conj().T)
-        values, U = eigh(mixed)
-        fresh = LogState((U * np.log(np.maximum(values, 1e-300))) @ U.conj().T, self.settings, self._eta)
-        keep = [lanczos.LOSS, lanczos.CARRY, lanczos.SLOPES, lanczos.SEEN, lanczos.GUESS]
-        fresh.totals[keep] = self._state.totals[keep]
-        void = self._void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
-        self.__dict__.update(_state=fresh, _void=void)  # both or none, should Ctrl-C come
+        self._state = self._started().mixed_with_prior(share)
         return self
+
+    # ------------------------------------------------------------------ losses and bounds
+    @property
+    def n_seen_(self) -> int:
+        """Number of trials so far."""
+        return 0 if self._state is None else self._state.n_seen
+
+    @property
+    def cumulative_loss_(self) -> float:
+        """Total loss of the predictions made before their labels were used; units of the loss."""
+        return 0.0 if self._state is None else self._state.loss
+
+    @property
+    def void_(self) -> str | None:
+        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        return None if self._state is None else self._state.why_no_bound()
+
+    def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
+        """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
+
+        For the squared loss it is ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). For other losses it is
+        :func:`bregmat.online.bounds.convex_loss_bound`, which depends on the derivatives of the losses so far.
+
+        Parameters
+        ----------
+        U : array-like, shape (d, d), optional
+            Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
+            ``tau log(tau / lambda_min(W_1))``, which is log d for the default prior and trace.
+        loss_of_U : float, optional
+            Total loss of U on the same stream; units of the loss. By default :meth:`loss_of` U if the stream is recorded, without
+            what is only rounding; else the loss budget.
+
+        Returns
+        -------
+        float
+            inf if nothing is proven, for a reason that ``void_`` gives, or because the learning rate is above ``2 / (r^2 tau)`` with
+            the squared loss. A loss above the bound for the loss budget proves that no U of the trace is within it; the bound for
+            the budget is then inf, too.
+        """
+        state = self._started()
+        is_claimed = loss_of_U is None and (U is None or state.record is None)
+        if is_claimed:
+            loss_of_U = self._checked().loss_budget
+        elif loss_of_U is None:
+            assert U is not None
+            loss_of_U = self.loss_of(U)
+            # with the rate for a budget of 0, c is inf and any loss above 0, also by rounding, would make the bound infinite
+            loss_of_U = loss_of_U if loss_of_U > 1e-20 * state.loss else 0.0
+        else:
+            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
+        matrix = None if U is None else self._read_comparison(U)
+        if is_claimed and state.why_no_bound() is not None:
+            return math.inf
+        return state.loss_bound(matrix, loss_of_U)
+
+    def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
+        """The fixed matrix with the smallest total squared loss on the stream so far, found as a nearness problem.
+
+        ``minimize sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices of the learner's trace.
+
+        Parameters
+        ----------
+        weight : float, optional
+            Of the divergence; positive, in units of the trace. The smaller it is, the nearer the loss is to the smallest one, and the
+            harder the problem is to solve. Default: 1e-3 of the learner's own total loss over the trace, at least 1e-12 of the
+            trace. ``lower_bound`` of the result shows what the weight can cost.
+        tol : float
+            Relative gap of the nearness problem.
+
+        Raises
+        ------
+        ValueError
+            The stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), the loss is not the
+            squared one, or instances or the prior are complex.
+        """
+        self._check_recorded()
+        if not self._checked().is_squared:
+            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self._checked().loss!r}.")
+        state = self._state
+        if state is not None and state.H.dtype.kind == "c":
+            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
+        if state is None or state.record is None or not state.n_seen:
+            raise ValueError("best_in_hindsight needs at least one example.")
+        trace = self._checked().trace
+        if weight is None:
+            weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
+        check_positive("weight", weight, finite=True)
+        check_positive("tol", tol, finite=True)
+        return best_in_hindsight(self._checked(), state.record, self.log_prior, weight=float(weight), tol=tol)
+
+    def _is_recorded(self) -> bool:
+        return self._checked().is_tallied or self._checked().keep_examples
+
+    def _read_comparison(self, U: Table) -> np.ndarray:
+        return self._checked().read_comparison(U, self._dim)
+
+    def _recorded_loss(self, U: np.ndarray) -> float:
+        if self._state is None or self._state.record is None:
+            return 0.0
+        return total_loss(U, self._checked(), self._state.record)
+
+    def _best_loss(self) -> float:
+        return self.best_in_hindsight().loss
 
     # ------------------------------------------------------------------ parameters
     @property
     def settings(self) -> GradientSettings:
-        """The parameters, checked: those in use once an example or ``dim`` has told the order of the matrix."""
-        return self._prepare()
+        """The checked parameters in use."""
+        return self._checked()
 
     @property
     def dim_(self) -> int:
         """Order d of the matrix."""
-        self._started()
-        return int(self._dim or 0)
+        return len(self._started().H)
 
     @property
     def eta_(self) -> float:
         """The learning rate in use, in units of one over (loss derivative times instance)."""
-        self._started()
-        return self._eta
+        return self._started().eta
+
+    @property
+    def log_prior(self) -> np.ndarray:
+        """``log W_1``, shape (d, d)."""
+        return self._started().first_exponent()
 
     def set_params(self, **params: Any) -> MatrixExponentiatedGradient:
-        """Other parameters; forgets what was learned, for the steps so far were made with the old ones. Returns self."""
+        """Set parameters; forgets what was learned with the old ones. Returns self."""
         super().set_params(**params)
         if params:
             self._forget()
@@ -286,107 +381,83 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, LossAndBound
         return self.n_seen_ > 0
 
     def __dir__(self) -> list[str]:
-        return list(object.__dir__(self))  # scikit-learn's asks every property, and parameters may not be valid yet
-
-    def __repr__(self) -> str:
-        dim = self.dim if self._dim is None else self._dim
-        return (
-            f"MatrixExponentiatedGradient(dim={dim}, eta={self.eta!r}, loss={self.loss!r}, instances={self.instances!r}, "
-            f"mode={self.mode!r}): {self.n_seen_} examples, total loss {self.cumulative_loss_:.6g}"
-        )
+        return list(object.__dir__(self))  # scikit-learn's reads every property, which raises for invalid parameters
 
     # ------------------------------------------------------------------ inside
-    def _prepare(self, log_prior: np.ndarray | None = None) -> GradientSettings:
-        """Check the parameters, once, and begin where they tell the order of the matrix; a logarithm of the prior spares taking it."""
-        if self._settings is not None:
-            return self._settings
-        params = self.get_params(deep=False)
-        dim, prior = params.pop("dim"), params.pop("prior")
-        settings = GradientSettings(**params)
-        check_integer("dim", dim, 1)
-        if prior is not None:
-            log_prior = settings.read_prior(prior, dim) if log_prior is None else log_prior
-            dim = len(log_prior)
-        if dim is None and settings.instances == "pairs":
-            raise ValueError(NO_DIM)
-        void = settings.why_void()
-        with Undo(self, []):
-            self.__dict__.update(_settings=settings, _kind=settings.kind, _log_prior=log_prior, _void=void)
-            if dim is not None:
-                self._begin(int(dim))
-        return settings
+    @property
+    def _dim(self) -> int | None:
+        return None if self._state is None else len(self._state.H)
 
-    def _forget(self) -> None:
-        for name in [
-            *(name for name in vars(LossAndBound) if name in vars(self)),
-            "n_features_in_",
-            "feature_names_in_",
-        ]:
-            self.__dict__.pop(name, None)
-
-    def _started(self) -> Any:
-        self._prepare()
+    def _started(self) -> GradientState:
+        """The state; ``NotFittedError`` while the order of the matrix is unknown."""
+        self._checked()  # starts the state if the parameters give the order
         if self._state is None:
             raise NotFittedError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
 
-    def _begin(self, dim: int) -> None:
-        """Everything that needs the dimension; all of it or nothing."""
-        settings = self.settings
-        log_prior = settings.log_prior(dim) if self._log_prior is None else self._log_prior
-        eta = settings.rate(log_prior)
-        record: PairTally | KeptExamples | None = None
-        if settings.needs_no_stream:
-            record = PairTally(dim)
-        elif settings.keep_examples:
-            record = KeptExamples("X", "y")
-        state = LogState(log_prior.copy(), self.settings, eta)
-        self.__dict__.update(_dim=dim, _eta=eta, _state=state, _record=record)
-        if settings.instances == "vectors":
-            self.n_features_in_ = dim
+    def _checked(self) -> GradientSettings:
+        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
+        if self._settings is None:
+            params = self.get_params(deep=False)
+            dim, prior = params.pop("dim"), params.pop("prior")
+            settings = GradientSettings(**params)
+            check_integer("dim", dim, 1)
+            log_prior = None if prior is None else settings.read_prior(prior, dim)
+            self._begin(settings, dim if log_prior is None else len(log_prior), log_prior)
+        assert self._settings is not None
+        return self._settings
 
-    def _at_the_door(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
-        """Vectors as scikit-learn checks points, names of columns included; complex ones, and what is no table, as they are."""
-        if self._kind.name != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
+    def _begin(self, settings: GradientSettings, dim: int | None, log_prior: np.ndarray | None) -> None:
+        """Take over checked parameters, and start a state if the order of the matrix is known."""
+        if dim is None and settings.instances == "pairs":
+            raise ValueError(NO_DIM)
+        with Undo(self, []):
+            self._settings = settings
+            if dim is not None:
+                self._set_state(int(dim), log_prior)
+
+    def _set_state(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
+        """Start a state for matrices of order `dim`."""
+        state = GradientState(self._checked(), dim, log_prior)
+        self.__dict__.update(
+            {"_state": state} | ({"n_features_in_": dim} if self._checked().instances == "vectors" else {})
+        )
+        return state
+
+    def _forget(self) -> None:
+        for name in ("_settings", "_state", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+
+    def _checked_vectors(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
+        """Real vectors, with their column names, as scikit-learn checks points; complex vectors and other instances as they are."""
+        if self._checked().instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
             return X
         if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
             return X
-        settings: Any = {"reset": not is_known and not self.n_seen_, "ensure_min_samples": fewest}
-        # what is not finite is asked for later, with the rows
-        return validated(self, X, accept_sparse="csr", order="C", ensure_all_finite=False, **settings)
+        options: Any = {"reset": not is_known and not self.n_seen_, "ensure_min_samples": fewest}
+        # the kind refuses what is not finite and names the rows
+        return validated(self, X, accept_sparse="csr", order="C", ensure_all_finite=False, **options)
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
-        block = self._kind.read(X, self._dim)
+        """Learn a block as a whole or not at all; the predictions."""
+        settings = self._checked()
+        block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
-        check_labels(self._settings, y)
+        check_labels(settings, y)
         if not len(y):
             return np.zeros(0)
-        with (
-            single_thread_blas(self._dim or self._kind.size(block)),
-            Undo(self, [(part, part.mark(block)) for part in (self._state, self._record) if part is not None]),
-        ):
-            if self._state is None:
-                self._begin(self._kind.size(block))
-            self._check_assumptions(block, y)
-            predictions = self._state.learn(block, y)
-            if self._record is not None:
-                self._record.add(block, y)
-        return predictions
+        marks = [] if self._state is None else [(self._state, self._state.mark(block))]
+        with single_thread_blas(self._dim or settings.kind.size(block)), Undo(self, marks):
+            state = self._state or self._set_state(settings.kind.size(block))
+            state.check_assumptions(block, y)
+            return state.learn(block, y)
 
-    def _read(self, X: Stream) -> Any:
-        block = self._kind.read(X, self._dim)
-        if self._state is None and len(block):
-            self._begin(self._kind.size(block))
-        return block
+    # ------------------------------------------------------------------ asked by run_stream
+    def _check_early(self) -> None:
+        self._checked()
 
-    def _check_assumptions(self, block: Any, y: np.ndarray) -> None:
-        """Errors for steps that would overflow; what voids the bound is noted, with one warning."""
-        check_steps(self._settings, block, y, self._eta)
-        if self._void is None:
-            self._void = why_spread(self._settings, block, self._dim, self.n_seen_)
-        if self._void is not None or self._no_fit is not None:
-            return
-        losses = unavoidable(self._settings, block, y, self._dim)
-        if losses is not None:
-            self._no_fit = why_no_fit(self._settings, losses, y, before=self._misfit, seen=self.n_seen_)
-            self._misfit += float(losses.sum())
+    def _claimed_bound(self) -> float:
+        return self.loss_bound()
+
+    def _why_no_bound(self) -> str | None:
+        return self.void_

@@ -1,39 +1,35 @@
-"""What the matrix exponentiated gradient learner is shown: pairs, vectors, Hermitian matrices; and what a state has to do with them.
+"""The three kinds of instances of the matrix exponentiated gradient learner: pairs, vectors and Hermitian matrices.
 
-Every kind answers the same questions. A *block* is many checked instances; G is a matrix with ``W = G G*``.
+Every kind has the same methods. A *block* holds many checked instances ``X_t``; G is a matrix with ``W = G G*``.
 
-* ``read(X, dim)`` -> block; raises before anything is learned. ``one(x)`` wraps a single instance.
-* ``size(block)``: the dimension that the instances have.
-* ``spreads(block, dim, spread)``: largest minus smallest eigenvalue of each, or an upper bound where that settles the question.
-* ``beyond(block, dim, p)``: how far each number is above the largest (+) or below the smallest (-) eigenvalue; 0 between.
-* ``largest_norm(block)``: an upper bound of all their norms.
-* ``values(block, G)``: ``tr(W X_t)`` of each.
-* ``add_inplace(H, block, weights)``: ``H += sum_t w_t X_t``.
+* ``read(X, dim)`` checks instances and returns a block; ``one(x)`` makes the argument of ``read`` from a single instance.
+* ``size(block)``: the order d of the instances.
+* ``extremes(block, dim)``: the smallest and the largest eigenvalue of each instance.
+* ``values(block, G)``: ``tr(W X_t)`` of each instance.
+* ``add_inplace(H, x, weight)``: ``H += weight X_t`` for the row x of a block.
 * ``terms(block, t, dim)``: vectors (k, d) and weights (k,) with ``X_t = sum_k w_k v_k v_k*``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.checks import as_matrix, as_numbers, check_finite, rows_text
-from bregmat.base.linalg import eigh, eigvalsh
-from bregmat.base.threads import cached_property
+from bregmat.base.linalg import eigh
 
 NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
-    """Numbers of points, whole and from 0 to ``dim - 1``: shape (n,), or a single one; of ``pairs`` shape (n, 2).
+    """Point numbers, checked to be integers from 0 to ``dim - 1``; shape (n,) or (), with ``pairs`` shape (n, 2).
 
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     values : array-like, shape (n,), (n, 2) or ()
     dim : int
         Number of points.
@@ -70,20 +66,20 @@ def vectors(name: str, X: Any, dim: int | None) -> np.ndarray:
 
 
 def hermitian(name: str, A: Any, dim: int | None = None) -> np.ndarray:
-    """A finite Hermitian matrix from a dense or sparse one, float or complex; the caller's own, exactly Hermitian on return."""
+    """A finite, exactly Hermitian matrix from a dense or sparse one, float or complex; a copy."""
     return as_matrix(name, A, symmetric=True, order=dim, sparse="dense", booleans=True, complex_too=True, copy=True)
 
 
 class PairInstances:
-    """Pairs (a, b) for ``X = (e_a - e_b)(e_a - e_b)' / 2`` (Tsuda 2004, section 5): eigenvalues 0 and 1.
+    """Pairs (a, b), which stand for ``X = (e_a - e_b)(e_a - e_b)' / 2`` (Tsuda 2004, section 5), with the eigenvalues 0 and 1.
 
-    A label is *half* the squared distance of the two points.
+    ``tr(W X)`` is *half* the squared distance of the two points.
     """
 
     name = "pairs"
 
     def read(self, X: Any, dim: Any) -> np.ndarray:
-        """Indices, shape (n, 2)."""
+        """Point numbers, shape (n, 2)."""
         pairs = point_numbers("X", X, dim, pairs=True)
         bad = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if len(bad):
@@ -93,44 +89,35 @@ class PairInstances:
         return pairs
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return [x]
 
     def size(self, block: np.ndarray) -> int:
-        """The dimension that the instances have; pairs do not tell."""
+        """Pairs do not determine the order."""
         raise ValueError(NO_DIM)
 
-    def spreads(self, block: np.ndarray, dim: int, spread: float) -> np.ndarray:
-        """1 for every pair."""
-        return np.ones(len(block))
-
-    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Above 1 or below 0."""
-        return p - np.minimum(np.maximum(p, 0.0), 1.0)
-
-    def largest_norm(self, block: np.ndarray) -> float:
-        """1."""
-        return 1.0
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """0 and 1 for every pair."""
+        return np.zeros(len(block)), np.ones(len(block))
 
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``|g_a - g_b|^2 / 2``."""
         return 0.5 * _sq_lengths(G[block[:, 0]] - G[block[:, 1]])
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, weights: np.ndarray) -> None:
-        """Four entries per pair."""
-        a, b, half = block[:, 0], block[:, 1], 0.5 * weights
-        rows, columns = np.column_stack([a, b, a, b]), np.column_stack([a, b, b, a])
-        np.add.at(H, (rows.ravel(), columns.ravel()), np.column_stack([half, half, -half, -half]).ravel())  # in order
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
+        """Change four entries."""
+        a, b = x
+        H[[a, b, a, b], [a, b, b, a]] += 0.5 * weight * np.array([1.0, 1.0, -1.0, -1.0])
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """One vector."""
+        """The vector ``(e_a - e_b) / sqrt(2)``."""
         z = np.zeros((1, dim))
         z[0, block[t]] = np.sqrt(0.5), -np.sqrt(0.5)
         return z, np.ones(1)
 
 
 class VectorInstances:
-    """Vectors v for ``X = v v*``, real or complex: eigenvalues 0 and ``|v|^2``."""
+    """Vectors v, real or complex, which stand for ``X = v v*``, with the eigenvalues 0 and ``|v|^2``."""
 
     name = "vectors"
 
@@ -139,33 +126,25 @@ class VectorInstances:
         return vectors("X", X, dim)
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return x if scipy.sparse.issparse(x) else np.asarray(x)[None]
 
     def size(self, block: np.ndarray) -> int:
         """d."""
         return block.shape[1]
 
-    def spreads(self, block: np.ndarray, dim: int, spread: float) -> np.ndarray:
-        """``|v|^2``."""
-        return _sq_lengths(block) if dim > 1 else np.zeros(len(block))
-
-    def beyond(self, block: np.ndarray, dim: int, p: np.ndarray) -> np.ndarray:
-        """Above ``|v|^2`` or below 0, which is no eigenvalue where d is 1."""
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """0 and ``|v|^2``; for d = 1 there is one eigenvalue only."""
         high = _sq_lengths(block)
-        return p - np.minimum(np.maximum(p, 0.0 if dim > 1 else high), high)
-
-    def largest_norm(self, block: np.ndarray) -> float:
-        """The largest ``|v|^2``."""
-        return float(_sq_lengths(block).max())
+        return (np.zeros(len(block)) if dim > 1 else high), high
 
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``|G* v|^2``."""
         return _sq_lengths(block.conj() @ G)
 
-    def add_inplace(self, H: np.ndarray, block: np.ndarray, weights: np.ndarray) -> None:
-        """One product for the whole block."""
-        H += (block.T * weights) @ block.conj()
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
+        """Add an outer product."""
+        H += np.outer(weight * x, x.conj())
 
     def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """The vector itself."""
@@ -177,125 +156,48 @@ def _sq_lengths(V: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", V, V.conj()).real
 
 
-@dataclass(frozen=True, eq=False)
-class SupportedMatrix:
-    """A Hermitian matrix by its rows and columns that are not all zero."""
-
-    index: np.ndarray
-    block: np.ndarray
-    dim: int
-
-    @property
-    def dtype(self) -> np.dtype:
-        """float64 or complex128."""
-        return self.block.dtype
-
-    @cached_property
-    def extremes(self) -> tuple[float, float]:
-        """Smallest and largest eigenvalue."""
-        return self.around(eigvalsh(self.block))
-
-    def around(self, values: np.ndarray) -> tuple[float, float]:
-        """First and last of sorted values, and 0 where rows outside the support add it."""
-        low, high = float(values[0]), float(values[-1])
-        return (low, high) if len(self.index) == self.dim else (min(low, 0.0), max(high, 0.0))
-
-
 class MatrixInstances:
-    """Hermitian matrices: observables, density matrices, sums of few pairs; dense or scipy.sparse."""
+    """Hermitian matrices, such as observables; dense, or scipy.sparse, which become dense."""
 
     name = "matrices"
 
-    def read(self, X: Any, dim: int | None) -> list[SupportedMatrix]:
-        """One checked matrix per instance."""
+    def read(self, X: Any, dim: int | None) -> np.ndarray:
+        """The checked matrices, shape (n, d, d), float or complex."""
         if scipy.sparse.issparse(X) or getattr(X, "ndim", 3) != 3:
             raise ValueError(
                 f"X must hold matrices: an array of shape (n, d, d) or a list; got shape {getattr(X, 'shape', None)}."
             )
-        out: list[SupportedMatrix] = []
+        matrices: list[np.ndarray] = []
         for t, x in enumerate(X):
-            out.append(self._read(f"X[{t}]", x, dim))
-            dim = out[0].dim if dim is None else dim
-        return out
-
-    def _read(self, name: str, x: Any, dim: int | None) -> SupportedMatrix:
-        if not scipy.sparse.issparse(x):
-            A = hermitian(name, x, dim)
-            index = np.flatnonzero(A.any(axis=1))
-            return SupportedMatrix(index, A if len(index) == len(A) else A[np.ix_(index, index)], len(A))
-        if x.shape[0] != x.shape[1] or (dim is not None and x.shape[0] != dim):
-            raise ValueError(f"{name} must have shape ({dim or 'd'}, {dim or 'd'}); got {x.shape}.")
-        C = scipy.sparse.csr_array(x)
-        index = np.union1d(np.flatnonzero(np.diff(C.indptr)), C.indices)
-        return SupportedMatrix(
-            index, hermitian(name, C[index][:, index]) if len(index) else np.zeros((0, 0)), C.shape[0]
-        )
+            matrices.append(hermitian(f"X[{t}]", x, dim))
+            dim = len(matrices[0])
+        return np.array(matrices) if matrices else np.zeros((0, dim or 0, dim or 0))
 
     def one(self, x: Any) -> Any:
-        """A block of one."""
+        """The argument of :meth:`read` for one instance."""
         return [x]
 
-    def size(self, block: list[SupportedMatrix]) -> int:
+    def size(self, block: np.ndarray) -> int:
         """d."""
-        return block[0].dim
+        return block.shape[1]
 
-    def spreads(self, block: list[SupportedMatrix], dim: int, spread: float) -> np.ndarray:
-        """Exact, except that matrices whose Frobenius norm keeps them within ``spread`` get that bound."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            if len(x.index):
-                centred = float((np.abs(x.block) ** 2).sum()) - float(np.trace(x.block).real) ** 2 / dim
-                out[t] = np.sqrt(2.0 * max(centred, 0.0))
-                if out[t] > spread:
-                    low, high = x.extremes
-                    out[t] = high - low
-        return out
+    def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """By an eigendecomposition of each matrix."""
+        values = np.linalg.eigvalsh(block)
+        return values[:, 0], values[:, -1]
 
-    def beyond(self, block: list[SupportedMatrix], dim: int, p: np.ndarray) -> np.ndarray:
-        """Exact; most numbers are settled by the diagonal, which eigenvalues surround."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            if not len(x.index):
-                out[t] = p[t]
-                continue
-            low, high = x.around(np.sort(x.block.diagonal().real))
-            if not low <= p[t] <= high:
-                low, high = x.extremes
-                out[t] = p[t] - min(max(p[t], low), high)
-        return out
-
-    def largest_norm(self, block: list[SupportedMatrix]) -> float:
-        """The largest Frobenius norm."""
-        return max(float(np.linalg.norm(x.block)) for x in block)
-
-    def values(self, block: list[SupportedMatrix], G: np.ndarray) -> np.ndarray:
+    def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``tr(G* X G)``."""
-        out = np.zeros(len(block))
-        for t, x in enumerate(block):
-            rows = G[x.index]
-            out[t] = np.vdot(rows, x.block @ rows).real
-        return out
+        return np.array([np.vdot(G, x @ G).real for x in block])
 
-    def add_inplace(self, H: np.ndarray, block: list[SupportedMatrix], weights: np.ndarray) -> None:
-        """The entries of the support."""
-        for x, w in zip(block, weights, strict=True):
-            if len(x.index) == len(H):
-                H += w * x.block
-            else:
-                H[np.ix_(x.index, x.index)] += w * x.block
+    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
+        """Add the matrix."""
+        H += weight * x
 
-    def terms(self, block: list[SupportedMatrix], t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvectors of the support."""
-        x = block[t]
-        weights, U = eigh(x.block) if len(x.index) else (np.zeros(0), x.block)
-        V = np.zeros((len(weights), dim), dtype=x.block.dtype)
-        V[:, x.index] = U.T
-        return V, weights
+    def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvectors and eigenvalues."""
+        weights, U = eigh(block[t])
+        return U.T, weights
 
 
 INSTANCES: dict[str, type] = {cls.name: cls for cls in (PairInstances, VectorInstances, MatrixInstances)}
-
-
-def is_complex(block: Any) -> bool:
-    """Whether any instance of a block is complex."""
-    return any(x.dtype.kind == "c" for x in block) if isinstance(block, list) else block.dtype.kind == "c"

@@ -1,28 +1,31 @@
-"""What the online learners share: a block is learned as a whole or not at all, and what fixed matrices would have lost."""
+"""What the online learners share: labels, blocks learned as a whole or not at all, and losses of fixed matrices."""
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d
 
 from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import check_flag, check_positive
+from bregmat.base.checks import check_positive
 from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 
 
 class Undo:
-    """What is done to a learner within is taken back if anything goes wrong, Ctrl-C included.
+    """A context in which an exception, also `KeyboardInterrupt`, resets a learner to what it was before.
 
-    Attributes that were set or deleted come back by themselves. ``marks``: what is changed in place, each object with what
-    its ``go_back`` wants to hear.
+    Attributes that were set or deleted are reset by themselves.
+
+    Parameters
+    ----------
+    learner : object
+    marks : list of (object, mark)
+        The objects that are changed in place, each with the argument of its method ``go_back``.
     """
 
     def __init__(self, learner: Any, marks: list[tuple[Any, Any]]) -> None:
@@ -41,63 +44,50 @@ class Undo:
 
 
 class StreamLearner(BaseEstimator):
-    """An estimator of scikit-learn that can be cloned as river's are."""
+    """An estimator that :func:`bregmat.online.run_stream` can train."""
 
-    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
-        """A copy, as river's models make one of themselves.
+    _takes_labels: ClassVar[bool] = True  # whether learn_one takes a label
+    _takes_senses: ClassVar[bool] = False  # whether learn_one takes a sense
 
-        Parameters
-        ----------
-        new_params : dict, optional
-            Parameters that the copy has in place of these.
-        include_attributes : bool
-            Whether it has learned what this one has; not with new parameters. By default it has seen nothing.
-        """
-        check_flag("include_attributes", include_attributes)
-        if new_params is not None and not isinstance(new_params, Mapping):
-            raise TypeError(f"new_params must be a dict of parameters; got {new_params!r}.")
-        if include_attributes:
-            if new_params:
-                raise ValueError(
-                    f"include_attributes: what was learned belongs to the old parameters; got {new_params!r}."
-                )
-            return copy.deepcopy(self)
-        fresh: Self = clone(self)
-        return fresh.set_params(**(new_params or {}))
+    def _check_early(self) -> None:
+        """Check the parameters as far as this is possible before the first example."""
+
+    def _claimed_bound(self) -> float:
+        """The bound on the total loss that needs no comparison matrix; NaN if there is none."""
+        return float("nan")
+
+    def _why_no_bound(self) -> str | None:
+        """The reason why :meth:`_claimed_bound` is infinite, if it is."""
+        return None
 
 
-def whole_labels(learner: Any, y: Any) -> Any:
-    """Labels of many examples, those refused that scikit-learn has words for: none, complex ones; a column becomes flat, with a warning."""
+def as_labels(learner: Any, y: Any) -> Any:
+    """Labels of many examples; raises in scikit-learn's words for none and for complex ones, and flattens a column with a warning."""
     check_labelled(learner, y)
     try:
         array = y if isinstance(y, np.ndarray) else np.asarray(to_numpy("y", y))
     except ValueError:
-        return y  # refused by name later
+        return y  # as_column refuses it later and names the argument
     if array.dtype.kind == "c":
         raise ValueError("y must be real; got complex numbers. Complex data not supported.")
     return column_or_1d(array, warn=True) if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 class OnlineLearner(StreamLearner, ABC):
-    """The loss so far beside that of fixed matrices.
+    """A learner whose total loss is compared with the loss of fixed matrices on the same stream."""
 
-    Subclasses keep a ``_record`` of the stream (None where nothing is recorded yet), and say whether there is one, how a
-    matrix is read and what it loses on the record.
-    """
-
-    _record: Any
-    _hint: ClassVar[str] = ""  # when a stream need not be kept
+    _hint: ClassVar[str] = ""  # added to the advice of the error that the stream was not kept
 
     def loss_of(self, U: Table) -> float:
-        """Total loss of a fixed matrix U (d, d) on the stream so far; needs a record of it (``keep_examples=True``)."""
+        """Total loss of a fixed matrix U (d, d) on the stream so far; needs ``keep_examples=True`` unless the stream is tallied."""
         U = self._read_comparison(U)
         self._check_recorded()
-        return 0.0 if self._record is None else self._total_loss(U, self._record)
+        return self._recorded_loss(U)
 
     def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
-        """Total loss so far minus that of a fixed matrix U (d, d); None is the best one in hindsight, where that is known.
+        """Total loss so far minus that of a fixed matrix U (d, d); None: the best one in hindsight, if it can be computed.
 
-        ``loss_of_U`` spares the learner from knowing the stream; otherwise it needs what :meth:`loss_of` needs.
+        With ``loss_of_U`` the stream need not be recorded; otherwise :meth:`loss_of` computes it.
         """
         if loss_of_U is not None:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
@@ -113,15 +103,15 @@ class OnlineLearner(StreamLearner, ABC):
 
     @abstractmethod
     def _is_recorded(self) -> bool:
-        """Whether the stream is recorded, from its beginning."""
+        """Whether the stream is recorded from its beginning."""
 
     @abstractmethod
     def _read_comparison(self, U: Table) -> np.ndarray:
-        """A matrix to compare with, checked."""
+        """A comparison matrix, checked."""
 
     @abstractmethod
-    def _total_loss(self, U: np.ndarray, record: Any) -> float:
-        """Total loss of a fixed matrix on the record."""
+    def _recorded_loss(self, U: np.ndarray) -> float:
+        """Total loss of a fixed matrix on the recorded stream."""
 
     def _best_loss(self) -> float:
         """Total loss of the best matrix in hindsight."""

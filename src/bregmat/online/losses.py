@@ -1,10 +1,9 @@
-"""What an online learner pays for a prediction: value and derivative (Tsuda 2004, footnotes 1 and 3).
+"""Losses of a prediction against a label, with their derivatives, for online learning (Tsuda 2004, footnotes 1 and 3).
 
-Not the losses of :mod:`bregmat.objective.losses`: those say what a violated bound costs in a problem, with a sense, a weight and a
-conjugate for its dual; these compare one prediction with one label. The two meet in :mod:`bregmat.online.hindsight`.
+The losses of :mod:`bregmat.objective.losses` are others: they measure the violation of a bound in a nearness problem.
 
-The built-in losses but :class:`ForwardEntropicLoss` are compiled, so that a block of examples is one compiled loop. Any object with
-``value(prediction, label)`` and ``derivative(prediction, label)``, convex in the prediction, does as well, one Python call per example.
+The built-in losses are compiled, so that one compiled loop learns a whole block of examples. A user may pass any object with
+``value(prediction, label)`` and ``derivative(prediction, label)`` that is convex in the prediction; it costs two Python calls per example.
 """
 
 from __future__ import annotations
@@ -20,24 +19,27 @@ from bregmat.typing import OnlineLoss
 
 
 class BuiltInLoss:
-    """A loss that files know by its name and one parameter."""
+    """A loss whose formula is in the kernels, where a code selects it; a file stores its name and its parameter."""
 
     name: ClassVar[str]
+    code: ClassVar[int]
     is_measured: ClassVar[bool] = False  # whether the loss is zero at prediction = label, for labels of any size
 
     @property
     def parameter(self) -> float:
-        """The number that the formula needs beside prediction and label: the field of the loss, 0 if it has none."""
+        """The field of the loss; 0 if it has none."""
         return float(next(iter(vars(self).values()), 0.0))
 
     def check_labels(self, y: np.ndarray) -> None:
-        """Raise ``ValueError`` for labels that the loss has no value for."""
+        """Raise ``ValueError`` for labels that the loss is not defined for."""
 
+    def value(self, prediction: Any, label: Any) -> Any:
+        """Value of the loss; arrays are broadcast."""
+        return self._both(prediction, label)[0]
 
-class _Compiled(BuiltInLoss):
-    """A loss whose formula is in the kernels, by code and one parameter."""
-
-    code: ClassVar[int]
+    def derivative(self, prediction: Any, label: Any) -> Any:
+        """Derivative in the prediction; arrays are broadcast."""
+        return self._both(prediction, label)[1]
 
     def _both(self, prediction: Any, label: Any) -> tuple[Any, Any]:
         p, y = np.broadcast_arrays(np.asarray(prediction, dtype=float), np.asarray(label, dtype=float))
@@ -45,17 +47,9 @@ class _Compiled(BuiltInLoss):
         lanczos.losses_inplace(values, slopes, p.ravel(), y.ravel(), self.code, self.parameter)
         return values.reshape(p.shape)[()], slopes.reshape(p.shape)[()]
 
-    def value(self, prediction: Any, label: Any) -> Any:
-        """The loss; arrays are broadcast."""
-        return self._both(prediction, label)[0]
-
-    def derivative(self, prediction: Any, label: Any) -> Any:
-        """Its derivative in the prediction; arrays are broadcast."""
-        return self._both(prediction, label)[1]
-
 
 @dataclass(frozen=True)
-class SquaredLoss(_Compiled):
+class SquaredLoss(BuiltInLoss):
     """``(p - y)^2``, without a half, as in Tsuda 2004; the loss of Lemmas 3.1 and 3.2."""
 
     name: ClassVar[str] = "squared"
@@ -64,8 +58,8 @@ class SquaredLoss(_Compiled):
 
 
 @dataclass(frozen=True)
-class AbsoluteLoss(_Compiled):
-    """``|p - y|``; the derivative at 0 is taken as 0. For labels with outliers."""
+class AbsoluteLoss(BuiltInLoss):
+    """``|p - y|``, for labels with outliers; its derivative at ``p = y`` is taken as 0."""
 
     name: ClassVar[str] = "absolute"
     code: ClassVar[int] = lanczos.ABSOLUTE
@@ -73,14 +67,14 @@ class AbsoluteLoss(_Compiled):
 
 
 @dataclass(frozen=True)
-class LogisticLoss(_Compiled):
+class LogisticLoss(BuiltInLoss):
     """``log(1 + exp(-y (p - threshold)))`` for labels -1 and 1.
 
     Parameters
     ----------
     threshold : float
-        Prediction at which both labels are equally likely, in units of the prediction. Half squared distances are never
-        negative, so pairs and vectors want a positive one.
+        Prediction at which both labels are equally likely, in units of the prediction. Predictions for pairs and vectors are
+        never negative, so choose a positive threshold for them.
     """
 
     threshold: float = 0.0
@@ -99,10 +93,19 @@ class LogisticLoss(_Compiled):
 
 
 @dataclass(frozen=True)
-class _OfProbabilities(BuiltInLoss):
-    """A loss for labels in [0, 1]: probabilities, such as measured frequencies."""
+class EntropicLoss(BuiltInLoss):
+    """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: the relative entropy of the label to the prediction.
+
+    Parameters
+    ----------
+    floor : float
+        In (0, 0.5). Labels are clipped to [floor, 1 - floor]. For predictions outside of this interval the loss continues along
+        its tangents, so that it stays convex and nonnegative, with a derivative below ``1 / floor``.
+    """
 
     floor: float = 1e-3
+    name: ClassVar[str] = "entropic"
+    code: ClassVar[int] = lanczos.ENTROPIC
 
     def __post_init__(self) -> None:
         if not 0.0 < self.floor < 0.5:
@@ -116,50 +119,17 @@ class _OfProbabilities(BuiltInLoss):
 
 
 @dataclass(frozen=True)
-class EntropicLoss(_OfProbabilities, _Compiled):
-    """``y log(y / p) + (1 - y) log((1 - y) / (1 - p))`` for labels in [0, 1]: the relative entropy of the label to the prediction.
-
-    Parameters
-    ----------
-    floor : float
-        Labels count as at least it and at most ``1 - floor``, and outside these predictions the loss goes on along its
-        tangents: still convex and never negative, with a derivative below ``1 / floor``. In (0, 0.5).
-    """
-
-    name: ClassVar[str] = "entropic"
-    code: ClassVar[int] = lanczos.ENTROPIC
-
-
-@dataclass(frozen=True)
-class ForwardEntropicLoss(_OfProbabilities):
+class ForwardEntropicLoss(EntropicLoss):
     """``p log(p / y) + (1 - p) log((1 - p) / (1 - y))`` for labels in [0, 1]: the relative entropy of the prediction to the label.
 
-    With it and a learning rate of one, a step is an approximate Bregman projection onto ``tr(W C) <= 0`` as long as that is violated
-    (Tsuda 2004, section 4.2 and footnote 3): the instance is ``(C - low I) / (high - low)`` and the label ``-low / (high - low)``, for
-    the interval [low, high] of the eigenvalues of C. It costs one Python call per example.
-
-    Parameters
-    ----------
-    floor : float
-        As in :class:`EntropicLoss`; the derivative is below ``2 log(1 / floor)``.
+    With it and a learning rate of one, a step is an approximate Bregman projection onto ``tr(W C) <= 0`` while that is violated
+    (Tsuda 2004, section 4.2 and footnote 3): the instance is ``(C - low I) / (high - low)`` and the label ``-low / (high - low)``, where
+    [low, high] is the interval of the eigenvalues of C. The parameter is that of :class:`EntropicLoss`; the derivative is below
+    ``2 log(1 / floor)``.
     """
 
     name: ClassVar[str] = "forward_entropic"
-
-    def value(self, prediction: Any, label: Any) -> Any:
-        """The loss; arrays are broadcast."""
-        x, y = self._inside(prediction), self._inside(label)
-        value = x * np.log(x / y) + (1.0 - x) * np.log((1.0 - x) / (1.0 - y))
-        # at x = y rounding may leave less than 0
-        return np.maximum(value + self.derivative(x, y) * (np.asarray(prediction, dtype=float) - x), 0.0)[()]
-
-    def derivative(self, prediction: Any, label: Any) -> Any:
-        """Its derivative in the prediction, ``log(p / (1 - p)) - log(y / (1 - y))``; arrays are broadcast."""
-        x, y = self._inside(prediction), self._inside(label)
-        return (np.log(x / y) - np.log((1.0 - x) / (1.0 - y)))[()]
-
-    def _inside(self, p: Any) -> np.ndarray:
-        return np.clip(np.asarray(p, dtype=float), self.floor, 1.0 - self.floor)
+    code: ClassVar[int] = lanczos.FORWARD_ENTROPIC
 
 
 _BUILT_IN = (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
@@ -167,7 +137,7 @@ ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in _BUILT_IN}
 
 
 def as_online_loss(loss: Any) -> Any:
-    """A loss object from an object, or from the name of a built-in one."""
+    """A loss object, from itself or from the name of a built-in loss."""
     if isinstance(loss, str):
         return ONLINE_LOSSES[as_choice("loss", loss, ONLINE_LOSSES, hint=" or an object")]()
     if isinstance(loss, type) or not isinstance(loss, OnlineLoss):

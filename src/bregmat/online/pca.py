@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,67 +22,68 @@ from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
 from bregmat.typing import Points, RandomState, Values
 
-BLOCK = 50_000_000  # operations, over two, that Ctrl-C waits for at most
-LARGEST = 1e100  # squared norms above it would overflow
+BLOCK = 50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; Ctrl-C waits for the end of a call
+LARGEST = 1e100  # steps along rows with larger squared norms would overflow
 
 
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner):
-    """Principal components from a stream, with expected loss close to that of the best subspace in hindsight.
+    """Principal components from a stream, with an expected loss close to that of the best subspace in hindsight.
 
-    Before every row x the learner has a density matrix W over the ``m = d - k`` directions to discard, with no eigenvalue
-    above 1/m: a random subspace of k dimensions. It pays the expected squared error of projecting x there,
-    ``m x' W x``, and moves to
+    Before every row x the learner has a density matrix W with no eigenvalue above 1/m, where ``m = d - k`` directions are discarded. W
+    stands for a random subspace of k dimensions. The expected squared error of projecting x onto it is the loss ``m x' W x``. Then the
+    learner updates
 
         ``W <- cap( exp(log W - eta x x') )``,
 
-    cap being the nearest such matrix in relative entropy. For streams that may be anything, or may change; on a fixed set
-    of rows batch PCA is exact, and scikit-learn's ``IncrementalPCA`` is nearly so, without a guarantee.
+    where cap is the projection in relative entropy onto such matrices. Use it for streams that may be arbitrary or may change. On a fixed
+    set of rows batch PCA is exact, and scikit-learn's ``IncrementalPCA`` is nearly so, without a guarantee.
 
     Parameters
     ----------
     n_components : int, optional
-        k, 1 to d - 1; by default d - 1, which discards one direction. With k = d there would be nothing to learn.
+        k, from 1 to d - 1; by default d - 1, which discards one direction.
     eta : float, optional
         Fixed learning rate, positive, in units of one over ``max_norm`` squared.
     n_rounds : int, optional
-        Length of the stream, for the fixed rate of the paper: ``log(1 + sqrt(2 R / L))`` with ``R = m log(d/m)`` and L
-        the most that the best subspace can lose, ``n_rounds m / d``. Give eta, or n_rounds, or neither: then
-        ``eta_t = sqrt(R / (B (B + L_t)))`` falls with the loss so far, B being the largest squared norm so far.
+        Length of the stream, for the fixed rate of the paper: ``log(1 + sqrt(2 R / L))`` with ``R = m log(d/m)`` and the largest
+        possible loss L of the best subspace, ``n_rounds m / d``. Give eta, or n_rounds, or neither. With neither,
+        ``eta_t = sqrt(R / (B (B + L_t)))`` decreases with the loss L_t so far, where B is the largest squared norm so far.
     max_norm : float, optional
-        Longest row, in data units; a longer one is an error. By default 1, as in the paper, with eta or n_rounds; with
-        neither, rows may have any length and the learner adapts to the longest.
+        Length of the longest row, in data units; a longer one is an error. With eta or n_rounds the default is 1, as in the paper. With
+        neither, rows may have any length by default, and the learner adapts to the longest.
     center : bool
-        Subtract the mean of the rows so far, the present one included. Off by default, since the algorithm has no
-        mean: components are then those of the second moment about 0. Losses and bounds refer to what was subtracted from.
+        Subtract the mean of the rows so far, including the present one. The algorithm itself has no mean: by default components are those
+        of the second moment about 0. Losses and bounds are those of the rows after the subtraction.
     random_state : int, Generator, RandomState or None
-        Of :meth:`sample_components`. Nothing else is random.
+        Seed of :meth:`sample_components`; nothing else is random.
 
     Attributes
     ----------
     components_ : ndarray, shape (k, d)
-        Orthonormal; the directions least likely to be discarded, most certain first. Largest entry of each positive.
+        Orthonormal; the directions with the smallest probability to be discarded, in ascending order. The largest entry of each is
+        positive.
     mean_ : ndarray, shape (d,)
         Zeros unless ``center``.
     n_components_ : int
         k.
     eta_ : float
-        The learning rate of the next trial, in units of one over data squared; 0 as long as nothing but zeros came.
+        The learning rate of the next trial, in units of one over data squared; 0 while all rows were zeros.
     cumulative_loss_ : float
-        Total expected squared error, each row's before it was learned; data units squared.
+        Total expected squared error, of each row before it was learned; data units squared.
     n_samples_seen_ : int
-        Rows so far.
+        Number of rows so far.
 
     Notes
     -----
-    Warmuth 2006 (its algorithm, capping, mixture of corners and bound; a longer version is JMLR 9:2287-2320). W is kept
-    as logarithms of its eigenvalues and its eigenvectors; a trial is one rank-one eigen-update, at most ``2 d^3`` operations
-    and far fewer when eigenvalues are at the cap, which is the rule. Memory: about eight d x d arrays.
+    Warmuth 2006, which has the algorithm, the capping, the mixture of corners and the bound; a longer version is JMLR 9:2287-2320. The
+    learner keeps the logarithms of the eigenvalues of W and its eigenvectors. A trial is one rank-one eigen-update of at most ``2 d^3``
+    operations, and far fewer if eigenvalues are at the cap, as most usually are. Memory: about eight d x d arrays.
 
-    Differs from the paper in the case of neither eta nor n_rounds: log W shrinks to ``eta_{t+1} / eta_t`` of itself before
-    capping. Then ``D(U, W_t) / eta_t`` still telescopes, because the step towards ``W_1`` costs at most
-    ``(1/eta_{t+1} - 1/eta_t) D(U, W_1)`` (trace of exp is convex), and :meth:`loss_bound` holds for streams of any length.
+    Differs from the paper if neither eta nor n_rounds is given: log W is multiplied by ``eta_{t+1} / eta_t`` before capping. Then
+    ``D(U, W_t) / eta_t`` still telescopes, because the step towards ``W_1`` costs at most ``(1/eta_{t+1} - 1/eta_t) D(U, W_1)``
+    (the trace of exp is convex), and :meth:`loss_bound` holds for streams of any length.
 
     Examples
     --------
@@ -100,6 +101,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     center: bool = False
     random_state: RandomState = None
 
+    _takes_labels: ClassVar[bool] = False
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -109,13 +112,13 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def fit(self, X: Points, y: object = None) -> OnlinePCA:
         """Forget everything, then :meth:`partial_fit`; returns self.
 
-        Ctrl-C raises `KeyboardInterrupt` and keeps what was learned from the first rows, with a RuntimeWarning that says from how
-        many; within :meth:`partial_fit` nothing of its block is kept.
+        Ctrl-C raises `KeyboardInterrupt` and keeps what was learned from the first rows; a RuntimeWarning says how many they are. In
+        :meth:`partial_fit` nothing of its block is kept.
         """
         return self._learn(X, fresh=True)
 
     def partial_fit(self, X: Points, y: object = None) -> OnlinePCA:
-        """A trial for every row, in order; returns self.
+        """Make a trial for every row, in order; returns self.
 
         Parameters
         ----------
@@ -126,16 +129,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         Raises
         ------
         ValueError, TypeError
-            Naming what is wrong and where; nothing of the block is learned then.
+            A row is invalid; the message names it. Nothing of the block is learned then.
         """
         return self._learn(X, fresh=False)
 
     def learn_one(self, x: Values) -> OnlinePCA:
-        """One trial, for a row (d,); returns self."""
+        """Make one trial, for a row (d,); returns self."""
         return self._learn([x], fresh=False)
 
     def expected_loss(self, X: Points) -> np.ndarray:
-        """``m x' W x`` of every row with the present W: expected squared error of a subspace drawn from it; shape (n,)."""
+        """Expected squared error ``m x' W x`` of every row for a subspace drawn from the present W; shape (n,)."""
         P = (self._read(X).astype(np.float64) - self.mean_) @ self._Vt.T
         return self._m * (P * P) @ np.exp(self._lam)
 
@@ -155,7 +158,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def components_(self) -> np.ndarray:
-        """The k directions that W is least likely to discard, shape (k, d)."""
+        """The k eigenvectors of the smallest eigenvalues of W, shape (k, d)."""
         check_is_fitted(self)
         C = self._Vt[: self.n_components_]
         peak = C[np.arange(len(C)), np.abs(C).argmax(axis=1)]
@@ -173,19 +176,19 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def mean_(self) -> np.ndarray:
-        """What is subtracted from rows, shape (d,): zeros unless ``center``."""
+        """The mean that is subtracted from rows, shape (d,): zeros unless ``center``."""
         check_is_fitted(self)
         return self._sum / max(1, self.n_samples_seen_)
 
     @property
     def explained_variance_(self) -> np.ndarray:
-        """Mean square along each component of the rows learned (less the means of their time), shape (k,); over n."""
+        """Mean square of the learned rows along each component, after the subtraction of the mean, shape (k,); divided by n."""
         C = self.components_
         return np.einsum("ij,ij->i", C @ self._moment, C) / self.n_samples_seen_
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """The same as shares of the total mean square, shape (k,); zeros if that is 0."""
+        """``explained_variance_`` divided by the total mean square, shape (k,); zeros if that is 0."""
         total = float(np.trace(self._moment)) / self.n_samples_seen_
         return self.explained_variance_ / (total if total > 0.0 else 1.0)
 
@@ -196,7 +199,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return (self._Vt.T * np.exp(self._lam)) @ self._Vt
 
     def mixture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Subspaces and the probabilities with which to use them, so that the expected projection is ``I - m W``.
+        """Subspaces and their probabilities, such that the expected projection is ``I - m W``.
 
         Returns
         -------
@@ -211,9 +214,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return probabilities, self._Vt[kept]
 
     def sample_components(self, *, random_state: RandomState = None) -> np.ndarray:
-        """A subspace drawn from :meth:`mixture`, shape (k, d), orthonormal: what the paper projects the next row to.
+        """Draw a subspace from :meth:`mixture`, onto which the paper projects the next row; shape (k, d), orthonormal.
 
-        ``random_state``: by default that of the estimator; an integer there gives one subspace per trial, always the same.
+        ``random_state`` is by default that of the estimator. If that is an integer, every call between two trials returns the same
+        subspace.
         """
         seed = self.random_state if random_state is None else random_state
         probabilities, components = self.mixture()
@@ -256,45 +260,52 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         Returns
         -------
         float
-            With ``R = m log(d/m)`` and B the squared ``max_norm``. Fixed eta: ``B (eta L + R) / (1 - exp(-eta B))``
-            (Warmuth 2006), which is at most ``L + sqrt(2 L' R B) + R B`` for the rate of n_rounds, L' the L it was tuned for.
-            Neither eta nor n_rounds: ``L + 2 R B + 2 sqrt(R B (R B + L + B))`` if ``max_norm`` was given; else, known
-            after the run only, ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and ``rho = (1 -
-            exp(-eta b)) / (eta b)``, b the squared norms.
+            Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta it is
+            ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most
+            ``L + sqrt(2 L' R B) + R B``, where L' is the L that the rate was computed for.
+            With neither eta nor n_rounds it is ``L + 2 R B + 2 sqrt(R B (R B + L + B))`` if ``max_norm`` was given. Otherwise it is known
+            only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
+            ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b.
 
         Notes
         -----
-        Proof of all: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and the theorem of Pythagoras, as in the
+        Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and the theorem of Pythagoras, as in the
         paper. The closed form with ``max_norm`` follows from ``rho >= 1 - eta b / 2`` and ``eta_s^2 = R / (B (B + L_s))``.
         """
         check_is_fitted(self)
         L = self.loss_of_best() if loss_of_best is None else loss_of_best
         check_positive("loss_of_best", L, finite=True, zero=True)
-        L, R, totals = float(L), self._farthest(), self._totals
+        L, R, totals = float(L), self._largest_divergence(), self._totals
         if totals[kernels.LAST_ETA] == 0.0:  # nothing but zeros so far
             return L
-        if self._fixed > 0.0:
+        if self._fixed > 0.0:  # B (eta L + R) / (1 - exp(-eta B))
             B = float(self._limit or 1.0) ** 2
             return B * (self._fixed * L + R) / -math.expm1(-self._fixed * B)
         if self._limit is not None:
             B = self._limit**2
+            # L + 2 R B + 2 sqrt(R B (R B + L + B))
             return L + 2.0 * R * B + 2.0 * math.sqrt(R * B * (R * B + L + B))
+        # PRICE is sum_s (1 - rho_s) l_s
         return L + R / float(totals[kernels.LAST_ETA]) + float(totals[kernels.PRICE])
 
     # ------------------------------------------------------------------ inside
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_Vt")
+        return "_Vt" in vars(self)
+
+    def _claimed_bound(self) -> float:
+        return self.loss_bound()
 
     def _read(self, X: Points) -> np.ndarray:
         check_is_fitted(self)
         return validated(self, X, dtype=[np.float64, np.float32], reset=False)
 
-    def _farthest(self) -> float:
-        """``m log(d / m)``: the most that m times the relative entropy to the first W can be."""
+    def _largest_divergence(self) -> float:
+        """``R = m log(d / m)``: the largest value of m times the relative entropy to the first W."""
         return self._m * math.log(self.n_features_in_ / self._m)
 
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
-        fresh = fresh or not hasattr(self, "_Vt")
+        """Learn the rows; ``fresh``: begin anew and, after Ctrl-C, keep what was learned so far."""
+        fresh = fresh or not self.__sklearn_is_fitted__()
         with Undo(self, []):
             X = validated(self, X, order="C", reset=fresh)
             if fresh:
@@ -303,15 +314,15 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 n_learned = self._trials(X, keeps_part=fresh)
         if n_learned < len(X):
             text = (
-                f"OnlinePCA was interrupted after {n_learned} of {len(X)} rows: what was learned from these is kept, and partial_fit "
-                "with the others goes on from there."
+                f"OnlinePCA was interrupted after {n_learned} of {len(X)} rows: what was learned from these is kept; call partial_fit "
+                "with the other rows to go on from there."
             )
             with call_under_way() as (_, is_outermost):
                 raise_interrupt(text, is_told=not is_outermost)
         return self
 
     def _begin(self, d: int) -> None:
-        """Check the parameters, and start at ``W = I / d``."""
+        """Check the parameters, and start with ``W = I / d``."""
         k = self._check_parameters(d)
         self._m = m = d - k
         fixed = self.eta is not None or self.n_rounds is not None
@@ -320,7 +331,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if self.eta is not None:
             rate = float(self.eta)
         elif self.n_rounds is not None:
-            rate = math.log1p(math.sqrt(2.0 * self._farthest() / (self.n_rounds * m / d)))
+            # log(1 + sqrt(2 R / L)), L = n_rounds m / d
+            rate = math.log1p(math.sqrt(2.0 * self._largest_divergence() / (self.n_rounds * m / d)))
         self._fixed = rate / float(self._limit or 1.0) ** 2
         self.n_samples_seen_ = 0
         self._lam, self._Vt = np.full(d, -math.log(d)), np.eye(d)
@@ -328,7 +340,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         self._totals[kernels.PEAK] = float(self._limit or 0.0) ** 2
 
     def _check_parameters(self, d: int) -> int:
-        """k, or an error that names a parameter."""
+        """Raise for a bad parameter; k."""
         check_integer("n_components", self.n_components, 1)
         check_integer("n_rounds", self.n_rounds, 1)
         for name in ("eta", "max_norm"):
@@ -347,12 +359,42 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return d - 1 if self.n_components is None else int(self.n_components)
 
     def _trials(self, X: np.ndarray, *, keeps_part: bool) -> int:
-        """Learn the rows; how many, which may be fewer after Ctrl-C."""
-        total = self._sum
-        if self.center:  # one row after the other, so that calls of any length give the same bits
-            sums = np.cumsum(np.vstack([self._sum, X]), axis=0)
-            X = X - sums[1:] / np.arange(self.n_samples_seen_ + 1.0, self.n_samples_seen_ + len(X) + 1.0)[:, None]
-            total = sums[-1].copy()
+        """Learn the rows; the number that was learned, which is smaller after Ctrl-C if ``keeps_part``."""
+        X, sums = self._centered(X)
+        self._check_norms(X)
+        learned: tuple[Any, int] = (self._lam, self._Vt, self._totals), 0
+        n, work = len(X), EigenWork.of_order(len(self._lam))
+        block = max(1, BLOCK // X.shape[1] ** 3)
+        try:
+            while (start := learned[1]) < n:
+                stop = min(start + block, n)
+                # on copies, so that an interrupt leaves the state and the number of rows of the last whole block
+                state = tuple(array.copy() for array in learned[0])
+                kernels.pca_trials_inplace(
+                    *state, X[start:stop], self._m, self._fixed, self._largest_divergence(), work
+                )
+                learned = state, stop
+        except KeyboardInterrupt:
+            if not (keeps_part and learned[1]):
+                raise
+            take_interrupt()
+        (self._lam, self._Vt, self._totals), n = learned
+        self._moment = self._moment + X[:n].T @ X[:n]
+        self._sum = self._sum if sums is None else sums[n].copy()
+        self.n_samples_seen_ += n
+        return n
+
+    def _centered(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Each row less the mean of all rows up to it, and the sums of these rows (n + 1, d); the rows and None without ``center``."""
+        if not self.center:
+            return X, None
+        # row by row, so that calls of any length give the same bits
+        sums = np.cumsum(np.vstack([self._sum, X]), axis=0)
+        counts = np.arange(self.n_samples_seen_ + 1.0, self.n_samples_seen_ + len(X) + 1.0)
+        return X - sums[1:] / counts[:, None], sums
+
+    def _check_norms(self, X: np.ndarray) -> None:
+        """Raise for rows longer than ``max_norm``, and for rows whose steps would overflow."""
         norms = sq_norms(X)
         bad = np.flatnonzero(~(norms <= LARGEST))
         if len(bad):
@@ -365,24 +407,3 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
-        learned: tuple[Any, int] = (self._lam, self._Vt, self._totals), 0
-        given, work = len(X), EigenWork.of_order(len(self._lam))
-        block = max(1, BLOCK // X.shape[1] ** 3)
-        try:
-            while (start := learned[1]) < given:
-                stop = min(start + block, given)
-                state = tuple(array.copy() for array in learned[0])
-                kernels.pca_trials_inplace(*state, X[start:stop], self._m, self._fixed, self._farthest(), work)
-                learned = state, stop
-        except KeyboardInterrupt:
-            if not (keeps_part and learned[1]):
-                raise
-            take_interrupt()
-            X = X[: learned[1]]
-            if self.center:
-                total = sums[learned[1]].copy()
-        (lam, Vt, totals), n = learned
-        moment = self._moment + X.T @ X
-        self._lam, self._Vt, self._totals, self._moment, self._sum = lam, Vt, totals, moment, total
-        self.n_samples_seen_ += n
-        return n

@@ -1,4 +1,4 @@
-"""Metrics from pairs, triplets and quadruplets, with metric-learn's names and manners; :mod:`bregmat.estimators` learns from labels."""
+"""Estimators that learn a metric from pairs, triplets and quadruplets of points; two of them replace those of metric-learn."""
 
 from bregmat.pairs.itml import ITML, ITML_Supervised
 from bregmat.pairs.learner import PairsLearner

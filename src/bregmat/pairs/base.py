@@ -1,4 +1,4 @@
-"""What learners from tuples share: points by value or by index, distances of tuples, predictions, a threshold."""
+"""What the learners from tuples share: tuples by value or by index, distances, predictions, and a threshold."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ PAIRS, TRIPLETS, QUADRUPLETS = 2, 3, 4  # points of a tuple
 
 @on_one_blas_thread
 class IndexedMetric(MahalanobisMetric, ResultLearner):
-    """A metric whose points are given by value, or by indices that a preprocessor turns into points."""
+    """A metric on points that are given by value, or by indices that a preprocessor maps to points."""
 
     preprocessor: Any = None
     callback: Any = None
     random_state: Any = None
-    _left_out: tuple[str, ...] = ()  # parameters that the file it was loaded from does not hold
-    _tuple_size: ClassVar[int | None] = PAIRS  # of what is predicted on; None: any
+    _left_out: tuple[str, ...] = ()  # parameters that are missing in the file that the learner was loaded from
+    _tuple_size: ClassVar[int | None] = PAIRS  # size of the tuples to predict on; None: any
 
     @property
     def components_(self) -> np.ndarray:
-        """The learned map, shape (r, d); another one may be put in its place."""
+        """The learned map, shape (r, d); it may be set."""
         return super().components_
 
     @components_.setter
@@ -54,7 +54,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d), or array-like of indices, shape (n,)
-            Indices where there is a preprocessor.
+            Indices need a preprocessor.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         Parameters
         ----------
         pairs : array-like, shape (m, 2, d), or (m, 2) of indices
-            Indices where there is a preprocessor.
+            Indices need a preprocessor.
 
         Returns
         -------
@@ -83,7 +83,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         return self._distances(self._tuples(pairs, (PAIRS,)), 0, 1)
 
     def score_pairs(self, pairs: Tuples) -> np.ndarray:
-        """What metric-learn 0.6 called :meth:`pair_distance`."""
+        """The name of :meth:`pair_distance` in metric-learn 0.6."""
         check_is_fitted(self)
         warnings.warn(
             "score_pairs will be deprecated in release 0.7.0. Use pair_score to compute similarity scores, or "
@@ -94,16 +94,16 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         return self.pair_distance(pairs)
 
     def _check_preprocessor(self) -> None:
-        """Raise for a preprocessor that is none."""
+        """Raise for an object that is no preprocessor."""
         as_preprocessor(self.preprocessor)
 
     def _check_parameters(self) -> None:
-        """Raise for a parameter that no data could make valid."""
+        """Raise for a parameter that is invalid for any data."""
         check_run(self)
         self._check_preprocessor()
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
-        """Checked tuples; in a fit (``reset``) they say what the columns are."""
+        """Checked tuples; a fit (``reset``) takes the number and the names of the columns from them."""
         is_lost = "preprocessor" in self._left_out
         given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__, is_lost=is_lost)
         if not reset:
@@ -112,17 +112,19 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         return PointTuples(points, given.index)
 
     def _distances(self, given: PointTuples, first: int, second: int) -> np.ndarray:
-        """Learned distances of two points of each tuple, by their places in it."""
+        """Learned distances between the points at two positions of each tuple."""
         return mapped_distances(self.components_, given.points, given.index[:, first], given.index[:, second])
 
     def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:
-        """Take over what a MetricLearner learns from rows; also what it keeps when it is interrupted."""
-        learner.set_params(verbose=0, callback=callback_of(self))  # lines of progress are in the name of this one
+        """Fit a MetricLearner to constraints and take over its attributes, also those that it keeps after an interrupt."""
+        learner.set_params(
+            verbose=0, callback=callback_of(self)
+        )  # the callback prints progress with the name of this class
         try:
             learner.fit(points, constraints=constraints)
         finally:
             found = vars(learner)
-            # the last one means fitted
+            # result_ is last, because it marks this learner as fitted
             for name in ("prior_", "_fit_components", "constraints_", "n_iter_", "result_"):
                 if name in found:
                     setattr(self, name, found[name])
@@ -130,7 +132,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
 
 @on_one_blas_thread
 class TupleClassifier(ClassifierMixin, IndexedMetric):
-    """Predictions for tuples: whether a pair is similar, whether the first pair of a triplet or quadruplet is the nearer one."""
+    """A classifier of tuples: is a pair similar; are the first two points of a triplet or quadruplet nearer than the other two."""
 
     classes_ = np.array([-1, 1])
     threshold_: float
@@ -143,18 +145,18 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         return tags
 
     def decision_function(self, tuples: Tuples) -> np.ndarray:
-        """How near, or how much nearer: above 0 speaks for the label 1 of triplets and quadruplets.
+        """Scores of the label 1; for triplets and quadruplets, a positive score predicts it.
 
         Parameters
         ----------
         tuples : array-like, shape (m, size, d), or (m, size) of indices
-            Indices where there is a preprocessor.
+            Indices need a preprocessor.
 
         Returns
         -------
         ndarray, shape (m,)
-            Of pairs minus their distance; of triplets (a, b, c) the distance of a and c less that of a and b; of quadruplets that of c
-            and d less that of a and b.
+            Pairs: minus their distance. Triplets (a, b, c): the distance of a and c minus that of a and b. Quadruplets (a, b, c, d): the
+            distance of c and d minus that of a and b.
         """
         return self._decisions(tuples)[0]
 
@@ -169,7 +171,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         Returns
         -------
         ndarray of int, shape (m,)
-            1 for pairs at the distance ``threshold_`` or nearer, and where the first pair of a triplet or quadruplet is the nearer one.
+            1 for pairs whose distance is at most ``threshold_``, and for triplets and quadruplets with a positive score.
         """
         decision, size = self._decisions(tuples)
         if size != PAIRS:
@@ -181,7 +183,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         return 2 * (-decision <= self.threshold_) - 1
 
     def score(self, tuples: Tuples, y: Labels | None = None) -> float:
-        """Of pairs the area under the ROC curve, which needs no threshold; else the share of tuples that are right.
+        """Area under the ROC curve for pairs, which needs no threshold; accuracy for triplets and quadruplets.
 
         Parameters
         ----------
@@ -199,7 +201,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         return float(roc_auc_score(as_signs(y, len(decision)), decision))
 
     def set_threshold(self, threshold: float) -> Self:
-        """Set the distance at which, or below which, pairs are predicted to be similar.
+        """Set the largest distance of pairs that are predicted to be similar.
 
         Parameters
         ----------
@@ -221,7 +223,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         min_rate: float | None = None,
         beta: float = 1.0,
     ) -> Self:
-        """Choose ``threshold_`` by labelled pairs, best of others than those learned from.
+        """Choose ``threshold_`` by labelled pairs, preferably not those of the fit.
 
         Parameters
         ----------
@@ -229,12 +231,12 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         y_valid : array-like, shape (m,)
             1 for similar pairs, -1 for dissimilar ones.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}
-            Most pairs right; largest F-score; largest share of similar pairs found, or of dissimilar pairs refused, with the other share
-            at least ``min_rate``.
+            Maximise the accuracy; the F-score; the true positive rate, or the true negative rate, with the other one at least
+            ``min_rate``.
         min_rate : float, optional
             0 to 1; needed for the last two.
         beta : float
-            What recall counts against precision in the F-score.
+            Weight of recall relative to precision in the F-score.
         """
         check_is_fitted(self)
         self._validate_calibration_params(strategy, min_rate, beta)
@@ -243,7 +245,7 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
         return self
 
     def _decisions(self, tuples: Tuples) -> tuple[np.ndarray, int]:
-        """What :meth:`decision_function` says, and how many points a tuple has."""
+        """The scores of :meth:`decision_function`, and the number of points of a tuple."""
         sizes = (PAIRS, TRIPLETS, QUADRUPLETS) if self._tuple_size is None else (self._tuple_size,)
         given = self._tuples(tuples, sizes)
         near = self._distances(given, 0, 1)

@@ -1,4 +1,4 @@
-"""ITML with metric-learn's names: the same problem, solved to a certificate."""
+"""ITML with the interface of metric-learn: the same problem, solved to a certified gap."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PERCENTILES = (5.0, 95.0)
 
 
 class ItmlProblem(IndexedMetric):
-    """What both have in common: parameters, and LogDet with its own slack between bounds."""
+    """What :class:`ITML` and :class:`ITML_Supervised` share: the parameters, and the LogDet problem with its relative slack."""
 
     gamma: float
     max_iter: int | None
@@ -39,11 +39,11 @@ class ItmlProblem(IndexedMetric):
     solver: Any
     bounds_: np.ndarray
     divergence: ClassVar[str] = "logdet"
-    loss: ClassVar[None] = None  # the divergence's own slack
+    loss: ClassVar[None] = None  # the default of the divergence, relative slack
 
     @property
     def slack_weight(self) -> float:
-        """What a MetricLearner calls ``gamma``."""
+        """``gamma`` by its name in a MetricLearner."""
         return self.gamma
 
     def _check_parameters(self) -> None:
@@ -61,7 +61,7 @@ class ItmlProblem(IndexedMetric):
         return MetricLearner(strategy="random", slack_weight=self.slack_weight, prior=prior, **settings)
 
     def _prior_of(self, points: Any) -> Any:
-        """The prior for a MetricLearner; raises ``LinAlgError``, a ValueError, where it is not positive definite."""
+        """The prior for a MetricLearner; raises ``LinAlgError`` (a ValueError) if it is not positive definite."""
         if isinstance(self.prior, str) and self.prior == "random":
             state = self.random_state
             if isinstance(state, np.random.Generator):
@@ -91,16 +91,16 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
 
         minimize over W > 0:   D_logdet(W, W0) + gamma * sum_i d_logdet(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
-    For code written for metric-learn, which runs as it is. For new code prefer :class:`PairsLearner`, which takes triplets, weights
-    and other divergences, and measures its bounds in scaled columns. What is different from metric-learn is listed on the
-    migration page (docs/migration.md).
+    It is for code that was written for metric-learn, which needs no change. For new code prefer :class:`PairsLearner`, which takes
+    triplets, weights and other divergences, and measures its bounds in scaled columns. The differences from metric-learn are listed on
+    the migration page (docs/migration.md).
 
     Parameters
     ----------
     gamma : float
-        The slack weight: what a violated bound costs; positive, dimensionless; ``inf``: bounds must hold.
+        The slack weight, which multiplies the loss of violated bounds; positive, dimensionless. With ``inf`` bounds must hold.
     max_iter : int, optional
-        Most iterations of the solver.
+        Largest number of iterations of the solver.
     tol : float
         Relative duality gap to reach; positive, dimensionless.
     prior : {"identity", "covariance", "random"} or array-like, shape (d, d)
@@ -108,8 +108,8 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     verbose : bool or int
         True prints progress at most once a second.
     preprocessor : array-like, shape (n, d), or callable, optional
-        Where pairs may be given by indices: the rows they are of (of a pandas data frame also by the names in its index), or what turns a
-        1-dimensional array of them into points.
+        Maps indices to points, so that pairs may be given by indices: an array of rows (of a pandas data frame also by the names in its
+        index), or a function of a 1-dimensional array of indices.
     random_state : int, Generator, RandomState or None
         Seed of the prior "random".
     solver : str or object
@@ -120,9 +120,9 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     components_ : ndarray, shape (d, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``.
     bounds_ : ndarray, shape (2,)
-        *Squared* distances: of similar pairs at most, of dissimilar pairs at least.
+        *Squared* distances: the upper bound of similar pairs and the lower bound of dissimilar pairs.
     threshold_ : float
-        Pairs at this distance (not squared) or nearer are predicted to be similar.
+        Pairs whose distance (not squared) is at most this are predicted to be similar.
     preprocessor_ : callable or None
         From indices to points.
     prior_ : str
@@ -132,7 +132,7 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     constraints_ : Constraints
         The rows used, between the distinct points of the pairs.
     tuples_used_ : ndarray of int
-        The pair that each row is of: pairs of identical points have none.
+        Number of the pair that each row comes from; pairs of identical points have no row.
     n_iter_, n_features_in_ : int
         Iterations of the solver; number of columns.
     feature_names_in_ : ndarray of str
@@ -142,8 +142,8 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
 
     Notes
     -----
-    Davis 2007; Kulis 2009, eq. 22. The problem is solved by Newton steps to a proven gap; metric-learn and the paper project onto
-    one pair after the other until the weights move little, which proves nothing.
+    Davis 2007; Kulis 2009, eq. 22. The problem is solved by Newton steps to a certified gap. metric-learn and the paper project onto
+    one pair after the other until the weights change little, which proves nothing.
 
     Examples
     --------
@@ -171,12 +171,12 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
         Parameters
         ----------
         pairs : array-like, shape (m, 2, d), or (m, 2) of indices
-            Indices where there is a preprocessor.
+            Indices need a preprocessor.
         y : array-like, shape (m,)
             1 for similar pairs, -1 for dissimilar ones.
         bounds : array-like of two floats, optional
-            *Squared* distances, as metric-learn takes them whatever its page says. By default the 5th and 95th percentile of the
-            squared distances between the points of the pairs.
+            *Squared* distances, as in the code of metric-learn (its documentation says otherwise). By default the 5th and 95th
+            percentile of the squared distances between the points of the pairs.
         calibration_params : dict, optional
             Arguments of :meth:`calibrate_threshold`.
 
@@ -187,9 +187,9 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message.
+            A parameter or an input is invalid; the message names it.
         SolverError
-            With gamma=inf: the bounds contradict each other, which is proven. No fitted attribute is left.
+            With gamma=inf, the bounds are proven to contradict each other. No fitted attribute is left.
 
         Warns
         -----
@@ -225,15 +225,15 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
 class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """:class:`ITML` on random pairs of labelled points, as in metric-learn; a transformer.
 
-    For code written for metric-learn. For new code prefer :class:`bregmat.MetricLearner`, which compares each point's neighbours,
-    or :class:`bregmat.MetricLearnerCV`, which also finds the slack weight.
+    It is for code that was written for metric-learn. For new code prefer :class:`bregmat.MetricLearner`, which compares the neighbours of
+    each point, or :class:`bregmat.MetricLearnerCV`, which also chooses the slack weight.
 
     Parameters
     ----------
     gamma, max_iter, tol, prior, verbose, preprocessor, solver
         As in :class:`ITML`.
     n_constraints : int, optional
-        Similar pairs to draw, and as many dissimilar ones; by default 20 k^2 of each for k classes.
+        Number of similar pairs to draw, and of dissimilar ones; by default 20 k^2 of each for k classes.
     random_state : int, Generator, RandomState or None
         Seed of the pairs, and of the prior "random".
 
@@ -261,7 +261,7 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
     random_state: RandomState = None
     solver: SolverName | Solver = field(default="auto", kw_only=True)
 
-    transform = IndexedMetric.transform  # a class's own, or set_output passes it by
+    transform = IndexedMetric.transform  # set_output wraps only methods of the class itself
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -280,9 +280,9 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d), or array-like of indices, shape (n,)
-            Indices where there is a preprocessor.
+            Indices need a preprocessor.
         y : array-like, shape (n,)
-            Labels of any type; rows labelled -1, None or NaN take no part.
+            Labels of any type; rows labelled -1, None or NaN are not used.
         bounds : array-like of two floats, optional
             *Squared* distances. By default the 5th and 95th percentile of the squared distances between labelled points.
 

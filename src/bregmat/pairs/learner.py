@@ -1,4 +1,4 @@
-"""PairsLearner: this library's own learner for pairs, triplets and quadruplets."""
+"""PairsLearner, which learns a metric from pairs, triplets or quadruplets."""
 
 from __future__ import annotations
 
@@ -43,35 +43,35 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         triplets (a, b, c)        sq_distance(a, b) + margin <= sq_distance(a, c)
         quadruplets (a, b, c, d)  sq_distance(a, b) + margin <= sq_distance(c, d)
 
-    Take it where people, clicks or experiments say what is similar, and there are no classes; with classes take
-    :class:`bregmat.MetricLearner`, which knows which tuples matter. By default nothing depends on the units of the columns: they are
-    scaled, and bounds and margins are measured in scaled columns.
+    Use it if people, clicks or experiments provide similarities, and there are no classes. With classes use
+    :class:`bregmat.MetricLearner`, which chooses the tuples that matter. By default the result does not depend on the units of the
+    columns: they are scaled, and bounds and margins are measured in scaled columns.
 
     Parameters
     ----------
     divergence, n_components, slack_weight, loss, solver, tol, max_iter, verbose, callback
-        As in :class:`bregmat.MetricLearner`. Components are those along which the points vary most.
+        As in :class:`bregmat.MetricLearner`. The components are the directions in which the points vary most.
     percentiles : (float, float)
-        0 to 100: bounds of pairs are these percentiles of the squared distances, in the prior metric, between the points of the pairs.
+        From 0 to 100. The bounds of pairs are these percentiles of the squared distances between their points in the prior metric.
     prior : {"auto", "identity", "variance", "covariance"} or array-like, shape (d, d)
-        The prior metric, as in :class:`bregmat.MetricLearner`. "auto" is "variance" (scaled columns) where bounds and margin are
-        measured, "identity" where they are given, in the units of the data.
+        The prior metric, as in :class:`bregmat.MetricLearner`. "auto" is "variance" (scaled columns) if bounds and margin are
+        measured, and "identity" if they are given in the units of the data.
     warm_start : bool
         Start from the dual of the previous fit when it had as many rows.
     preprocessor : array-like, shape (n, d), or callable, optional
-        Where tuples may be given by indices: the rows they are of (of a pandas data frame also by the names in its index), or what turns a
-        1-dimensional array of them into points.
+        Maps indices to points, so that tuples may be given by indices: an array of rows (of a pandas data frame also by the names in its
+        index), or a function of a 1-dimensional array of indices.
 
     Attributes
     ----------
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``.
     bounds_ : ndarray, shape (2,)
-        Squared distances in use, where pairs were learned from.
+        Squared distances in use, after a fit to pairs.
     margin_ : float
-        Squared distance in use, where triplets or quadruplets were.
+        Squared distance in use, after a fit to triplets or quadruplets.
     threshold_ : float
-        Pairs at this distance (not squared) or nearer are predicted to be similar; not there after triplets and quadruplets.
+        Pairs whose distance (not squared) is at most this are predicted to be similar; only after a fit to pairs.
     prior_ : str
         The prior in use by its name; "given" for an array.
     result_, constraints_, tuples_used_, preprocessor_, n_iter_, n_features_in_, feature_names_in_, classes_
@@ -79,8 +79,8 @@ class PairsLearner(TupleClassifier, BaseEstimator):
 
     Notes
     -----
-    Rows of triplets and quadruplets have the weight ``1000 / (number of rows)``, as those that :class:`bregmat.MetricLearner` draws, so
-    that slack weights mean the same whatever their number; pairs have the weight 1, as in the papers.
+    Rows of triplets and quadruplets have the weight ``1000 / (number of rows)``, as the rows of :class:`bregmat.MetricLearner`, so that the
+    meaning of the slack weight does not depend on their number. Pairs have the weight 1, as in the papers.
 
     Examples
     --------
@@ -119,20 +119,20 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         sample_weight: Values | None = None,
         calibration_params: dict[str, Any] | None = None,
     ) -> Self:
-        """Learn from tuples; of pairs calibrate ``threshold_`` on them.
+        """Learn from tuples; with pairs, also calibrate ``threshold_`` on them.
 
         Parameters
         ----------
         tuples : array-like, shape (m, size, d), or (m, size) of indices
-            Pairs, triplets or quadruplets; indices where there is a preprocessor.
+            Pairs, triplets or quadruplets; indices need a preprocessor.
         y : array-like, shape (m,)
-            Pairs: 1 for similar, -1 for dissimilar. Triplets and quadruplets: 1, or -1 where it is the other way round; by default
-            1 for all.
+            Pairs: 1 for similar, -1 for dissimilar. Triplets and quadruplets: 1, or -1 if the first pair is the farther one; by
+            default 1 for all.
         bounds : array-like of two floats, optional
             For pairs: squared distances in units of the data. By default by ``percentiles``.
         margin : float, optional
-            For triplets and quadruplets: squared distance in units of the data, at least 0. By default the median, in the prior
-            metric, of the squared distances that are to be the smaller ones.
+            For triplets and quadruplets: squared distance in units of the data, at least 0. By default the median squared distance of
+            the near pairs in the prior metric.
         sample_weight : array-like, shape (m,), optional
             Multiplies the slack weight; positive, dimensionless; ``inf`` makes a row hard.
         calibration_params : dict, optional
@@ -145,16 +145,16 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message.
+            A parameter or an input is invalid; the message names it.
         SolverError
-            Hard rows are contradictory, or the computation is not finite. No fitted attribute is left.
+            The hard rows contradict each other, or the computation is not finite. No fitted attribute is left.
 
         Warns
         -----
         ConvergenceWarning
             The tolerance was not reached.
         UserWarning
-            Tuples that no metric can meet, since two of their points are identical, were left out.
+            Tuples with a pair of identical points were left out, since no metric changes its distance.
         """
         calibration = {} if calibration_params is None else calibration_params
         self._validate_calibration_params(**calibration)
@@ -202,7 +202,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     def _rows(
         self, given: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
     ) -> TupleRows:
-        """The rows of the problem; sets ``bounds_`` or ``margin_``."""
+        """The constraints of the problem; sets ``bounds_`` or ``margin_``."""
         mapped = points_in_prior(given.points, prior) if bounds is None and margin is None else None
         if given.size == PAIRS:
             if bounds is None:
@@ -217,7 +217,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
 
 
 def _check_use(learner: PairsLearner, is_pairs: bool, y: Any, bounds: Any, margin: Any) -> None:
-    """Raise for labels that are missing, and for what the tuples at hand have no use for."""
+    """Raise for missing labels, and for arguments that are not for these tuples."""
     if is_pairs:
         check_labelled(learner, y, but="pairs need labels: ")
     if is_pairs and margin is not None:

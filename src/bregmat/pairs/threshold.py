@@ -1,4 +1,4 @@
-"""The distance that tells similar pairs from dissimilar ones, chosen by what it gets right on labelled pairs."""
+"""The threshold on the distance of similar pairs, chosen by labelled pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STRATEGIES = get_args(Calibration)
 
 
 def check_calibration(strategy: Any = "accuracy", min_rate: Any = None, beta: Any = 1.0) -> None:
-    """Raise for parameters of :func:`calibrated` that no pairs could make valid, in metric-learn's words.
+    """Raise for parameters of :func:`calibrated` that are invalid for any pairs, in the words of metric-learn.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def calibrated(
     min_rate: float | None = None,
     beta: float = 1.0,
 ) -> float:
-    """The threshold that is best by a strategy: pairs at that distance or nearer are called similar.
+    """The best threshold by a strategy; pairs whose distance is at most the threshold are predicted to be similar.
 
     Parameters
     ----------
@@ -45,26 +45,26 @@ def calibrated(
     y : ndarray, shape (m,)
         1 for similar pairs, -1 for dissimilar ones.
     strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}
-        Most pairs right; largest F-score; largest share of similar pairs found, or of dissimilar pairs refused, with the other share
-        at least ``min_rate``.
+        Maximise the accuracy; the F-score; the true positive rate, or the true negative rate, with the other one at least ``min_rate``.
     min_rate : float, optional
         0 to 1.
     beta : float
-        What recall counts against precision in the F-score.
+        Weight of recall relative to precision in the F-score.
 
     Returns
     -------
     float
-        One of the distances, or one less than the smallest where all pairs are best refused. Of several that are equally good the
-        smallest; for the rates, of those the one with the better other rate.
+        One of the distances, or the smallest minus one if it is best to predict no pair to be similar. Of equally good thresholds the
+        smallest is returned; for the rates, the one with the best other rate.
 
     Raises
     ------
     ValueError
-        No threshold reaches ``min_rate``: there is no pair of the class that it is asked of.
+        No threshold reaches ``min_rate``, because no pair is of the class of that rate.
     """
     order = np.argsort(distances, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(distances[order]) > 0, True))  # pairs of equal distance go together
+    ends = np.flatnonzero(np.append(np.diff(distances[order]) > 0, True))  # pairs of equal distance cannot be separated
+    # number of similar pairs found, and of dissimilar pairs accepted, for each threshold
     found, wrong = (np.append(0, np.cumsum(y[order] == sign)[ends]) for sign in (1, -1))
     thresholds = np.append(distances[order[0]] - 1.0, distances[order[ends]])
     n_similar, n_dissimilar = found[-1], wrong[-1]

@@ -1,4 +1,4 @@
-"""Constraints from tuples: bounds on the squared distances of pairs, comparisons of the two distances of triplets and quadruplets."""
+"""Constraints from tuples: bounds on the squared distances of pairs; comparisons of two distances from triplets and quadruplets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bregmat.pairs.tuples import PointTuples
 
 @dataclass(frozen=True, eq=False)
 class TupleRows:
-    """Constraints between the points of tuples, and the numbers of the tuples that they are of."""
+    """Constraints between the points of tuples, and the number of the tuple that each row comes from."""
 
     constraints: Constraints
     used: np.ndarray
 
 
 def as_bounds(bounds: Any) -> np.ndarray:
-    """Two squared distances, shape (2,): similar pairs at most the first, dissimilar ones at least the second."""
+    """Two squared distances, shape (2,): the upper bound of similar pairs and the lower bound of dissimilar ones."""
     values = as_numbers("bounds", bounds).ravel().copy()
     if values.size != 2:
         raise ValueError("`bounds` should be an array-like of two elements.")
@@ -52,7 +52,8 @@ def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0)
     Warns
     -----
     UserWarning
-        Dissimilar pairs of identical points, which no metric separates, are left out. So are similar ones, which all metrics meet.
+        Dissimilar pairs of identical points are left out, since no metric separates them. Similar ones are left out without a warning,
+        since every metric meets their bound.
     """
     i, j = given.index.T
     apart = differ(given.points)(i, j)
@@ -63,20 +64,20 @@ def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0)
 
 
 def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
-    """``sq_distance(near pair) + margin <= sq_distance(far pair)``, of the weight 1000 / (number of rows) each.
+    """``sq_distance(near pair) + margin <= sq_distance(far pair)``, each row with the weight 1000 / (number of rows).
 
     Parameters
     ----------
     given : PointTuples
         Triplets, a nearer to b than to c, or quadruplets, a nearer to b than c to d.
     y : ndarray, shape (m,)
-        1, or -1 where it is the other way round.
+        1, or -1 if the far pair is first.
     margin : float, optional
-        Squared distance; by default the median one of the near pairs.
+        Squared distance; by default the median of those of the near pairs.
     weight : float or ndarray, shape (m,)
         Multiplies the slack weight.
     mapped : ndarray or scipy.sparse, shape (n, r)
-        The points as the prior metric sees them, for the margin.
+        The points in coordinates in which the prior metric is the identity; used for the default margin.
 
     Warns
     -----
@@ -98,11 +99,13 @@ def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, wei
 
 
 def _warn_of(left_out: np.ndarray, what: str) -> None:
+    """Warn of tuples that were left out, if there are any."""
     if len(left_out):
         warnings.warn(f"{len(left_out)} {what}; left out: {rows_text(left_out)}.", UserWarning, stacklevel=2)
 
 
 def _some(used: np.ndarray) -> np.ndarray:
+    """The tuples that are used; raises if there are none."""
     if not len(used):
         raise ValueError("nothing to learn from: all tuples have a pair of identical points.")
     return used

@@ -1,6 +1,6 @@
-"""Tuples of points as users give them: formed, or by indices that a preprocessor turns into points.
+"""Checks of tuples of points, given by value or by indices that a preprocessor maps to points.
 
-The sentences about shapes and labels are metric-learn's, word for word: code that looks for them finds them.
+The messages about shapes and labels are those of metric-learn, word for word, for code that matches them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LABELS = "When training on pairs, the labels (y) should contain only values in 
 
 @dataclass(frozen=True, eq=False)
 class PointTuples:
-    """Points, and which of them make each tuple.
+    """Points, and the row numbers of the points of each tuple.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class PointTuples:
 
     @property
     def size(self) -> int:
-        """Points of a tuple."""
+        """Number of points of a tuple."""
         return self.index.shape[1]
 
     def distinct(self) -> PointTuples:
-        """The same tuples with every point once; sparse points stay as they are."""
+        """The same tuples with every distinct point once; sparse points stay as they are."""
         if sp.issparse(self.points):
             return self
         points, inverse = np.unique(self.points, axis=0, return_inverse=True)
@@ -46,15 +46,15 @@ class PointTuples:
 
 
 def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *, is_lost: bool = False) -> PointTuples:
-    """Tuples of points, or of indices where there is a preprocessor.
+    """Checked tuples of points, or of indices if there is a preprocessor.
 
     Parameters
     ----------
     tuples : array-like, shape (m, size, d) or (m, size)
     sizes : sequence of int
-        Points that a tuple may have.
+        Allowed numbers of points of a tuple.
     preprocessor : callable or None
-        What :func:`as_preprocessor` gave.
+        From :func:`as_preprocessor`.
     name : str
         Of the estimator, for messages.
     is_lost : bool
@@ -63,7 +63,7 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *
     Raises
     ------
     ValueError, TypeError
-        Another number of dimensions, another size, no tuple at all, or what is not numbers.
+        The array has another number of dimensions, tuples have another size, there is no tuple, or entries are not numbers.
     """
     tuples = to_numpy("tuples", tuples)
     try:
@@ -95,7 +95,7 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *
 
 
 def as_plain_points(X: Any, preprocessor: Any, name: str, *, is_lost: bool = False) -> Any:
-    """Points as given, or those of 1-dimensional indices where there is a preprocessor.
+    """Points as they are, or the points of 1-dimensional indices if there is a preprocessor.
 
     Parameters
     ----------
@@ -118,6 +118,7 @@ def as_plain_points(X: Any, preprocessor: Any, name: str, *, is_lost: bool = Fal
 def _wrong_shape(
     formed: str, either: str, given: np.ndarray, indices: int, preprocessor: Any, name: str, is_lost: bool
 ) -> ValueError:
+    """The error about the number of dimensions; ``indices``: the number of dimensions of indices."""
     wanted, when = (formed, "") if preprocessor is None else (either, " when using a preprocessor")
     hint = " and/or use a preprocessor" if preprocessor is None and given.ndim == indices else ""
     if hint and is_lost:
@@ -129,7 +130,7 @@ def _wrong_shape(
 
 # ---------------------------------------------------------------------- preprocessors
 class RowsOf:
-    """The preprocessor that an array-like stands for: row numbers to rows, and names to those of a pandas data frame's index."""
+    """The preprocessor made from an array-like: maps row numbers to rows, and names in the index of a pandas data frame to its rows."""
 
     def __init__(self, X: Any) -> None:
         self.X: Any = X if sp.issparse(X) or hasattr(X, "columns") else np.asarray(X)
@@ -151,7 +152,7 @@ class RowsOf:
         return self.X.iloc[indices] if hasattr(self.X, "iloc") else self.X[indices]
 
     def _rows_of(self, names: np.ndarray) -> np.ndarray:
-        """Row numbers of the names that the index holds."""
+        """Row numbers of names in the index of the data frame."""
         index = self.X.index
         if not index.is_unique:
             raise ValueError(
@@ -180,7 +181,7 @@ def as_preprocessor(preprocessor: Any) -> Any:
 
 
 def _applied(preprocessor: Any, indices: np.ndarray) -> Any:
-    """Points of 1-dimensional indices."""
+    """The points of 1-dimensional indices, checked."""
     points = preprocessor(indices)
     points = points if sp.issparse(points) or hasattr(points, "columns") else np.asarray(points)
     if len(points.shape) != 2 or points.shape[0] != len(indices):

@@ -258,8 +258,7 @@ of all pairs (the trace of the centred kernel). Where none fits, no bound holds,
 The bound is Lemma 3.2 of Tsuda 2004: what the total loss cannot exceed whatever the order of the pairs, if some matrix of
 that trace has a loss within --loss-budget. For n labels with noise of standard deviation s that is about n s^2.
 
-With --checkpoint, a run that was killed goes on where the last checkpoint is, to the same bits. `bregmat transform MODEL
---out FILE` writes the coordinates of the points.
+`bregmat transform MODEL --out FILE` writes the coordinates of the points.
 """
 
 
@@ -275,21 +274,10 @@ def stream(
         float, number("Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
     ] = 0.0,
     squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
-    mode: Annotated[
-        str,
-        named(
-            "How a step is computed. auto, lanczos: without eigenvectors, the fastest; eigh: by an eigendecomposition, "
-            "the reference."
-        ),
-    ] = "auto",
     share: Annotated[float, number("Share of the first matrix mixed in again, for moving targets.")] = 0.0,
     share_every: Annotated[int, number("Pairs between two shares.", min=1)] = 1000,
-    target: Annotated[Path | None, file("A matrix (.npy) whose loss on the same pairs the bound starts from.")] = None,
     every: Annotated[int, number("Pairs between two records of the loss.", min=1)] = 1000,
     out: ModelOut = None,
-    checkpoint: Annotated[Path | None, file("Write the state here on the way, and go on from it.")] = None,
-    checkpoint_seconds: Annotated[float, number("Seconds between two checkpoints.", min=0.0)] = 10.0,
-    fresh: Annotated[bool, flag("Start anew whatever the checkpoint holds.", "--fresh")] = False,
     plot: Annotated[Path | None, file("Draw the loss and its bound: .png, .svg, .pdf.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -299,15 +287,13 @@ def stream(
 
     rate = eta if eta == "bound" else _number("--eta", eta, "a number or bound")
     with bad_input():
-        _check_outputs({"--out": out, "--checkpoint": checkpoint, "--plot": plot}, [pairs, target])
+        _check_outputs({"--out": out, "--plot": plot}, [pairs])
         drift = FixedShare(share, share_every) if share else None
     settings = StreamSettings(
-        {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget, "mode": mode},
-        {"every": every, "drift": drift, "checkpoint_seconds": checkpoint_seconds, "resume": not fresh},
+        {"dim": dim, "eta": rate, "trace": trace, "loss_budget": loss_budget},
+        {"every": every, "drift": drift},
         squared=squared,
-        target=target,
         out=out,
-        checkpoint=checkpoint,
         plot=plot,
         quiet=quiet,
     )

@@ -6,7 +6,6 @@ __all__ = ["for_command", "for_labels", "of_file"]
 
 _OPTIONS = {
     "slack_weight": "--slack-weight",
-    "checkpoint_seconds": "--checkpoint-seconds",
     "loss_budget": "--loss-budget",
     "max_iter": "--max-iter",
     "n_components": "--n-components",
@@ -15,7 +14,6 @@ _OPTIONS = {
     "n_neighbors": "--n-neighbors",
     "random_state": "--seed",
     "sample_id": "--id",
-    "resume=False": "--fresh",
     "raise trace": "raise --trace",
 }
 # options where a message begins with them, else plain words

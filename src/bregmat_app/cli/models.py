@@ -134,9 +134,8 @@ def tables_about(model: Path) -> list[Table | str]:
 def _rows_of_stream(learner: Any, manifest: dict[str, Any]) -> list[tuple[str, Any]]:
     """What there is to say of an online learner."""
     info = manifest["info"]
-    position = info.get("stream", {}).get("position", info.get("examples"))
-    source = info.get("source") or info.get("stream", {}).get("source") or "unknown"
-    rows: list[tuple[str, Any]] = [("learned from", source)]
+    position = info.get("examples")
+    rows: list[tuple[str, Any]] = [("learned from", info.get("source", "unknown"))]
     rows += [("examples of the stream", position)] if position is not None else []
     given = learner.get_params(deep=False)
     rows += [(name, _word(value)) for name, value in given.items() if value is not None]

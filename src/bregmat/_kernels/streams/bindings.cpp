@@ -30,8 +30,8 @@ template <class S> static void bind_learner(nb::module_ m) {
 
 static void bind_lanczos(nb::module_ m) {
     using namespace lanczos;
-    CONSTANTS(m, Z, PEAK, SHIFT, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS);
-    CONSTANTS(m, SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC, DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED);
+    CONSTANTS(m, Z, PEAK, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS);
+    CONSTANTS(m, SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC, FORWARD_ENTROPIC, DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED);
     bind_learner<double>(m);
     bind_learner<std::complex<double>>(m);
     m.def("tridiagonal_inplace", tridiagonal_inplace);

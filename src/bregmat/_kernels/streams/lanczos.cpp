@@ -61,11 +61,14 @@ static std::pair<double, double> loss_value(int code, double parameter, double p
         if (margin > 0.0) return {std::log1p(e), -y * e / (1.0 + e)};
         return {std::log1p(e) - margin, -y / (1.0 + e)};
     }
-    // binary relative entropy for labels in [parameter, 1 - parameter], continued by its tangents outside
+    // binary relative entropies for labels in [parameter, 1 - parameter], continued by their tangents outside
     y = std::min(std::max(y, parameter), 1.0 - parameter);
-    const double x = std::min(std::max(p, parameter), 1.0 - parameter), slope = (x - y) / (x * (1.0 - x));
-    const double value = y * std::log(y / x) + (1.0 - y) * std::log((1.0 - y) / (1.0 - x)) + slope * (p - x);
-    return {std::max(value, 0.0), slope};
+    const double x = std::min(std::max(p, parameter), 1.0 - parameter);
+    const double first = std::log(y / x), second = std::log((1.0 - y) / (1.0 - x));
+    if (code == FORWARD_ENTROPIC)  // of the prediction to the label
+        return {std::max(-x * first - (1.0 - x) * second + (second - first) * (p - x), 0.0), second - first};
+    const double slope = (x - y) / (x * (1.0 - x));  // of the label to the prediction
+    return {std::max(y * first + (1.0 - y) * second + slope * (p - x), 0.0), slope};
 }
 
 void losses_inplace(Vector<double> values, Vector<double> slopes, Vector<const double> p, Vector<const double> y,
@@ -155,7 +158,7 @@ template <class S> bool Learner<S>::predict(double &p, double size) {
         quadrature(0.0, 0.0);
         target = steps + 1;
     } while (!(exact || last <= settings[TOL]));
-    p = first * size * (settings[NORMALIZED] > 0.0 ? settings[TRACE] / state[Z] : std::exp(state[SHIFT]));
+    p = first * size * settings[TRACE] / state[Z];
     return true;
 }
 

@@ -14,9 +14,9 @@ namespace bregmat {
 // learner that is saved and loaded continues to the same bits. S is double or std::complex<double>.
 namespace lanczos {
 
-enum State : int { Z, PEAK, SHIFT, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS };
-enum Setting : int { ETA, TRACE, LOSS_CODE, LOSS_PARAMETER, TOL, REFRESH, NORMALIZED };
-enum Loss : int { SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC };
+enum State : int { Z, PEAK, LOSS, CARRY, SLOPES, SEEN, SINCE, GUESS };
+enum Setting : int { ETA, TRACE, LOSS_CODE, LOSS_PARAMETER, TOL, REFRESH };
+enum Loss : int { SQUARED, ABSOLUTE, LOGISTIC, ENTROPIC, FORWARD_ENTROPIC };
 enum Why : int { DONE, NEEDS_REFRESH, NEEDS_ROOM, FAILED };
 using Done = std::pair<Index, int>;  // how many trials of a block were done, and why no more
 

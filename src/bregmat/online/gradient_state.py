@@ -1,0 +1,306 @@
+"""The state of a matrix exponentiated gradient learner, and the trials that change it (Tsuda 2004, eq. 4 and 7).
+
+For pairs and vectors the compiled kernels compute a trial by a Lanczos run. As the reference, and for matrices, it is computed by an
+eigendecomposition, as in the paper.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from bregmat._kernels import lanczos
+from bregmat._kernels.arrays import Learner
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
+from bregmat.base.threads import cached_property
+from bregmat.online import bounds
+from bregmat.online.assumptions import check_steps, unavoidable_losses, why_no_fit, why_too_wide
+from bregmat.online.instances import PairInstances
+from bregmat.online.losses import BuiltInLoss
+from bregmat.online.records import KeptExamples, PairTally
+from bregmat.online.settings import GradientSettings
+
+REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
+TOL = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
+FIRST_STEPS = 6.0  # Lanczos steps of the first run; a later run begins with as many as the previous one needed
+ROUNDING = 1e-9  # a total loss may exceed its bound by so much, relatively, before the excess counts as a proof
+NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or scale X and y."
+
+
+class GradientState:
+    """What a matrix exponentiated gradient learner has learned: the matrix, totals, the record of the stream, and failed assumptions.
+
+    Attributes
+    ----------
+    settings : GradientSettings
+    log_prior : ndarray, shape (d, d), or None
+        ``log W_1``; None for the default prior.
+    eta : float
+        The learning rate.
+    H : ndarray, shape (d, d)
+        ``log W`` plus a multiple of the identity: the exponent of Tsuda 2004, eq. 7. Its largest eigenvalue is 0 at every refresh.
+    totals : ndarray, shape (8,)
+        Running numbers of the kernels, at the positions that ``lanczos`` names: total loss, sum of squared derivatives, number of
+        trials, normaliser ``Z = tr exp H``, and others.
+    record : PairTally, KeptExamples or None
+        The stream so far, if it is recorded.
+    void : str or None
+        Why no bound holds, whatever matrix is compared with.
+    no_fit : str or None
+        Why no matrix has a loss within the loss budget.
+    misfit : float
+        Sum of the losses that no matrix of the trace can avoid.
+    """
+
+    def __init__(self, settings: GradientSettings, dim: int, log_prior: np.ndarray | None = None) -> None:
+        self.settings, self.log_prior = settings, log_prior
+        self.H = (settings.log_prior(dim) if log_prior is None else log_prior).copy()
+        self.eta = settings.learning_rate(self.H)
+        self.record: PairTally | KeptExamples | None = None
+        if settings.is_tallied:
+            self.record = PairTally(dim)
+        elif settings.keep_examples:
+            self.record = KeptExamples("X", "y")
+        self.void: str | None = None
+        self.no_fit: str | None = None
+        self.misfit = 0.0
+        self.totals = np.zeros(8)
+        self.totals[lanczos.GUESS] = FIRST_STEPS
+        code, parameter = -1, 0.0
+        if isinstance(settings.loss, BuiltInLoss):
+            code, parameter = settings.loss.code, settings.loss.parameter
+        # the last one: W is normalised to its trace
+        self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH])
+        self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
+        self._reserve(min(dim, 48))
+        self._refresh()
+
+    def first_exponent(self) -> np.ndarray:
+        """``log W_1``, shape (d, d)."""
+        return self.settings.log_prior(len(self.H)) if self.log_prior is None else self.log_prior
+
+    @property
+    def n_seen(self) -> int:
+        """Number of trials."""
+        return int(self.totals[lanczos.SEEN])
+
+    @property
+    def loss(self) -> float:
+        """Total loss of the predictions."""
+        return float(self.totals[lanczos.LOSS])
+
+    # ------------------------------------------------------------------ the matrix
+    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ascending eigenvalues of the W that predicts next, and its eigenvectors."""
+        if self._spectrum is None:
+            lam, U = eigh(self.H)
+            self._spectrum = self._weights(lam), U
+        return self._spectrum
+
+    def _weights(self, lam: np.ndarray) -> np.ndarray:
+        """Eigenvalues of W from those of H: ``trace exp(lam) / sum(exp(lam))``, the largest exponent 0 against overflow."""
+        x = np.exp(lam - lam.max())
+        return x * (self.settings.trace / x.sum())
+
+    def predict(self, block: np.ndarray) -> float:
+        """``tr(W X)`` of the instance of a block of one, computed as a trial would compute it."""
+        if self.settings.is_dense:
+            x, U = self.spectrum()
+            return float(self.settings.kind.values(block, U * np.sqrt(x))[0])
+        self._promote(block)
+        return self._value(self._vector(block, 0))
+
+    def mixed_with_prior(self, share: float) -> GradientState:
+        """The state with the matrix ``(1 - share) W + share W_1``; this one is not changed."""
+        x, U = self.spectrum()
+        prior, P = eigh(self.first_exponent())
+        values, V = eigh((1.0 - share) * (U * x) @ U.conj().T + share * (P * np.exp(prior)) @ P.conj().T)
+        mixed = copy.copy(self)
+        # an eigenvalue may be 0 by rounding for a tiny share
+        mixed.restore((V * np.log(np.maximum(values, 1e-300))) @ V.conj().T, self.totals.copy())
+        mixed.void = (
+            self.void or "a share of the first matrix was mixed in, for a target that moves; no bound is known then"
+        )
+        mixed._refresh()
+        return mixed
+
+    # ------------------------------------------------------------------ trials
+    def check_assumptions(self, block: np.ndarray, y: np.ndarray) -> None:
+        """Raise for steps that would overflow; note, with one warning, an assumption of the bound that fails."""
+        extremes = self.settings.kind.extremes(block, len(self.H))
+        check_steps(self.settings, extremes, y, self.eta)
+        if self.void is None:
+            self.void = why_too_wide(self.settings, extremes, self.n_seen)
+        if self.void is not None or self.no_fit is not None:
+            return
+        losses = unavoidable_losses(self.settings, extremes, y)
+        if losses is not None:
+            self.no_fit = why_no_fit(self.settings, losses, y, before=self.misfit, seen=self.n_seen)
+            self.misfit += float(losses.sum())
+
+    def learn(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Make a trial for every instance and record the block; the predictions made before each update."""
+        self._promote(block)
+        self._spectrum = None
+        if self.settings.is_dense:
+            predictions = self._learn_dense(block, y)
+        elif isinstance(self.settings.loss, BuiltInLoss):
+            predictions = self._learn_compiled(block, y)
+        else:
+            predictions = self._learn_one_by_one(block, y)
+        if self.record is not None:
+            self.record.add(block, y)
+        return predictions
+
+    def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Trials with a compiled loss: one call of a kernel for the whole block."""
+        predictions = np.empty(len(y))
+        if isinstance(self.settings.kind, PairInstances):
+            self._run(lanczos.learn_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
+        else:
+            V = np.ascontiguousarray(block, dtype=self.H.dtype)
+            self._run(lanczos.learn_vectors_inplace, predictions, V, y)
+        return predictions
+
+    def _learn_one_by_one(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Trials with a loss of the user's own."""
+        predictions = np.empty(len(y))
+        for t in range(len(y)):
+            if lanczos.is_due(self.totals, self._constants):
+                self._refresh()
+            v = self._vector(block, t)
+            predictions[t] = self._value(v)
+            self._run(lanczos.add_vectors_inplace, v, np.array([self._step_length(predictions[t], y[t])]))
+            self.totals[lanczos.SINCE] += 1.0
+        return predictions
+
+    def _learn_dense(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Trials by eigendecompositions, as in Tsuda 2004, section 3.2."""
+        predictions, kind = np.empty(len(y)), self.settings.kind
+        for t in range(len(y)):
+            # H + c_t I = V Lambda V', c_t chosen so that the largest eigenvalue is 0; W = V exp(Lambda) V' / Z
+            lam, U = eigh(self.H)
+            add_diagonal(self.H, -lam[-1])
+            predictions[t] = kind.values(block[t : t + 1], U * np.sqrt(self._weights(lam)))[0]
+            # H <- H - eta l'(tr(W X_t), y_t) X_t   (eq. 7)
+            kind.add_inplace(self.H, block[t], self._step_length(predictions[t], y[t]))
+        return predictions
+
+    def _step_length(self, p: float, y: float) -> float:
+        """Count the loss of a prediction; the factor ``-eta l'(p, y)`` of its instance in the exponent."""
+        value, slope = float(self.settings.loss.value(p, y)), float(self.settings.loss.derivative(p, y))
+        if not math.isfinite(value + self.eta * slope):
+            raise FloatingPointError(
+                f"the loss at prediction {p:.6g} and label {y:.6g} is not finite: {value}, {slope}."
+            )
+        lanczos.account_inplace(self.totals, value, slope)
+        return -self.eta * slope
+
+    # ------------------------------------------------------------------ Lanczos runs
+    def _run(self, kernel: Any, *columns: np.ndarray) -> None:
+        """Run a kernel over all rows of the columns; it stops before a row for which a refresh or more memory is needed."""
+        rest: Any = columns
+        while True:
+            n, why = kernel(Learner(self.H, self._Q, self._T, self.totals, self._constants), *rest)
+            if why == lanczos.DONE:
+                return
+            rest = [column[n:] for column in rest]
+            if why == lanczos.NEEDS_REFRESH:
+                self._refresh()
+            elif why == lanczos.NEEDS_ROOM:
+                self._reserve(2 * self._steps)
+            elif why == lanczos.FAILED:
+                raise FloatingPointError(NOT_FINITE)
+
+    def _vector(self, block: np.ndarray, t: int) -> np.ndarray:
+        """v with ``X_t = v v*``, shape (1, d)."""
+        return np.ascontiguousarray(self.settings.kind.terms(block, t, len(self.H))[0], dtype=self.H.dtype)
+
+    def _value(self, v: np.ndarray) -> float:
+        """``v* W v``."""
+        value = np.empty(1)
+        self._run(lanczos.predict_vectors_inplace, value, v)
+        return float(value[0])
+
+    def _refresh(self) -> None:
+        """Shift H so that its largest eigenvalue is 0, and compute ``Z = tr exp H`` anew."""
+        lam = eigvalsh(self.H)
+        add_diagonal(self.H, -lam[-1])
+        size = float(np.exp(lam - lam[-1]).sum())
+        self.totals[[lanczos.Z, lanczos.PEAK, lanczos.SINCE]] = size, size, 0.0
+
+    def _reserve(self, steps: int) -> None:
+        """Allocate memory for Lanczos runs of at most `steps` steps."""
+        self._steps = steps = min(max(steps, 2), max(len(self.H), 2))
+        self._Q, self._T = np.empty((steps + 5, len(self.H)), self.H.dtype), np.empty((6, steps + 1))
+
+    def _promote(self, block: np.ndarray) -> None:
+        """Make H complex at the first complex instance."""
+        if block.dtype.kind == "c" and self.H.dtype.kind != "c":
+            self.H = self.H.astype(complex)
+            self._reserve(self._steps)
+
+    # ------------------------------------------------------------------ the bound on the total loss
+    @cached_property
+    def largest_divergence(self) -> float:
+        """The largest ``Delta(U, W_1)`` over all U of the trace."""
+        return bounds.largest_divergence(self.first_exponent(), trace=self.settings.trace)
+
+    def loss_bound(self, U: np.ndarray | None, loss_of_U: float) -> float:
+        """The bound on the total loss if U has the loss ``loss_of_U``; None: any matrix of the trace. Infinite if ``void``."""
+        if self.void is not None:
+            return math.inf
+        settings = self.settings
+        divergence = self.largest_divergence if U is None else bounds.relative_entropy(U, self.first_exponent())
+        shared: dict[str, float] = {
+            "loss_of_U": loss_of_U,
+            "spread": settings.spectral_spread,
+            "trace": settings.trace,
+        }
+        if settings.is_squared:
+            # Lemma 3.2: (1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1), with the c that belongs to eta
+            c = bounds.balance_of_rate(self.eta, settings.spectral_spread, trace=settings.trace)
+            return bounds.total_loss_bound(c, divergence, **shared)
+        return bounds.convex_loss_bound(divergence, float(self.totals[lanczos.SLOPES]), eta=self.eta, **shared)
+
+    def why_no_bound(self) -> str | None:
+        """Why no bound holds for a matrix within the loss budget: an assumption failed, or there is no such matrix."""
+        if self.void is not None or self.no_fit is not None or not self.n_seen:
+            return self.void or self.no_fit
+        bound = self.loss_bound(None, self.settings.loss_budget)
+        if self.loss <= bound * (1.0 + ROUNDING):
+            return None
+        return (
+            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
+            "scale of the labels, or loss_budget"
+        )
+
+    # ------------------------------------------------------------------ undoing
+    def mark(self, block: np.ndarray) -> tuple[Any, ...]:
+        """What :meth:`go_back` needs to undo the trials of a block that is about to be learned."""
+        pair = None
+        if len(block) == 1 and isinstance(self.settings.kind, PairInstances):
+            # a trial on the pair (a, b) changes four entries of H, and a refresh the diagonal: no copy of H
+            pair = tuple(block[0].tolist())
+        H = self.H.copy() if pair is None else (self.H.diagonal().copy(), self.H[pair], self.H[pair[::-1]])
+        record = None if self.record is None else self.record.mark(block)
+        return pair, H, self.totals.copy(), record, (self.void, self.no_fit, self.misfit)
+
+    def go_back(self, mark: tuple[Any, ...]) -> None:
+        """Restore what was marked, to the same bits."""
+        pair, H, totals, record, (self.void, self.no_fit, self.misfit) = mark
+        if pair is not None:
+            diagonal, self.H[pair], self.H[pair[::-1]] = H
+            np.fill_diagonal(self.H, diagonal)
+            H = self.H
+        self.restore(H, totals)
+        if self.record is not None:
+            self.record.go_back(record)
+
+    def restore(self, H: np.ndarray, totals: np.ndarray) -> None:
+        """Continue from another matrix and other totals; they are changed in place from now on."""
+        self.H, self.totals, self._spectrum = H, totals, None
+        self._reserve(self._steps)
