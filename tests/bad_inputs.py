@@ -1123,7 +1123,7 @@ def write_files(folder):
     (folder / "typo.csv").write_text("a,b,c,kind\n1,2,1,no\n3,x,1,yes\n5,6,1,no\n", encoding="utf-8")
     (folder / "typo first.csv").write_text("a,b,c,kind\n1x,2,1,no\n3,4,1,yes\n5,6,1,no\n", encoding="utf-8")
     (folder / "nan.csv").write_text("a,b,c,kind\n1,2,1,no\n3,nan,1,yes\n", encoding="utf-8")
-    (folder / "ragged.csv").write_text("a,b,y\n0,1,1\n1\n", encoding="utf-8")
+    (folder / "ragged.csv").write_text("a,b,y\n0,1,1\n1,2,3,4\n", encoding="utf-8")
     (folder / "empty.csv").write_text("", encoding="utf-8")
     (folder / "binary.csv").write_bytes(bytes(range(256)))
     np.save(folder / "labels.npy", Y[:3])
@@ -1137,7 +1137,7 @@ FILES = {
     "points.txt": "points.txt|txt",
     "empty.csv": "empty.csv",
     "binary.csv": "binary.csv",
-    "ragged.csv": "ragged.csv, line 3",
+    "ragged.csv": "ragged.csv: .* line 3",
 }
 TYPOS = FILES | {
     "typo.csv": "typo.csv, line 3, column 'b': 'x'",

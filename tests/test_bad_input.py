@@ -490,7 +490,6 @@ MADE_HERE = (
 )
 ABSTRACT = ("ScalarLoss", "SpectralDivergence", "ExitReason", "Status", "ModelFileError")
 PLAIN = ("RelativeSlack", "Squared", "SquaredHinge")
-FOR_FILES = ("from_state", "to_state")
 # scikit-learn's own words, which its users know and its checks ask for
 THEIRS = "Expected 2D array|Found array with|inconsistent numbers of samples|Unknown label type"
 
@@ -509,10 +508,7 @@ def public_calls():
     inside = ("check_range", "factors", "renumbered", "touched", "where")  # for operators and estimators
     for owner in ("Constraints", *LEARNERS):
         for name, method in inspect.getmembers(getattr(bregmat, owner), callable):
-            own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (
-                *FOR_FILES,
-                *inside,
-            )
+            own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (*inside,)
             if own and not name.startswith(("_", "set_", "get_")) and parameters(method):
                 yield f"{owner}.{name}", method
 

@@ -409,7 +409,7 @@ def test_what_became_features_is_said(bregmat, shop, data):
     assert (
         "customer_id looks like the name of a row, not like a feature; leave out with --drop customer_id" in done.stderr
     )
-    assert "read with decimal commas: a, b, c, d" in done.stderr
+    assert "numbers are read with decimal commas" in done.stderr
     assert "missing cells in b (1): 59 rows are left" in done.stderr
     done = bregmat(*given, "--missing", "median", "--drop", "customer_id", "--out", "m")
     assert "features (4): a, b, c, d" in done.stderr and "looks like" not in done.stderr

@@ -15,6 +15,7 @@ from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
+from states import saved_and_loaded
 from suite import matrices
 
 NEVER = 1e-300  # a tolerance that no run reaches
@@ -328,7 +329,7 @@ def test_what_is_left_open_is_named_with_figures():
     assert early.reason == f"The gap is {early.gap:.2g}, which is {early.gap / 1e-6:.2g} times the tolerance."
     spread = nearest_kernel(np.eye(3), rows, slack_weight=[1e-3, 1e7, 1.0], max_iter=1)
     assert "Slack weights span a factor of 1e+10" in spread.reason
-    assert type(spread).from_state(*spread.to_state()).reason == spread.reason
+    assert saved_and_loaded(spread).reason == spread.reason
     exact = nearest_kernel(np.eye(3), rows, slack_weight=1e3, tol=1e-17)
     assert (exact.status, exact.exit_reason) == ("FEASIBLE", "STALLED")
     assert "Rounding limits it: these are" in exact.reason

@@ -41,15 +41,8 @@ from bregmat.constraints.relations import (
     Relation,
     table_of,
 )
-from bregmat.constraints.tables import (
-    Row,
-    columns_of,
-    data_frame,
-    frame_columns,
-    summary_html,
-    summary_text,
-    table_rows,
-)
+from bregmat.constraints.summary import summary_html, summary_text
+from bregmat.constraints.tables import Row, columns_of, data_frame, frame_columns, table_rows
 from bregmat.constraints.terms import ResolvedRows, Terms, whole_value
 from bregmat.typing import FrameLibrary, Labels, Matrices, Points, RandomState, Senses, Values
 

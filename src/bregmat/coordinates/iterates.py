@@ -9,12 +9,9 @@ the divided differences of the inverse link. There are two kinds with the same m
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -79,13 +76,6 @@ class Spectral:
         keep = self.x > 0
         return self.F[:, keep] * np.sqrt(self.x[keep])
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "spectral", "divergence": DIVERGENCES.to_state(self.divergence)}, {
-            "mirror": self.t,
-            "frame": self.F,
-        }
-
     def matrix(self) -> np.ndarray:
         """M."""
         return symmetrize((self.F * self.x) @ self.F.T)
@@ -145,23 +135,12 @@ class Factored:
         """B with ``M = B B'``."""
         return self.F
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "factored", "logdet": self.logdet}, {"frame": self.F}
-
     def matrix(self) -> np.ndarray:
         """M."""
         return self.F @ self.F.T
 
 
 Iterate = Spectral | Factored
-
-
-def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:
-    """The iterate that ``to_state`` described."""
-    if meta["kind"] == "factored":
-        return Factored(arrays["frame"], float(meta["logdet"]))
-    return Spectral(DIVERGENCES.from_state(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
 
 
 def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:

@@ -25,8 +25,6 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED, Rounding, bind
 from bregmat.operators.linear_maps import Operator
 
-# Rows of a sparse map in a file, beside 1,000 for each of its entries: their index takes 8 bytes a row.
-MOST_EMPTY_ROWS = 2**24
 MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
 RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as 0
 
@@ -151,33 +149,6 @@ class Coordinates:
     def __deepcopy__(self, memo: dict[int, Any]) -> Coordinates:
         """Copies share the data, which is never written to and may be larger than memory."""
         return replace(self, t0=self.t0.copy())
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays; data that was handed in is left out, a base derived from a prior is kept."""
-        arrays = {"t0": self.t0}
-        meta: dict[str, Any] = {"identity": self.identity, "owns_base": self.owns_base, "scale": self.scale}
-        if scipy.sparse.issparse(self.R):
-            R = self.R.tocoo()
-            meta["R_shape"], arrays["R"], arrays["R_places"] = list(R.shape), R.data, np.stack(R.coords)
-        elif self.R is not None:
-            arrays["R"] = self.R
-        if self.span is not None:
-            arrays["span"] = self.span.basis
-        if self.owns_base:
-            arrays["base"] = np.asarray(self.base)
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Coordinates:
-        """Inverse of :meth:`to_state`."""
-        span = Span.of_basis(arrays["span"]) if "span" in arrays else None
-        facts, R = dict(meta), arrays.get("R")
-        if "R_places" in arrays:
-            shape = tuple(int(size) for size in facts.pop("R_shape"))
-            if max(shape) > MOST_EMPTY_ROWS + 1000 * len(arrays["R"]):
-                raise ValueError(f"R has {len(arrays['R'])} entries, but the shape {shape}")
-            R = scipy.sparse.coo_array((R, tuple(arrays["R_places"])), shape=shape).tocsr()
-        return cls(arrays.get("base"), arrays["t0"], R, span, **facts)
 
     # ------------------------------------------------------------------ from the data to M
     def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:

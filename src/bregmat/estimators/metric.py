@@ -192,7 +192,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
-    _kept = ("n_dropped_constraints_", "_fit_components", "prior_", "strategy_", "slack_weight_")
     _decided = ("strategy", "slack_weight")
     transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 

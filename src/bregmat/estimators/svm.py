@@ -18,7 +18,6 @@ from bregmat.base.interrupts import held_interrupts
 from bregmat.base.linalg import blocks, dense
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
-from bregmat.estimators.svm_files import machine_restored, machine_state
 from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, train_pairs
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
@@ -173,7 +172,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
     _last: ClassVar[str] = "_fit_base"
     _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
-    _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_")
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Points, y: Labels, sample_weight: Values | None = None) -> MarginSVC:
@@ -373,14 +371,3 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if len(V) and self.intercept_.any():
             V = V - V.mean(axis=0)
         return pair_decisions(V.T, self.dual_coef_, self.n_support_).T
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted machine from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        return machine_state(self)
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MarginSVC:
-        """The fitted machine, with the learner if its kernel is a learned one."""
-        return machine_restored(cls, meta, arrays)

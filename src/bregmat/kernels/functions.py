@@ -188,19 +188,6 @@ class KernelFunction:
         size = self.pairs(X, i, i) + self.pairs(X, j, j)
         return np.maximum(size - 2.0 * self.pairs(X, i, j), 0.0), size
 
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> dict[str, Any]:
-        """Plain values for files; raises if the kernel is a function."""
-        if callable(self.kernel):
-            raise TypeError("an estimator whose kernel is a function cannot be saved: files hold no code.")
-        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.params.items()}
-        return {"kernel": self.kernel, "params": params, "rounding": self.rounding}
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any]) -> KernelFunction:
-        """Inverse of :meth:`to_state`."""
-        return replace(cls.of(meta["kernel"], **meta["params"]), rounding=float(meta["rounding"]))
-
 
 def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
     """Values of one of scikit-learn's kernels.

@@ -49,15 +49,6 @@ class Pivots:
         """Rows ``L^-T v``, for which ``v . g(x) = dual(v) . k(pivots, x)``."""
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
 
-    def to_state(self) -> dict[str, np.ndarray]:
-        """Arrays for files."""
-        return {"pivots.rows": self.rows, "pivots.L": self.L}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], captured: float) -> Pivots | None:
-        """Inverse of :meth:`to_state`; None without any."""
-        return cls(arrays["pivots.rows"], arrays["pivots.L"], captured) if "pivots.L" in arrays else None
-
 
 def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
     """Find the pivots of a kernel matrix up to its numerical rank by LAPACK's pivoted Cholesky factorisation; O(n r^2).

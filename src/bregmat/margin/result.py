@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -112,11 +112,3 @@ class MarginResult(Result):
         if early and self.price == np.inf and self.objective == np.inf:
             return _NOTHING_SEPARATES
         return super().advice
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 called the dual value the objective, and the primal value its bound."""
-        arrays |= {name: arrays[name].astype(bool) for name in ("certified", "certified_support")}
-        return meta | {"objective": meta["bound"], "dual_bound": meta["objective"]}, arrays

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,6 @@ __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Sta
 WIDE = 1e8  # ratio of slack weights whose square is below rounding relative to 1
 ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
 OWN_RULE = "The stopping rule of the method was met, which does not test the gap."
-STATE_VERSION = 2  # of what to_state writes; states without a version are of version 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -141,46 +140,6 @@ class Result:
             return f"Nothing is proven beyond the lower bound {self.dual_bound:.6g}."
         asked = f", which is {self.gap / self.tol:.2g} times the tolerance" if self.tol > 0 else ""
         return f"The gap is {self.gap:.2g}{asked}."
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {"version": STATE_VERSION}
-        arrays: dict[str, np.ndarray] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name == "history":
-                value = np.array([astuple(row) for row in value], dtype=float).reshape(-1, len(fields(Record)))
-            if f.name == "trace":
-                arrays |= {f"trace.{name}": series for name, series in value.items()}
-            elif isinstance(value, np.ndarray):
-                arrays[f.name] = value
-            else:
-                meta[f.name] = value.value if isinstance(value, Status | ExitReason) else value
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """Inverse of :meth:`to_state`; reads states of version 1, too."""
-        if meta.get("version", 1) == 1:
-            meta, arrays = cls._from_version_1(dict(meta), dict(arrays))
-        names = {f.name for f in fields(cls)}
-        given = {name: x for name, x in (meta | arrays).items() if name in names}
-        given |= {
-            "status": Status(meta["status"]),
-            "exit_reason": ExitReason(meta["exit_reason"]),
-            "history": [Record.of(row) for row in arrays["history"]],
-            "trace": {name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
-        }
-        given.setdefault("unit", max(1.0, abs(given["objective"])))  # what it was before files had it
-        return cls(**given)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """A state as the first files have it, in today's words."""
-        return meta, arrays
 
     # ------------------------------------------------------------------ for people
     def __repr__(self) -> str:
@@ -365,47 +324,6 @@ class MatrixResult(Result):
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
         self.coordinates.write_factor(path, self.iterate, rows)
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`. The data is not kept: ``factor`` of a metric needs it again."""
-        meta, arrays = super().to_state()
-        for name in ("dual", "values", "violation"):
-            if name not in arrays:  # a column of sharded rows: they stay where they are
-                meta.pop(name)
-                arrays[name] = np.zeros(0)
-        for name in ("iterate", "coordinates"):
-            meta[name], more = meta[name].to_state()
-            arrays |= more
-        if self.last is self.iterate:
-            meta["last"] = "iterate"
-        elif self.last is not None:
-            meta["last"], more = self.last.to_state()
-            arrays |= {f"last.{name}": x for name, x in more.items()}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """Inverse of :meth:`to_state`."""
-        from bregmat.coordinates.iterates import iterate_from_state
-        from bregmat.coordinates.priors import Coordinates
-
-        if meta.get("version", 1) == 1:
-            meta, arrays = cls._from_version_1(dict(meta), dict(arrays))
-        coordinates = Coordinates.from_state(meta["coordinates"], arrays)
-        iterate, last = iterate_from_state(meta["iterate"], coordinates.t0, arrays), meta.get("last")
-        if last is not None:
-            own = {name.removeprefix("last."): x for name, x in arrays.items() if name.startswith("last.")}
-            last = iterate if last == "iterate" else iterate_from_state(last, coordinates.t0, own)
-        return super().from_state(meta | {"coordinates": coordinates, "iterate": iterate, "last": last}, arrays)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 had the numbers of the proof apart, and called the iterate a chart."""
-        numbers = {name: float(x) for name, x in meta.pop("proof").items()}
-        numbers["max_violation"] = numbers.pop("violation")
-        return meta | numbers | {"iterate": meta.pop("chart"), "version": STATE_VERSION}, arrays
 
 
 def check(result: _R) -> _R:

@@ -83,9 +83,9 @@ class Intake:
         assert self.labels is not None
         if not self.has_label_file:
             words = points.columns[self.labels]
-            if points.table is not None and words.dtype.kind == "U":  # numbers with decimal commas are words there
-                numbers, is_word, has_commas = points.table.numbers(self.labels)
-                if has_commas and not (is_word & ~np.isin(points.table.columns[self.labels], NOT_AVAILABLE)).any():
+            if points.table is not None and points.has_decimal_commas:  # numbers are words there
+                numbers, is_word = points.table.numbers(self.labels)
+                if not (is_word & ~np.isin(points.table.columns[self.labels], NOT_AVAILABLE)).any():
                     return numbers if points.rows is None else numbers[points.rows]
             return words
         values = tables.read_npy(self.labels)
@@ -128,8 +128,8 @@ def _remarks(points: Points, *, chosen: bool) -> list[str]:
         )
         options = " ".join(f"--drop {name}" for name in strangers[:3])
         remarks.append(f"{listed(strangers)} {what}; leave out with {options}")
-    if points.decimal_commas:
-        remarks.append(f"read with decimal commas: {listed(points.decimal_commas)}")
+    if points.has_decimal_commas:
+        remarks.append("numbers are read with decimal commas")
     if points.n_missing:
         counts = listed([f"{name} ({count:,})" for name, count in points.n_missing.items()])
         done = (
