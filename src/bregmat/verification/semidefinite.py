@@ -13,8 +13,8 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates, Factor
 from bregmat.coordinates.iterates import Factored
+from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, is_semidefinite, numbers, precision_text, unit_of
 from bregmat.verification.figures import (

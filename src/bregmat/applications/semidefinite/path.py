@@ -19,7 +19,7 @@ import numpy as np
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.coordinates.iterates import Factored
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.nesterov_todd import largest_step
 

@@ -19,7 +19,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.scalar_losses import SquaredHinge
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 SIZE = 1e-3  # natural size of objectives, in units of the sum of the sizes of the terms of tr(C M)
 ROUNDINGS = 8.0  # of a few operations

@@ -17,7 +17,7 @@ from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
 from bregmat.run.loop import Outcome, solve
 from bregmat.run.result import ExitReason, Record, Status

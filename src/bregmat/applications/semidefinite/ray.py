@@ -11,7 +11,7 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import EPS, eigh, symmetrize
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import Operator, smat, svec
+from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.run.loop import solve
 
 RANGE = 1e-6  # eigenvalues of a direction, and values of rows, relative to the largest, below which they are 0

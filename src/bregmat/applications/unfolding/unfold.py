@@ -17,7 +17,7 @@ from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_r
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.coordinates.coordinates import Coordinates, Factor
+from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
