@@ -3,10 +3,10 @@
     python benchmarks/bench_dask.py                # steps at r = 100, then whole problems by workers and by rows
     python benchmarks/bench_dask.py --steps-only
 
-A step is the adjoint of all rows, as in a product of conjugate gradients: a matrix of order r goes to the shards, one comes back. Turns
-in this process and on the cluster alternate, so that both meet the same load of the machine; medians are shown, and the CPU time of
-this process, whose thread is also the scheduler's. The arithmetic of the
-rows is in both columns: with few rows the difference is what Dask adds.
+A step is the adjoint of the values of all rows, as in a product of conjugate gradients: a matrix of order r is sent to the shards, and one
+comes back. Turns in this process and on the cluster alternate, so that both see the same load of the machine. The table shows medians,
+and the CPU time of this process, which also runs the scheduler. Both columns contain the arithmetic of the rows. With few rows the
+difference is what Dask adds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat.coordinates.priors import sharded_coordinates
 from bregmat.objective.divergences import LogDet
-from bregmat.sharded.cluster import ClusterRows
-from bregmat.sharded.local import LocalRows
-from bregmat.sharded.nearest import shards_of
+from bregmat.sharded.cluster import ClusterShards
+from bregmat.sharded.collections import lazy_constraints
+from bregmat.sharded.local import LocalShards
+from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
-from bregmat.sharded.parts import Setting
+from bregmat.sharded.shard_rows import ShardSettings
 
 MOST_MS = 25.0  # that a step on the cluster may take longer
 
@@ -47,10 +47,11 @@ def problem(points: int, rank: int, pairs: int) -> tuple[np.ndarray, bregmat.Con
 def steps(client: Client, rank: int, pairs: int, shards: int, turns: int) -> list[object]:
     """One line of the table of steps."""
     X, C = problem(2000, rank, pairs)
-    setting = Setting.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, -(-pairs // shards))
-    sources = shards_of(C, -(-pairs // shards))
-    here, there = LocalRows(setting, sources, X), ClusterRows(setting, sources, X, client)
-    operators = [ShardedOperator(rows, rank) for rows in (here, there)]
+    block_size = -(-pairs // shards)
+    settings = ShardSettings.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, block_size)
+    sources = lazy_constraints(C).shards(block_size)
+    here, there = LocalShards(settings, sources, X), ClusterShards(settings, sources, X, client)
+    operators = [ShardedOperator(shards, rank) for shards in (here, there)]
     columns = [op.values_diagonal(None) for op in operators]
     rng = np.random.default_rng(1)
     for op, p in zip(operators, columns):
@@ -79,7 +80,7 @@ def steps(client: Client, rank: int, pairs: int, shards: int, turns: int) -> lis
         f"{np.median(cpu[1]):.1f}",
         f"{more:.1f}",
     ]
-    return [*line, there.n_by_tasks, harness.verdict_word(more < MOST_MS)]
+    return [*line, harness.verdict_word(more < MOST_MS)]
 
 
 def whole(executor: object, rank: int, pairs: int, block: int) -> list[object]:
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=float, nargs="*", default=[1e5, 1e6])
     args = parser.parse_args()
     print(harness.machine(), f"load {os.getloadavg()[0]:.1f}")
-    header = ["rows", "shards", "here ms", "2 workers ms", "10 ... 90 %", "CPU ms", "more ms", "by tasks", ""]
+    header = ["rows", "shards", "here ms", "2 workers ms", "10 ... 90 %", "CPU ms", "more ms", ""]
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,

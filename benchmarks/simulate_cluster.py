@@ -5,7 +5,7 @@
     python benchmarks/simulate_cluster.py --straggle 0.5 --mtbf 100   # worse machines
 
 Nothing is measured here but NumPy's random numbers: constants are arguments, by default those that docs/scaling.md names with their
-conditions. Each product of all rows is one map, whose shards every worker takes one after the other, and one reduction: FAN results at a
+conditions. Each product of all rows is one map, whose shards every worker takes one after the other, and one reduction: FAN_IN results at a
 time, each message with its latency and its bytes; the step is over when the slowest shard is in. A shard that takes long is not started
 elsewhere. A worker that dies has its shards read again by another before the map goes on.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat.sharded.expressions import FAN
+from bregmat.sharded.expressions import FAN_IN
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000)
 
@@ -87,13 +87,13 @@ class Cluster:
         return total
 
     def reduce_seconds(self, workers: int) -> float:
-        """The tree: partial sums of r x r, FAN at a time, then the driver; one worker sends nothing until the last."""
-        levels = max(1, int(np.ceil(np.log(max(2, self.shards())) / np.log(FAN))))
-        return levels * (self.latency + (FAN - 1) * 8.0 * self.rank**2 / self.bandwidth)
+        """The tree: partial sums of r x r, FAN_IN at a time, then the driver; one worker sends nothing until the last."""
+        levels = max(1, int(np.ceil(np.log(max(2, self.shards())) / np.log(FAN_IN))))
+        return levels * (self.latency + (FAN_IN - 1) * 8.0 * self.rank**2 / self.bandwidth)
 
     def scheduler_seconds(self) -> float:
         """Every shard is a task of every map, and so is every node of the tree; one process hands them out."""
-        return self.task * self.shards() * (1.0 + 1.0 / (FAN - 1))
+        return self.task * self.shards() * (1.0 + 1.0 / (FAN_IN - 1))
 
     def step_seconds(self, workers: int, rng: np.random.Generator, maps: tuple[float, ...]) -> dict[str, float]:
         """Seconds of a Newton step by what they go into."""

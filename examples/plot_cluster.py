@@ -51,8 +51,8 @@ print(f"{rows.n_constraints:,} constraints, {points.shape[0]:,} points")
 # %%
 # On the cluster
 # --------------
-# ``callback`` is called at every step, which is all that a progress bar needs. The dashboard shows shards being loaded, and what workers
-# do and hold; the steps themselves are messages to the workers, not tasks.
+# ``callback`` is called at every step, which is all that a progress bar needs. The dashboard shows shards being loaded, and the tasks of
+# every step.
 
 
 def progress(record):

@@ -845,7 +845,7 @@ ENTRIES = {
     "KernelKMeans.fit": Entry(
         bregmat.KernelKMeans(2, n_init=1).fit,
         {"X": X},
-        {"X": POINTS, "sample_weight": WEIGHTS, "executor": count(1), "block_size": count(1)},
+        {"X": POINTS, "sample_weight": WEIGHTS},
         free=("y",),
     ),
     "KernelKMeans.predict": Entry(

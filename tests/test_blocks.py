@@ -1,11 +1,11 @@
-"""Estimators on points in blocks: the answers of memory, the same bits on threads, Dask's collections, lazily."""
+"""Estimators on points in blocks: the answers of memory, the same bits on threads, Dask's collections."""
 
 import pickle
 
 import numpy as np
 import pytest
 
-from bregmat import Constraints, Factor, KernelKMeans, MetricLearner, nearest_kernel
+from bregmat import Constraints, Factor, MetricLearner, nearest_kernel
 from bregmat.io import open_constraints, open_points
 from bregmat.sharded.points import PointsInBlocks
 from sharded_cases import labelled_points, soft_problem, write_parquet, write_points
@@ -142,88 +142,29 @@ def test_what_blocks_do_not_take(data, tmp_path):
             MetricLearner().fit(X, block_size=100, **given)
     with pytest.raises(ValueError, match="warm_start=True is not taken"):
         MetricLearner(warm_start=True).fit(X, y, block_size=100)
-    with pytest.raises(TypeError, match="kernel='linear' and rank=None; got kernel='rbf'"):
-        KernelKMeans(2, kernel="rbf").fit(X, block_size=100)
-    with pytest.raises(TypeError, match="got rank=3"):
-        KernelKMeans(2, rank=3).fit(X, block_size=100)
-    with pytest.raises(TypeError, match="sample_weight is not taken"):
-        KernelKMeans(2).fit(X, sample_weight=np.ones(len(X)), block_size=100)
-    with pytest.raises(ValueError, match="n_clusters must be at most n_samples=400"):
-        KernelKMeans(401).fit(X, block_size=100)
     with pytest.raises(ValueError, match="requires y"):
         MetricLearner().fit(X, block_size=100)
 
 
 # ---------------------------------------------------------------------- maps
-def test_maps_of_collections_are_lazy(data):
+def test_blocks_of_dask_are_mapped_by_dask(data):
     import dask.array
-    import dask.dataframe
-    import pandas
 
     X, y = data
     learner = MetricLearner(random_state=0, strategy="random").fit(X, y)
-    lazy = learner.transform(dask.array.from_array(X, chunks=(100, 3)))
-    assert isinstance(lazy, dask.array.Array)
-    assert lazy.shape == X.shape
+    lazy = dask.array.from_array(X, chunks=(100, 5)).map_blocks(learner.transform, dtype=float)
     # a product of fewer rows may be summed in another order, as the processor has it: equal but for rounding
-    close = {"rtol": 1e-12, "atol": 1e-12}
-    np.testing.assert_allclose(lazy.compute(scheduler="synchronous"), learner.transform(X), **close)
-    single = learner.transform(dask.array.from_array(X.astype(np.float32), chunks=100))
-    assert single.dtype == single.compute(scheduler="synchronous").dtype == np.float32
-    frame = dask.dataframe.from_pandas(pandas.DataFrame(X), npartitions=3)
-    np.testing.assert_allclose(learner.transform(frame).compute(scheduler="synchronous"), learner.transform(X), **close)
-    pairs = np.random.default_rng(0).normal(size=(50, 2, 5))
-    frame = dask.dataframe.from_pandas(pandas.DataFrame(pairs.reshape(50, 10)), npartitions=3)
-    for given in (dask.array.from_array(pairs, chunks=20), frame):
-        found = learner.pair_distance(given)
-        assert isinstance(found, dask.array.Array)
-        np.testing.assert_allclose(found.compute(scheduler="synchronous"), learner.pair_distance(pairs), **close)
-        score = learner.pair_score(given)
-        np.testing.assert_allclose(score.compute(scheduler="synchronous"), learner.pair_score(pairs), **close)
-    with pytest.raises(ValueError, match="must have 5 columns"):
-        learner.transform(dask.array.ones((10, 4)))
-    with pytest.raises(ValueError, match=r"must have shape \(m, 2, 5\)"):
-        learner.pair_distance(dask.array.ones((10, 3, 5)))
-    wrong = learner.transform(dask.array.full((4, 5), np.nan))
-    with pytest.raises(ValueError, match="finite"):
-        wrong.compute(scheduler="synchronous")
-
-
-# ---------------------------------------------------------------------- clusters
-def test_clusters_of_blocks(data, tmp_path):
-    import dask.array
-
-    X, _ = data
-    whole = KernelKMeans(3, random_state=0).fit(X)
-    first = KernelKMeans(3, random_state=0).fit(X, block_size=90)
-    assert first.inertia_ == pytest.approx(whole.inertia_, rel=1e-3)  # KMeans has a look at when to end of its own
-    assert np.array_equal(first.predict(X), first.labels_)
-    assert first.inertia_ == pytest.approx(((X - first.cluster_centers_[first.labels_]) ** 2).sum(), rel=1e-12)
-    lazy = dask.array.from_array(X, chunks=(90, 5))
-    for source, executor in ((X, 2), (lazy, None), (lazy, 2), (open_points(write_points(tmp_path / "p.npy", X)), 2)):
-        other = KernelKMeans(3, random_state=0).fit(source, block_size=90, executor=executor)
-        assert np.array_equal(other.cluster_centers_, first.cluster_centers_)
-        assert np.array_equal(np.asarray(other.labels_), first.labels_)
-    assert isinstance(KernelKMeans(3, random_state=0).fit(lazy).labels_, dask.array.Array)
-    assert np.array_equal(first.predict(lazy).compute(scheduler="synchronous"), first.labels_)
-
-
-def test_no_cluster_of_blocks_stays_empty():
-    """Seeds fall together where points do: the farthest point takes the place."""
-    rng = np.random.default_rng(0)
-    X = np.repeat(rng.normal(size=(6, 2)), [300, 1, 1, 1, 1, 1], axis=0)
-    found = KernelKMeans(6, n_init=3, random_state=0).fit(X, block_size=70)
-    assert found.inertia_ == pytest.approx(0.0, abs=1e-20)
-    assert len(np.unique(found.labels_)) == 6
+    np.testing.assert_allclose(lazy.compute(), learner.transform(X), rtol=1e-12, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- kernels
-def test_a_kernel_from_a_factor_in_blocks():
+def test_a_kernel_from_a_factor_in_blocks(tmp_path):
     import dask.array
 
     G, C = soft_problem()
     whole = nearest_kernel(Factor(G), C, slack_weight=1.0, tol=1e-10)
-    for G0 in (G, dask.array.from_array(G, chunks=(100, 8))):
+    stored = open_points(write_points(tmp_path / "factor.npy", G))
+    for G0 in (G, stored, dask.array.from_array(G, chunks=(100, 8))):
         found = nearest_kernel(Factor(G0), C, slack_weight=1.0, tol=1e-10, block_size=1000)
         assert found.objective == pytest.approx(whole.objective, rel=1e-9)
         np.testing.assert_allclose(found.kernel(), whole.kernel(), rtol=1e-4, atol=1e-4)

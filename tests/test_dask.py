@@ -1,6 +1,5 @@
-"""Rows on the workers of a real cluster: the same bits as without one, workers and drivers that are killed, Dask's own collections."""
+"""Rows on the workers of a real cluster: the same bits as without one, killed workers and drivers, Dask's own collections."""
 
-import operator
 import os
 import pickle
 import signal
@@ -17,14 +16,15 @@ import pytest
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat import Factor, KernelKMeans, MetricLearner, nearest_kernel, nearest_metric
-from bregmat.coordinates.priors import sharded_coordinates
+from bregmat import Factor, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.io import open_constraints, open_points
 from bregmat.objective.divergences import LogDet
 from bregmat.sharded import cluster as cluster_module
-from bregmat.sharded.expressions import PART, Expression, got
-from bregmat.sharded.nearest import shards_of
-from bregmat.sharded.parts import Setting
+from bregmat.sharded.collections import lazy_constraints
+from bregmat.sharded.expressions import Expression
+from bregmat.sharded.nearest import sharded_coordinates
+from bregmat.sharded.shard_rows import ShardSettings
+from bregmat.sharded.sources import LazyConstraints
 from sharded_cases import KINDS, hard_problem, labelled_points, soft_problem, write_parquet, write_points
 
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own, in other threads, while workers are killed
@@ -110,12 +110,12 @@ def test_killed_workers_change_nothing(client, cluster, tmp_path):
 def test_what_travels_is_read_again_or_copied():
     """Arrays from a message need not be aligned, and compiled loops then add in another order."""
     X, C = soft_problem(n=50, d=4, c=100)
-    setting = Setting.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 100)
-    place = cluster_module.WorkerPlace(setting, *shards_of(C, 100), X, 0, 0)
-    place.remember("key", 1)
-    moved = pickle.loads(pickle.dumps(place))
-    assert moved.remembered("key") is None
-    assert np.array_equal(moved.part.unit, place.part.unit)
+    settings = ShardSettings.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 100)
+    shard = cluster_module.WorkerShard(settings, *lazy_constraints(C).shards(100), X, 0, 0)
+    shard.cache("key", 1)
+    moved = pickle.loads(pickle.dumps(shard))
+    assert moved.cached("key") is None
+    assert np.array_equal(moved.rows.unit, shard.rows.unit)
     shifted = np.frombuffer(b"x" + X.tobytes(), dtype=np.uint8)[1:].view(float).reshape(X.shape)
     assert not shifted.flags.aligned
     expression = Expression(np.add, 1.0, 2.0)
@@ -155,7 +155,7 @@ def test_collections_of_dask(client, tmp_path):
 
 
 def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
-    """Persisted collections are not loaded again: the files may be gone; without an executor their own cluster is it."""
+    """Persisted collections are not loaded again: the files may be gone."""
     import shutil
 
     import dask.dataframe
@@ -169,61 +169,39 @@ def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
     shutil.rmtree(points)
     for block_size in (500, 120):  # points kept whole by every process, and touched rows by every shard
         alone = nearest_metric(X, C, slack_weight=1.0, block_size=block_size)
-        found = nearest_metric(array, frame, slack_weight=1.0, block_size=block_size)
-        np.testing.assert_allclose(found.metric(), alone.metric(), rtol=1e-10, atol=1e-12)
-        assert isinstance(found.dual, dask.array.Array)
-        assert isinstance(nearest_metric(array, C, slack_weight=1.0, block_size=block_size).dual, dask.array.Array)
+        for rows in (frame, C):
+            found = nearest_metric(array, rows, slack_weight=1.0, block_size=block_size, executor=client)
+            np.testing.assert_allclose(found.metric(), alone.metric(), rtol=1e-10, atol=1e-12)
 
 
-def test_columns_of_a_result_are_arrays_of_dask(client, tmp_path):
-
+def test_columns_of_a_result_are_fetched(client, tmp_path):
     for settings, X, C in problems():
         alone = nearest_metric(X, C, block_size=150, tol=1e-5, **settings)
         found = nearest_metric(X, C, block_size=150, tol=1e-5, executor=client, **settings)
         for name in ("dual", "values", "violation"):
-            lazy = getattr(found, name)
-            assert isinstance(lazy, dask.array.Array)
-            assert lazy.shape == (C.n_constraints,)
-            assert np.array_equal(lazy.compute(), np.asarray(getattr(alone, name)))
+            column = getattr(found, name)
+            assert column.shape == (C.n_constraints,)
+            assert np.array_equal(np.asarray(column), np.asarray(getattr(alone, name)))
         assert float(abs(found.dual).sum()) == pytest.approx(float(np.abs(alone.dual).sum()))
         repr(found), found._repr_html_()
     bregmat.save(tmp_path / "model.breg", found)
     assert np.array_equal(bregmat.load(tmp_path / "model.breg").metric(), found.metric())
 
 
-def test_a_step_asks_the_workers_themselves(client):
-    """No task is made for it, unless a worker does not answer."""
-    X, C = soft_problem(n=80, d=4, c=600)
-    setting = Setting.of(sharded_coordinates(X, None, LogDet()), LogDet(), None, 1.0, 30)
-    rows = cluster_module.ClusterRows(setting, shards_of(C, 30), X, client)
-    count = Expression(got, "operator.c", PART)
-    assert rows.reduce(count, operator.add) == 600
-    assert rows.n_by_tasks == 0
-    rows._asked = {"tcp://127.0.0.1:1": [(0, "nowhere")]}
-    assert rows.reduce(count, operator.add) == 600
-    assert rows.n_by_tasks == 1
-    assert rows.reduce(count, operator.add) == 600
-    assert rows.n_by_tasks == 1
-
-
 def learned(**how):
-    """What a metric, clusters and a kernel are from blocks, as arrays."""
+    """What metrics from blocks consist of, as arrays."""
     X, y = how.pop("data", labelled_points(n=120))
     found = []
-    for divergence in KINDS:
-        for strategy, slack in (("random", 1.0), ("neighbors", 1.0)):
-            settings = {"divergence": divergence, "strategy": strategy, "slack_weight": slack, "n_impostors": 2}
-            learner = MetricLearner(random_state=0, passes=1, **settings).fit(X, y, block_size=60, **how)
-            found += [learner.components_, learner.result_.dual]
+    for divergence, strategy in zip(KINDS, ("random", "neighbors")):
+        settings = {"divergence": divergence, "strategy": strategy, "slack_weight": 1.0, "n_impostors": 2}
+        learner = MetricLearner(random_state=0, passes=1, **settings).fit(X, y, block_size=60, **how)
+        found += [learner.components_, learner.result_.dual]
     Z, C = hard_problem(n=200, d=4, c=300)
     learner = MetricLearner(slack_weight=np.inf).fit(Z, constraints=C, block_size=60, **how)
-    found += [learner.components_, learner.result_.dual]
-    clusters = KernelKMeans(3, n_init=2, random_state=0).fit(X, block_size=60, **how)
-    return [*found, clusters.cluster_centers_, np.asarray(clusters.labels_)]
+    return [*found, learner.components_, learner.result_.dual]
 
 
 def test_estimators_have_the_same_bits_on_1_2_and_4_workers(client, cluster):
-
     alone = learned()
     X, y = labelled_points(n=120)
     lazy = dask.array.from_array(X, chunks=(60, 5)), dask.array.from_array(y, chunks=(60,))
@@ -232,7 +210,7 @@ def test_estimators_have_the_same_bits_on_1_2_and_4_workers(client, cluster):
         {"executor": only(client, cluster, 1)},
         {"executor": only(client, cluster, 4), "data": lazy},
         {"executor": only(client, cluster, 2)},
-        {"data": client.persist(lazy)},  # on the cluster that has it
+        {"executor": client, "data": client.persist(lazy)},
     ):
         for one, other in zip(alone, learned(**how), strict=True):
             assert np.array_equal(one, other)
@@ -254,7 +232,7 @@ def test_faults_come_from_the_workers(client, tmp_path):
         nearest_metric(X, rows, slack_weight=1.0, executor=client)
 
 
-class Hungry:
+class Hungry(LazyConstraints):
     """Constraints whose shard takes more memory to read than a worker may have."""
 
     def shards(self, block_size):
@@ -272,7 +250,7 @@ class Hungry:
 
 def test_a_worker_short_of_memory(monkeypatch):
     """It is killed each time it takes up the shard: an error that says what to change, and no hang."""
-    monkeypatch.setattr(cluster_module, "LIVES", 1)
+    monkeypatch.setattr(cluster_module, "MAX_RELOADS", 1)
     X, _ = soft_problem(c=1000)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 import bregmat
-from bregmat import Constraints, nearest_metric, operators
-from bregmat.coordinates.priors import sharded_coordinates
+from bregmat import Constraints, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.objective.divergences import LogDet
+from bregmat.operators import operators
 from bregmat.operators.binding import bind
 from bregmat.operators.operators import PairGraph, drawn_numbers
-from bregmat.sharded.expressions import FAN, reduced
-from bregmat.sharded.local import LocalRows
-from bregmat.sharded.nearest import shards_of
+from bregmat.sharded.collections import lazy_constraints
+from bregmat.sharded.expressions import FAN_IN, tree_reduce
+from bregmat.sharded.local import LocalShards
+from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
-from bregmat.sharded.parts import Setting
+from bregmat.sharded.shard_rows import ShardSettings
 from bregmat.solvers import mirror_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 
@@ -31,11 +32,10 @@ def mixed_rows():
 def test_a_sharded_operator_is_the_operator(is_shared, rng):
     X, C = mixed_rows()
     coordinates = sharded_coordinates(X, None, LogDet())
-    setting = Setting.of(coordinates, LogDet(), "squared_hinge", 1.0, 400 if is_shared else 40)
-    assert setting.is_shared == is_shared
-    shards = shards_of(C, 130)
-    rows = LocalRows(setting, shards, X)
-    op, whole = ShardedOperator(rows, 9), bind(C, X)
+    settings = ShardSettings.of(coordinates, LogDet(), "squared_hinge", 1.0, 400 if is_shared else 40)
+    assert settings.is_shared == is_shared
+    shards = LocalShards(settings, lazy_constraints(C).shards(130), X)
+    op, whole = ShardedOperator(shards, 9), bind(C, X)
     assert op.c == whole.c == C.n_constraints
     F, w = rng.normal(size=(9, 9)), rng.normal(size=op.c)
     M = F @ F.T
@@ -55,11 +55,11 @@ def test_a_sharded_operator_is_the_operator(is_shared, rng):
     assert w.shape == p.shape
 
 
-def test_partial_results_are_put_together_in_their_order():
-    parts = [str(k) for k in range(FAN * FAN + 3)]
-    assert reduced(parts, lambda a, b: a + b) == "".join(parts)
-    depth = reduced([0] * (FAN + 1), lambda a, b: max(a, b) + 1)
-    assert depth == FAN  # one node of FAN, and one of two: never a chain of all
+def test_partial_results_are_combined_in_their_order():
+    parts = [str(k) for k in range(FAN_IN * FAN_IN + 3)]
+    assert tree_reduce(parts, lambda a, b: a + b) == "".join(parts)
+    depth = tree_reduce([0] * (FAN_IN + 1), lambda a, b: max(a, b) + 1)
+    assert depth == FAN_IN  # one node of FAN_IN, and one of two: never a chain of all
 
 
 @pytest.mark.parametrize("divergence", KINDS)
@@ -279,6 +279,16 @@ def test_a_run_goes_on_from_its_checkpoint(problem, tmp_path):
     assert np.array_equal(bregmat.load(tmp_path / "model.breg").metric(), whole.metric())
 
 
+def test_a_trace_is_a_row_of_all_points(tmp_path):
+    """Also if a shard has only the points of its rows."""
+    X, C = soft_problem(c=100)
+    C += Constraints.trace(40.0)
+    points = open_points(write_points(tmp_path / "points.npy", X))
+    whole = nearest_metric(X, C, slack_weight=1.0, tol=1e-9)
+    blocks = nearest_metric(points, C, slack_weight=1.0, tol=1e-9, block_size=40)
+    np.testing.assert_allclose(blocks.metric(), whole.metric(), rtol=1e-6, atol=1e-6)
+
+
 # ---------------------------------------------------------------------- what is refused
 def test_what_is_missing_is_named():
     X, C = soft_problem()
@@ -304,7 +314,7 @@ def test_columns_stay_where_they_are():
     result = nearest_metric(X, C, slack_weight=1.0, block_size=500)
     assert "kept with the shards" in repr(result.dual)
     assert result.dual.shape == (C.n_constraints,)
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(result.dual)
     assert "OPTIMAL" in repr(result)
     assert "objective" in result._repr_html_()

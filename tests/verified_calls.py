@@ -13,9 +13,12 @@ from operator import add
 import numpy as np
 
 from bregmat.certificates.nearest_matrix import slack_weights
+from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Coordinates
-from bregmat.nearest import Factor, _span, _stored
+from bregmat.nearest import Factor, _span
 from bregmat.run.result import MatrixResult
+from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constraints
+from bregmat.sharded.sources import LazyPoints
 from bregmat.verification import verify
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
@@ -58,16 +61,16 @@ def in_memory(arguments, result):
         return arguments, result
     prior = arguments.get("prior")
     points = arguments["X"] if "X" in arguments else getattr(prior, "G0", prior)
-    points, rows, _ = _stored(points, arguments["constraints"], None)
-    if hasattr(points, "read_rows"):
+    points, rows = DaskPoints.of(points) if is_collection(points) else points, arguments["constraints"]
+    if isinstance(points, LazyPoints):
         if np.prod(points.shape) > MOST:
             return None, result
         name, whole = ("X", points[:]) if "X" in arguments else ("prior", Factor(points[:]))
         arguments = arguments | {name: whole}
-    if hasattr(rows, "shards"):
+    if not isinstance(rows, Constraints):
         if len(result.dual) > MOST:
             return None, result
-        rows = reduce(add, [shard.read() for shard in rows.shards(len(result.dual))])
+        rows = reduce(add, [shard.read() for shard in lazy_constraints(rows).shards(len(result.dual))])
         arguments = arguments | {"constraints": rows}
     if not isinstance(result.dual, np.ndarray):
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))

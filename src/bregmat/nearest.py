@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.arrays import ArraySpace
-from bregmat.base.checks import check_integer
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.points import handed_in
 from bregmat.base.threads import on_one_blas_thread
@@ -20,18 +19,19 @@ from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem, mu
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Coordinates, Factor
 from bregmat.coordinates.elimination import eliminate
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates, sharded_coordinates
+from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.foreign import on_space
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
+from bregmat.sharded.collections import is_for_blocks
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 if TYPE_CHECKING:
-    from bregmat.sharded.parts import RowFiles
+    from bregmat.sharded.sources import LazyConstraints
 
 LINKED = 8e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
 ROUNDED = 1e-14  # relative violation of rows that nothing but rounding is left of
@@ -43,7 +43,7 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 @on_one_blas_thread
 def nearest_kernel(
     prior: Table | Factor,
-    constraints: Constraints | RowFiles,
+    constraints: Constraints | LazyConstraints,
     *,
     divergence: DivergenceName | SpectralDivergence = "logdet",
     loss: LossName | Loss | None = None,
@@ -125,24 +125,10 @@ def nearest_kernel(
     D = as_divergence(divergence)
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
     options = Options(D, loss, slack_weight, *solving, executor, block_size, checkpoint)
-    if isinstance(prior, Factor) or hasattr(constraints, "shards") or executor is not None or block_size is not None:
-        from bregmat.sharded.nearest import check_executor
+    if is_for_blocks(executor, block_size, constraints, prior.G0 if isinstance(prior, Factor) else prior):
+        from bregmat.sharded.nearest import nearest_kernel_sharded
 
-        check_executor(executor)
-        check_integer("block_size", block_size, 1)
-        given = prior.G0 if isinstance(prior, Factor) else prior
-        G0, rows, executor = _stored(given, constraints, executor)
-        if executor is not None or block_size is not None or hasattr(rows, "shards") or hasattr(G0, "read_rows"):
-            if not isinstance(prior, Factor):
-                raise TypeError(
-                    f"sharded rows need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
-                )
-            if not D.is_congruence_invariant:
-                raise TypeError(
-                    f"sharded rows of a kernel need divergence='logdet', which does not see the factor's own axes; got {D.name!r}. "
-                    "nearest_metric takes it, and measures the matrix in place of the kernel."
-                )
-            return _metric(G0, rows, None, replace(options, executor=executor))
+        return nearest_kernel_sharded(prior, constraints, options)
     options.check_whole()
     if isinstance(prior, Factor):
         G0, space = handed_in("prior factor G0", prior.G0)
@@ -156,7 +142,7 @@ def nearest_kernel(
 @on_one_blas_thread
 def nearest_metric(
     X: Points,
-    constraints: Constraints | RowFiles,
+    constraints: Constraints | LazyConstraints,
     *,
     prior: Table | Factor | None = None,
     divergence: DivergenceName | SpectralDivergence = "logdet",
@@ -189,15 +175,16 @@ def nearest_metric(
     divergence, loss, slack_weight, solver, tol, max_iter, max_seconds, warm_start, callback
         As in :func:`nearest_kernel`. Von Neumann and Frobenius measure W itself here, not the kernel.
     executor : None, int or dask.distributed.Client
-        Where the rows are worked on once they are sharded: block by block in this process, on so many threads, or on the workers of a
-        cluster. The result has the same bits on all of them.
+        Where shards are processed: one after the other in this process, on that many threads, or on the workers of a cluster. The
+        result has the same bits in all cases.
     block_size : int, optional
-        Rows of a shard, which memory is in proportion to; by default as many as have 2^25 numbers in their vectors. Given, or with
-        an executor, or with rows in files (:func:`bregmat.io.open_constraints`), rows are sharded, which must be all soft or all
-        hard. Then ``dual``, ``values`` and ``violation`` of the result stay where the rows are; ``numpy.asarray`` brings them here.
+        Maximum number of rows of a shard; memory is proportional to it. By default the difference vectors of a shard have 2^25 entries.
+        Rows are sharded if ``block_size`` or ``executor`` is given, or if rows or points are in files
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded rows must be all soft or
+        all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
     checkpoint : callable, optional
-        With sharded rows, called with a result so far at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`);
-        given as ``warm_start``, that result is gone on from to the same matrix.
+        With sharded rows, called with an intermediate result at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`).
+        If that result is given as ``warm_start``, the run continues from it to the same matrix.
 
     Returns
     -------
@@ -219,41 +206,13 @@ def nearest_metric(
     """
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
     options = Options(as_divergence(divergence), loss, slack_weight, *solving, executor, block_size, checkpoint)
-    return _metric(X, constraints, prior, options)
-
-
-def _metric(X: Any, constraints: Any, prior: Any, options: Options) -> MatrixResult:
-    """A metric on points in memory, or whose rows are sharded."""
-    X, constraints, executor = _stored(X, constraints, options.executor)
-    X, space = handed_in("X", X)
-    is_sharded = executor is not None or options.block_size is not None or hasattr(constraints, "shards")
-    if is_sharded or hasattr(X, "read_rows"):
-        if space is not None:
-            raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
+    if is_for_blocks(executor, block_size, X, constraints):
         from bregmat.sharded.nearest import nearest_sharded
 
-        if not hasattr(constraints, "shards"):
-            _check_constraints(constraints)
-        options.check()
-        coordinates = sharded_coordinates(X, prior, options.divergence)
-        return nearest_sharded(coordinates, constraints, replace(options, executor=executor))
+        return nearest_sharded(X, constraints, prior, options)
     options.check_whole()
+    X, space = handed_in("X", X)
     return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
-
-
-def _stored(X: Any, constraints: Any, executor: Any) -> tuple[Any, Any, Any]:
-    """Arrays and frames of Dask as what shards are read from; and the executor, their cluster where they are in its memory."""
-    if any(type(x).__module__.startswith("dask") for x in (X, constraints)):
-        from bregmat.sharded import collections, tables
-
-        if collections.is_collection(X):
-            X = collections.DaskPoints.of(X)
-        if collections.is_collection(constraints):
-            constraints = collections.DaskRows(constraints, tables.constraints_of_frame)
-    if executor is None:
-        clients = (getattr(x, "client", None) for x in (X, constraints))
-        executor = next((client for client in clients if client is not None), None)
-    return X, constraints, executor
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:

@@ -60,18 +60,8 @@ class NothingToCompare(ValueError):
 
 def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Which pairs of rows are not identical, as a function of their row numbers."""
-    if hasattr(points, "read_rows"):  # in blocks: no number for every row
-        return lambda i, j: _differ_as_read(points, i, j)
     size = sq_norms(points)
     return lambda i, j: sq_distances(points, i, j) > IDENTICAL * (size[i] + size[j])
-
-
-def _differ_as_read(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    out = np.empty(len(i), dtype=bool)
-    for part in blocks(len(i), points.shape[1], 5_000_000):
-        A, B = points[i[part]], points[j[part]]
-        out[part] = sq_norms(A - B) > IDENTICAL * (sq_norms(A) + sq_norms(B))
-    return out
 
 
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -173,7 +163,12 @@ class PairGroups:
 
 
 def sq_distance_percentiles(
-    points: Any, rows: np.ndarray, percentiles: tuple[float, float], rng: np.random.Generator, which: str = "points"
+    points: Any,
+    rows: np.ndarray,
+    percentiles: tuple[float, float],
+    rng: np.random.Generator,
+    which: str = "points",
+    apart: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> tuple[float, float]:
     """Percentiles of the positive squared distances between some rows: of all pairs up to 20,000, else of a random sample.
 
@@ -187,10 +182,12 @@ def sq_distance_percentiles(
         Advanced.
     which : str
         What the rows are, for messages.
+    apart : callable, optional
+        ``apart(i, j)`` tells which pairs of rows differ; :func:`differ` by default.
     """
     pairs = PairGroups.within(rows, np.array([len(rows)]))
     enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
-    i, j = pairs.draw(min(pairs.n_pairs, enough), rng, differ(points))
+    i, j = pairs.draw(min(pairs.n_pairs, enough), rng, differ(points) if apart is None else apart)
     if len(i) == 0:
         raise NothingToCompare(
             f"no two {which} of X were found to differ: see {rows_text(rows)}.", tuple(rows[:2].tolist())

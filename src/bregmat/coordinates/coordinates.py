@@ -106,7 +106,7 @@ class Coordinates:
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
         X = self._data
-        return self.transform(X[0 : X.shape[0]] if hasattr(X, "read_rows") else X, iterate)
+        return self.transform(X[0 : X.shape[0]], iterate)  # reads all rows of points in a file
 
     @property
     def _data(self) -> Any:

@@ -5,7 +5,6 @@ LogDet and von Neumann never leave the range of their prior (Kulis 2009, section
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -82,16 +81,6 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
             R = graded_factor(prior, values, Q)
         return Coordinates(X, t0, R=R, identity=True, is_finite=is_finite, floor=floor)
     return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
-
-
-def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Those of :func:`metric_coordinates` for points that need not be in memory: an array, or what reads slices and picked rows."""
-    if scipy.sparse.issparse(X):
-        raise TypeError("X must be dense where rows are sharded; got a sparse matrix.")
-    if not hasattr(X, "read_rows"):
-        return metric_coordinates(X, prior, divergence)
-    stand_in = np.ones((1, X.shape[1]))
-    return replace(metric_coordinates(stand_in, prior, divergence), base=X, is_finite=False)
 
 
 def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:

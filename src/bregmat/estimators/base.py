@@ -157,12 +157,6 @@ def check_at_most(name: str, value: Any, most: int, of: str, *, known_as: str = 
         raise ValueError(f"{name} must be at most {known_as}{most}, the number of {of}; got {value}.")
 
 
-def stand_in(X: Any, d: int) -> Any:
-    """Two rows with as many columns, and their names if X has them."""
-    rows = np.arange(2.0 * d).reshape(2, d)
-    return type(X._meta)(rows, columns=X.columns) if hasattr(X, "columns") and hasattr(X, "_meta") else rows
-
-
 def check_run(estimator: Any) -> None:
     """Raise for a bad tol, max_iter, max_seconds (where there is one), callback or random_state of an estimator."""
     check_limits(

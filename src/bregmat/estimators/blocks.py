@@ -1,6 +1,6 @@
-"""A metric learned from points in blocks: rows drawn from labels block by block, with the draws of points in memory.
+"""MetricLearner on points in blocks: constraints are drawn from labels block by block, the same ones as in memory.
 
-What comes to the driver are counts of classes, the points that are drawn, and the rows made of them; never a number for every point.
+The driver receives counts of classes, the points that are drawn, and the constraints between them. It never holds a number for every point.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
+from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Factor
-from bregmat.estimators.mahalanobis import root_of_prior
-from bregmat.estimators.task import Ground
+from bregmat.estimators.mahalanobis import (
+    inverse_covariance,
+    inverse_covariance_of,
+    inverse_deviations_of,
+    root_of_prior,
+)
+from bregmat.estimators.task import Ground, Task
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
     MOST_DEFAULT_ROWS,
@@ -30,12 +36,10 @@ from bregmat.from_labels.neighbors import (
 )
 from bregmat.nearest import nearest_metric
 from bregmat.run.result import MatrixResult
-from bregmat.sharded.cluster import computed
-from bregmat.sharded.collections import is_lazy
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000
-QUERIES = 1_000_000  # numbers in the points whose neighbours are looked for at once
+QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: 8 MB are sent to every block
 
 
 # ---------------------------------------------------------------------- labels
@@ -58,7 +62,7 @@ class BlockLabels:
 
     @classmethod
     def of(cls, points: PointsInBlocks, unlabeled: Any) -> BlockLabels:
-        """Classes in the order of their first appearance, as in memory."""
+        """Labels as class numbers, in the order of their first appearance as in memory."""
         distinct = points.reduce(_distinct, combine=_merged)
         if len(distinct) > MOST_CLASSES:
             raise ValueError(
@@ -68,7 +72,7 @@ class BlockLabels:
         values = np.empty(len(distinct), dtype=object)
         values[:] = distinct
         code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
-        codes = points.kept(_codes, dict(zip(distinct, code.tolist())))
+        codes = points.cached(_codes, dict(zip(distinct, code.tolist())))
         counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
         check_labelled(int(counts.sum()), points.shape[0], unlabeled)
         return cls(points, codes, counts)
@@ -92,14 +96,15 @@ class BlockLabels:
 
 
 class Ranked:
-    """Row numbers of labelled points by their places: ascending, or those of one class after those of another.
+    """Row numbers of the points of some classes, ascending or class by class; they are found when they are asked for.
 
     Parameters
     ----------
     labels : BlockLabels
     classes : ndarray of int
-        Those that count.
+        The points of other classes are left out.
     is_by_class : bool
+        Whether the points of one class follow those of another.
     """
 
     def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
@@ -125,7 +130,7 @@ class Ranked:
 
 
 def _distinct(block: PointBlock) -> list[Any]:
-    """Different labels of a block that are known, in the order of their appearance, a few too many at most."""
+    """Different labels of a block that are known, in the order of their appearance, at most one more than are allowed."""
     assert block.y is not None
     label_codes(block.y, unlabeled=None)  # raises for what are no classes
     known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
@@ -153,7 +158,7 @@ def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list
 def _ranked(
     block: PointBlock, codes: np.ndarray, classes: np.ndarray, starts: np.ndarray, is_by_class: bool, wanted: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Which of the wanted places are in this block, and the row numbers there."""
+    """Positions in ``wanted`` whose points are in this block, and the row numbers of these points."""
     rows = np.flatnonzero(np.isin(codes, classes))
     group = np.searchsorted(classes, codes[rows]) if is_by_class else np.zeros(len(rows), np.int64)
     order = np.argsort(group, kind="stable")
@@ -168,14 +173,14 @@ def _ranked(
 # ---------------------------------------------------------------------- neighbours
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """The nearest points of some others: squared distances (m, k), inf where there is none, row numbers, squared lengths."""
+    """The k nearest points of m points: squared distances (m, k), inf where there is none, row numbers, squared norms."""
 
     sq: np.ndarray
     rows: np.ndarray
     sizes: np.ndarray
 
     def joined(self, other: _Found) -> _Found:
-        """The nearest of both; of equal distances that of the lower row number."""
+        """The k nearest of both; of equal distances the one with the lower row number."""
         k = self.sq.shape[1]
         sq, rows, sizes = (np.hstack([getattr(self, x), getattr(other, x)]) for x in ("sq", "rows", "sizes"))
         order = np.lexsort((rows, sq))[:, :k]
@@ -215,10 +220,29 @@ def _nearest(
     return found[0], found[1]
 
 
-# ---------------------------------------------------------------------- the ground of a fit
+# ---------------------------------------------------------------------- a fit
+class BlockTask(Task):
+    """A task whose labels y are :class:`BlockLabels`."""
+
+    def kinds_at(self, rows: np.ndarray) -> Kinds:
+        return self.y.kinds_of(rows)  # type: ignore[no-any-return]
+
+
+def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
+    """The prior metric of that name for points in blocks, None for the identity."""
+    if name == "identity":
+        return None
+    if name == "within":
+        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
+    n, d = points.shape
+    if name == "variance":
+        return Factor(sp.diags_array(inverse_deviations_of(*points.moments()), format="csr"))
+    return Factor(inverse_covariance_of(*points.scatter(), n) if d <= n else inverse_covariance(points[:]))
+
+
 @dataclass(frozen=True, eq=False)
 class BlockGround(Ground):
-    """Points in blocks, and a prior metric; the problem is solved on sharded rows.
+    """Points in blocks, and a prior metric; the problem is solved with sharded rows.
 
     Attributes
     ----------
@@ -233,7 +257,7 @@ class BlockGround(Ground):
     block_size: int | None
 
     def space(self, result: MatrixResult | None) -> Space:
-        raise TypeError("points in blocks are in no space as a whole.")
+        raise TypeError("points in blocks are not in memory as a whole.")
 
     def _map(self, result: MatrixResult | None) -> Any:
         if result is not None:
@@ -248,10 +272,18 @@ class BlockGround(Ground):
     def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
         percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
         is_balanced = options["strategy"] == "random"
-        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng, is_balanced=is_balanced)
+        return random_pairs(
+            self.points,
+            y.classes(),
+            n_constraints,
+            percentiles,
+            rng,
+            is_balanced=is_balanced,
+            apart=self.points.differ,
+        )
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
-        """Neighbours of the points that take part, which are drawn first where there are too many of them."""
+        """Constraints between neighbours. If there are too many points, those that take part are drawn first."""
         names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
         n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
         sizes = kinds.counts.sum(axis=0)
@@ -278,8 +310,7 @@ class BlockGround(Ground):
         kept = np.flatnonzero(has_impostor)
         targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
         others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
-        apart = differ(self.points)
-        coincide = lambda i, j: ~apart(i, j)  # noqa: E731
+        coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
         return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
@@ -287,8 +318,8 @@ class BlockGround(Ground):
         return Q if P is None else Q @ P
 
     def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
-        """Exact: every block is searched for some of the points at a time."""
-        Z, kind = self.points.kept(_mapped, P), labels.code_of(numbers)
+        """Exact neighbours: every block is searched, for some of the points at a time."""
+        Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
         found = []
         for part in blocks(len(numbers), self.points.shape[1], QUERIES):
             Q = self._read(numbers[part], P)
@@ -308,8 +339,8 @@ class BlockGround(Ground):
         )
         if not isinstance(rows, Constraints):
             return result
-        # these rows are at the driver, and so are their numbers
-        dual, values, violation = (_fetched(x) for x in (result.dual, result.values, result.violation))
+        # the driver has these rows: it fetches their columns, too
+        dual, values, violation = (np.asarray(x) for x in (result.dual, result.values, result.violation))
         return replace(result, dual=dual, values=values, violation=violation)
 
 
@@ -317,7 +348,3 @@ def _marked(n: int, rows: np.ndarray) -> np.ndarray:
     found = np.zeros(n if len(rows) else 0, dtype=bool)
     found[rows] = True
     return found
-
-
-def _fetched(column: Any) -> np.ndarray:
-    return computed(column) if is_lazy(column) else np.asarray(column)

@@ -14,24 +14,23 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state as random_state_of
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from bregmat.base.arrays import ArraySpace, MatrixThere, to_numpy
 from bregmat.base.checks import as_column, check_integer, check_positive
 from bregmat.base.interrupts import take_interrupt
 from bregmat.base.linalg import dense, sq_norms
-from bregmat.base.points import as_points, handed_in
+from bregmat.base.points import handed_in
 from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, stand_in, validated
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
-from bregmat.sharded.collections import array_of, is_collection, is_for_blocks, rows_mapped
 from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]
@@ -110,31 +109,17 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     _last = "_fit_base"
     _kept = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_", "inertia_", "n_iter_", "captured_trace_")
 
-    def fit(
-        self,
-        X: Points,
-        y: object = None,
-        sample_weight: Values | None = None,
-        *,
-        executor: Any = None,
-        block_size: int | None = None,
-    ) -> KernelKMeans:
+    def fit(self, X: Points, y: object = None, sample_weight: Values | None = None) -> KernelKMeans:
         """Find the clusters.
 
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
             Points; kernel values (n, n) with "precomputed". Of a tensor on a GPU the products with the kernel are made there; with
-            features the iteration is scikit-learn's, on the host. With "linear" also an array or data frame of Dask, or points in files
-            (:func:`bregmat.io.open_points`): these are worked on in blocks, as is an array where an executor or a block size is given.
+            features the iteration is scikit-learn's, on the host.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            Nonnegative, dimensionless; not all 0. Not with blocks.
-        executor : None, int or dask.distributed.Client
-            Where blocks are worked on: one after the other, on so many threads, on the workers of a cluster; by default on the one
-            that has X in memory. The result has the same bits on all of them.
-        block_size : int, optional
-            Most rows in a block.
+            Nonnegative, dimensionless; not all 0.
 
         Returns
         -------
@@ -147,19 +132,11 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             ``K_ii`` or ``K_ii + K_jj - 2 K_ij``; with ``rank`` what its columns show). No fitted attribute is left.
         KeyboardInterrupt
             Ctrl-C. The best clusters by then, if any, are kept and named in a RuntimeWarning.
-
-        Notes
-        -----
-        In blocks seeds are drawn among 10,000 of the points (20 for each cluster where that is more), and ``labels_`` of Dask's points are
-        a lazy Dask array.
         """
         with self._fitting():
             self._check_parameters()
-            if is_for_blocks(executor, block_size, X):
-                n_found = self._fit_in_blocks(X, sample_weight, executor, block_size)
-            else:
-                X, space = handed_in("X", X)
-                n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
+            X, space = handed_in("X", X)
+            n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
         if n_found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({n_found}) found smaller than n_clusters ({self.n_clusters}). Possibly due "
@@ -203,41 +180,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self._fit_base = base  # predict goes by the kernel of the fit, whatever parameters are set later
         return n_found
 
-    def _fit_in_blocks(self, X: Any, sample_weight: Any, executor: Any, block_size: int | None) -> int:
-        """Set the fitted attributes; the number of different clusters."""
-        from bregmat.estimators.block_means import block_means
-        from bregmat.sharded.points import PointsInBlocks
-
-        base = self._kernel_function()
-        if base.kernel != "linear" or self.rank is not None:
-            given = f"kernel={self.kernel!r}" if base.kernel != "linear" else f"rank={self.rank}"
-            raise TypeError(
-                f"points in blocks need kernel='linear' and rank=None; got {given}. Give features of that kernel as X."
-            )
-        if sample_weight is not None:
-            raise TypeError("sample_weight is not taken where points are worked on in blocks.")
-        points = PointsInBlocks(X, None, executor, block_size)
-        n, d = points.shape
-        check_at_most("n_clusters", self.n_clusters, n, "points", known_as="n_samples=")
-        validate_data(self, stand_in(X, d))
-        self._fit_points, self._fit_pivots, self.captured_trace_ = None, None, 1.0
-        rng = random_state_of(self.random_state)
-        found = block_means(points, self.n_clusters, self.n_init, self.max_iter, float(self.tol), rng)
-        self.inertia_: float = found.inertia
-        self.n_iter_: int = found.n_iter
-        self.cluster_centers_: np.ndarray = found.centers
-        self.labels_: Any
-        if is_collection(X):
-            self.labels_ = self._lazy_labels(X)
-        else:
-            self.labels_ = np.concatenate(points.reduce(_labels_in, found.centers))
-        self._fit_base = base
-        return found.n_found
-
-    def _lazy_labels(self, X: Any) -> Any:
-        X = array_of("X", X, self.n_features_in_)
-        return rows_mapped(partial(_labels_of, self.cluster_centers_), X, None, np.int32)
-
     def _fit_features(self, X: Any, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """scikit-learn's Lloyd iteration from seeds of ours; the number of different clusters."""
         with_mean = X @ np.asarray(X.T @ (weights / weights.sum())).ravel()
@@ -280,21 +222,14 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (m, d)
-            Points; with "precomputed" kernel values between them and all training points, shape (m, n). With "linear" also Dask's.
+            Points; with "precomputed" kernel values between them and all training points, shape (m, n).
 
         Returns
         -------
         ndarray of int, shape (m,)
-            A lazy Dask array for what is Dask's.
         """
         check_is_fitted(self)
         base = self._fit_base
-        if is_collection(X):
-            if self._fit_pivots is not None or not hasattr(self, "cluster_centers_"):
-                raise TypeError(
-                    f"a Dask collection needs a fit with kernel='linear' and rank=None; got kernel={base.kernel!r}."
-                )
-            return self._lazy_labels(X)
         X = to_numpy("X", X)
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C", reset=False)
         if self._fit_pivots is not None:
@@ -337,14 +272,3 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         model._fit_points = points_restored("points", arrays)
         model._fit_pivots = Pivots.from_state(arrays, model.captured_trace_)
         return model
-
-
-def _labels_of(centers: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Clusters of one block of Dask's points."""
-    from bregmat.estimators.block_means import nearest_centers
-
-    return nearest_centers(as_points("X", X), centers)[0]
-
-
-def _labels_in(block: Any, centers: np.ndarray) -> list[np.ndarray]:
-    return [_labels_of(centers, block.X)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -13,11 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from bregmat.base.arrays import array_space, is_foreign, to_numpy
 from bregmat.base.checks import as_matrix, rows_text
 from bregmat.base.linalg import blocks, dense, eigh, product
-from bregmat.base.points import as_array_points, as_points, check_numeric
+from bregmat.base.points import as_array_points, check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import validated
 from bregmat.run.result import MatrixResult
-from bregmat.sharded.collections import array_of, is_collection, pairs_of, rows_mapped
 from bregmat.typing import MetricPrior, Pairs, Points, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
@@ -72,19 +70,14 @@ class MahalanobisMetric:
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Also an array or a data frame of Dask.
 
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64. A lazy Dask array for what is Dask's; of torch, CuPy or another library
-            of the array API standard, and on the same device, where X is.
+            ``X @ components_.T``; float32 if X is, else float64. Of torch, CuPy or another library of the array API standard, and on
+            the same device, where X is.
         """
         check_is_fitted(self)
-        if is_collection(X):
-            X = array_of("X", X, self.n_features_in_)
-            dtype = X.dtype if X.dtype == np.float32 else np.dtype(float)
-            return rows_mapped(partial(_map_block, self._mapping(), dtype), X, self._n_features_out, dtype)
         if is_foreign(X):
             X = as_array_points("X", X, self.n_features_in_)
             return self.result_.transform(X) if self._fit_components is None else product(X, self._fit_components.T)
@@ -92,12 +85,6 @@ class MahalanobisMetric:
         if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
         return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
-
-    def _mapping(self) -> Any:
-        """The map as what can be sent: components transposed, or coordinates and an iterate."""
-        if self._fit_components is None:
-            return self.result_.coordinates, self.result_.iterate
-        return self._fit_components.T
 
     @property
     def components_(self) -> np.ndarray:
@@ -129,16 +116,12 @@ class MahalanobisMetric:
         Parameters
         ----------
         pairs : array-like, shape (m, 2, d)
-            Also a Dask array of that shape, or a data frame of Dask with 2 d columns: those of the first points, then those of the second.
 
         Returns
         -------
         ndarray, shape (m,)
-            A lazy Dask array for what is Dask's; where the pairs are, if they are a tensor.
+            Where the pairs are, if they are a tensor.
         """
-        if is_collection(pairs):
-            pairs = pairs_of("pairs", pairs, self.components_.shape[1])
-            return rows_mapped(partial(_pair_block, self.components_), pairs, None)
         given: Any = pairs
         if not is_foreign(given):
             check_numeric("pairs", given)
@@ -180,19 +163,6 @@ def pair_distances(components: np.ndarray, pairs: Any) -> Any:
     return out
 
 
-def _map_block(mapping: Any, dtype: np.dtype, X: np.ndarray) -> np.ndarray:
-    """Points of one block of Dask's, mapped."""
-    X = as_points("X", X).astype(dtype, copy=False)
-    if isinstance(mapping, np.ndarray):
-        return np.asarray(X @ mapping.astype(dtype, copy=False))
-    coordinates, iterate = mapping
-    return np.asarray(coordinates.transform(X, iterate)).astype(dtype, copy=False)
-
-
-def _pair_block(components: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    return pair_distances(components, pairs.reshape(len(pairs), 2, -1))
-
-
 def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Distances, not squared, of points i and j after a map.
 
@@ -213,32 +183,35 @@ def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.n
 
 
 # ---------------------------------------------------------------------- the prior from data
-def covariance(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance of the rows, shape (d, d), and which columns vary (beyond rounding)."""
-    n = X.shape[0]
-    if hasattr(X, "scatter"):  # in blocks
-        S, size = X.scatter()
-    elif sp.issparse(X):
+def covariance(X: Any) -> np.ndarray:
+    """Covariance of the rows, shape (d, d)."""
+    return _scatter(X)[0] / max(1, X.shape[0] - 1)
+
+
+def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """``(X - mean)' (X - mean)``, and the sums of squares of the columns."""
+    if sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
-        S = np.asarray((X.T @ X).todense()) - n * np.outer(mean, mean)
-        size = np.asarray(X.multiply(X).sum(axis=0)).ravel()
-    else:
-        centred = X - X.mean(axis=0)
-        S = centred.T @ centred
-        size = np.einsum("ij,ij->j", X, X)
-    varies = np.diag(S) > CONSTANT * size
-    return S / max(1, n - 1), varies
+        S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
+        return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    centred = X - X.mean(axis=0)
+    return centred.T @ centred, np.einsum("ij,ij->j", X, X)
+
+
+def _axes_of_scatter(S: np.ndarray, size: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """:func:`_principal_axes` from :func:`_scatter` of n rows."""
+    C = S / max(1, n - 1)
+    scale = _inverse_root(np.diag(C), np.diag(S) > CONSTANT * size)
+    values, vectors = eigh(C * np.outer(scale, scale))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], vectors[:, kept]
 
 
 def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """1 / standard deviations of the columns (d,), eigenvalues of the correlations that are not 0, their eigenvectors (d, r)."""
     n, d = X.shape
     if d <= n:
-        S, varies = covariance(X)
-        scale = _inverse_root(np.diag(S), varies)
-        values, vectors = eigh(S * np.outer(scale, scale))
-        kept = values > RANK_TOL * values[-1]
-        return scale, values[kept], vectors[:, kept]
+        return _axes_of_scatter(*_scatter(X), n)
     Z = np.asarray(dense(X[:]), dtype=float)  # the same from the n x n products of the standardised rows
     size = np.einsum("ij,ij->j", Z, Z)
     Z = Z - Z.mean(axis=0)
@@ -274,8 +247,16 @@ def inverse_covariance(X: Any) -> np.ndarray:
     prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
     does not vary stay at weight 0.
     """
-    scale, values, vectors = _principal_axes(X)
-    return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(X.shape[1])
+    return _whitening(*_principal_axes(X))
+
+
+def inverse_covariance_of(S: np.ndarray, size: np.ndarray, n: int) -> np.ndarray:
+    """The same from ``(X - mean)' (X - mean)`` and the sums of squares of the columns of n rows, n >= d."""
+    return _whitening(*_axes_of_scatter(S, size, n))
+
+
+def _whitening(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(len(scale))
 
 
 def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
@@ -356,11 +337,13 @@ def root_of_prior(prior: np.ndarray) -> np.ndarray:
 
 def inverse_deviations(X: Any) -> np.ndarray:
     """1 / standard deviation of each column, 0 for constant ones, shape (d,); ones if all are constant."""
-    if hasattr(X, "moments"):  # in blocks
-        size, mean = X.moments()
-    else:
-        squares = X.multiply(X) if sp.issparse(X) else X * X
-        size, mean = (np.asarray(x.mean(axis=0)).ravel() for x in (squares, X))
+    squares = X.multiply(X) if sp.issparse(X) else X * X
+    size, mean = (np.asarray(x.mean(axis=0)).ravel() for x in (squares, X))
+    return inverse_deviations_of(size, mean)
+
+
+def inverse_deviations_of(size: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The same from mean squares and means of the columns."""
     variance = size - mean * mean
     scale = _inverse_root(variance, variance > CONSTANT * size)
     return scale if scale.any() else np.ones(len(scale))
@@ -397,8 +380,7 @@ def principal_components(
     if d <= MOST_FEATURES:
         B = result.B
         if order is None:
-            S, _ = covariance(X[:: -(-n // MOST_ROWS)])
-            order = eigh(B.T @ S @ B)[1][:, ::-1]
+            order = eigh(B.T @ covariance(X[:: -(-n // MOST_ROWS)]) @ B)[1][:, ::-1]
         return _signed((B @ order[:, :n_components]).T)
     if n_components is None:
         return None

@@ -15,7 +15,7 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Factor
-from bregmat.estimators.base import check_at_most, say, stand_in, validated
+from bregmat.estimators.base import check_at_most, say, validated
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
@@ -42,7 +42,7 @@ from bregmat.sharded.collections import is_for_blocks
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
 
 if TYPE_CHECKING:
-    from bregmat.sharded.parts import RowFiles
+    from bregmat.sharded.sources import LazyConstraints
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         X: Points | Factor,
         y: Labels | None = None,
         *,
-        constraints: Constraints | RowFiles | None = None,
+        constraints: Constraints | LazyConstraints | None = None,
         sample_id: Labels | None = None,
         sample_weight: Values | None = None,
         executor: Any = None,
@@ -218,24 +218,24 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`): these are worked on
-            in blocks, as is an array where an executor or a block size is given.
+            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
+            in blocks, and so is an array if ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
             Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs. Dask's, too. In blocks not
             numbers that are not whole, nor sets of labels.
         constraints : Constraints, optional
             Name values of ``sample_id``, or row numbers of X. Without y also in files (:func:`bregmat.io.open_constraints`) or in a
-            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay where the rows are.
+            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay with the rows.
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers. Not with blocks.
         sample_weight : array-like, shape (n,), optional
             How much each point counts, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
-            Where blocks are worked on: one after the other, on so many threads, on the workers of a cluster; by default on the one
-            that has X in memory. The result has the same bits on all of them.
+            Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
+            same bits in all cases.
         block_size : int, optional
-            Most rows in a block, of points and of constraints.
+            Maximum number of rows of a block of points or constraints.
 
         Returns
         -------
@@ -252,9 +252,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
         Notes
         -----
-        In blocks the draws are those of memory with the same ``random_state``, whatever the executor: pairs by their places among the
-        points of each class; neighbours exactly, every block being searched for each point that takes part. Where not all of these
-        can (``n_constraints``, by default 1,000,000 rows), they are drawn before their neighbours are known, not after.
+        In blocks the same constraints are drawn as in memory with the same ``random_state``, whatever the executor. Neighbours are exact:
+        every block is searched for each point that takes part. If ``n_constraints`` (by default 1,000,000) does not allow all points,
+        those that take part are drawn before their neighbours are known, not after.
         """
         if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():
@@ -266,18 +266,18 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _fit_in_blocks(
         self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
     ) -> None:
-        from bregmat.estimators.blocks import BlockGround, BlockLabels
+        from bregmat.estimators.blocks import BlockGround, BlockLabels, BlockTask, block_prior
         from bregmat.sharded.points import PointsInBlocks
 
         self._check_parameters()
         for name, value in zip(("sample_id", "sample_weight"), others):
             if value is not None:
-                raise TypeError(f"{name} is not taken where points are worked on in blocks.")
+                raise TypeError(f"{name} is not taken where points are processed in blocks.")
         if self.warm_start:
-            raise ValueError("warm_start=True is not taken where points are worked on in blocks: leave it False.")
+            raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
         self._check_asked(y, constraints)
         points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
-        self._checked_points(stand_in(X, points.shape[1]))
+        self._checked_points(points.example)
         given: Any = constraints
         self.n_dropped_constraints_ = 0
         if constraints is None or isinstance(constraints, Constraints):
@@ -287,9 +287,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 "constraints must be in memory to be joined with those drawn from y: leave out one of them."
             )
         labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
-        task = Task(self, points.shape[0], given, labels, None)
+        task = BlockTask(self, points.shape[0], given, labels, None)
         self._decide(points, task)
-        ground = BlockGround(points, self._prior(points, task), block_size)
+        is_named = isinstance(self.prior, str)
+        prior = block_prior(points, self.prior_) if is_named else self._prior(points, task)
+        ground = BlockGround(points, prior, block_size)
         result, rows = self._learn_on(ground, points, task)
         self._keep_all(points, task, result, rows)
 
@@ -332,11 +334,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.n_components is None or self.strategy_ != "neighbors" or task.y is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
-        if hasattr(task.y, "kinds_of"):  # in blocks
-            kinds = task.y.kinds_of(np.arange(n)[sample])
-        else:
-            kinds = as_kinds(task.y, n, "neighbors", unlabeled=self.unlabeled)
-            kinds = replace(kinds, codes=kinds.codes[sample])
+        kinds = task.kinds_at(np.arange(n)[sample])
         points = Neighborhood(np.asarray(X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
         return points if len(points.compared) else None
 
@@ -388,10 +386,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _sample(self, X: Any, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Some rows, evenly spaced, and their classes (-1: not known); none known where y is no class labels."""
         rows = np.arange(X.shape[0])[:: -(-X.shape[0] // MOST_COMPARED)]
-        if hasattr(task.y, "kinds_of"):  # in blocks
-            return rows, task.y.kinds_of(rows).codes
-        kinds = as_kinds(task.y, X.shape[0], "neighbors", unlabeled=self.unlabeled)
-        return rows, kinds.codes[rows] if kinds.are_classes else np.full(len(rows), -1)
+        kinds = task.kinds_at(rows)
+        return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
 
     def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
@@ -409,6 +405,4 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         """Class of each point for a prior that asks for it."""
         if self.prior != "within" or task.y is None:
             return None
-        if hasattr(X, "scatter"):
-            raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
         return as_kinds(task.y, X.shape[0], "neighbors", unlabeled=self.unlabeled).codes

@@ -16,7 +16,7 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.from_labels.labels import as_kinds
-from bregmat.from_labels.neighbors import Space, median_margin, neighbor_constraints
+from bregmat.from_labels.neighbors import Kinds, Space, median_margin, neighbor_constraints
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
@@ -63,6 +63,11 @@ class Task:
     def strategy(self) -> str | None:
         """What is asked of the labels; None: nothing, since not learning was better."""
         return getattr(self.learner, "strategy_", self.learner.strategy)
+
+    def kinds_at(self, rows: np.ndarray) -> Kinds:
+        """Who belongs together among some rows, by row numbers."""
+        kinds = as_kinds(self.y, self.n_points, "neighbors", unlabeled=self.learner.unlabeled)
+        return replace(kinds, codes=kinds.codes[rows])
 
     def learn(self, ground: Ground, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
         """The result, and its rows in row numbers: those drawn from the labels, then those given.

@@ -233,6 +233,7 @@ def random_pairs(
     rng: np.random.Generator,
     *,
     is_balanced: bool,
+    apart: Wanted | None = None,
 ) -> Constraints:
     """Pairs of one class and of two, bounded by percentiles; the seed's generator is advanced.
 
@@ -245,13 +246,18 @@ def random_pairs(
     rng : Generator
     is_balanced : bool
         Whether pairs of one class are as many as those of two, and those of every class alike; else all pairs are drawn alike.
+    apart : callable, optional
+        ``apart(i, j)`` tells which pairs of rows differ; :func:`bregmat.base.sampling.differ` by default.
     """
     k = len(classes.sizes)
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
-    near_bound, far_bound = sq_distance_percentiles(points, classes.labelled, percentiles, rng, which="labelled points")
+    apart = differ(points) if apart is None else apart
+    near_bound, far_bound = sq_distance_percentiles(
+        points, classes.labelled, percentiles, rng, which="labelled points", apart=apart
+    )
     draw = _balanced_pairs if is_balanced else _uniform_pairs
-    same, different = draw(classes, n_constraints, rng, differ(points))
+    same, different = draw(classes, n_constraints, rng, apart)
     kinds: tuple[tuple[Any, float, Sense], ...] = ((same, near_bound, "<="), (different, far_bound, ">="))
     parts = [
         Constraints.sq_distance(pairs[0], pairs[1], bound, sense) for pairs, bound, sense in kinds if len(pairs[0])

@@ -14,6 +14,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.models import save
 from bregmat.io.paths import check_writable
+from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 
 __all__ = ["ConstraintFiles", "ModelCheckpoint", "StoredPoints", "open_constraints", "open_points"]
@@ -60,7 +61,7 @@ def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
 
 
 @dataclass(frozen=True)
-class ConstraintFiles:
+class ConstraintFiles(LazyConstraints):
     """What :func:`open_constraints` found."""
 
     files: tuple[Path, ...]
@@ -97,7 +98,7 @@ def _groups(path: Path) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class FileShard:
-    """Some rows of a row group, or of mapped columns (:class:`bregmat.sharded.parts.ShardSource`)."""
+    """Some rows of a row group, or of mapped columns (:class:`bregmat.sharded.sources.ShardSource`)."""
 
     path: Path
     group: int
@@ -196,7 +197,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
 
 
 @dataclass(frozen=True)
-class StoredPoints:
+class StoredPoints(LazyPoints):
     """Points (n, d) of a .npy file, mapped by every process that reads them."""
 
     path: Path
@@ -215,9 +216,6 @@ class StoredPoints:
             return np.asarray(self._open()[rows], dtype=float)
         except (TypeError, OSError) as error:
             raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
-
-    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        return self.read_rows(rows)
 
 
 class _ZarrPoints(StoredPoints):

@@ -1,146 +1,115 @@
-"""Points and rows in Dask's collections: what shards are read from, and functions of rows that stay lazy."""
+"""Arrays and data frames of Dask as sources of points and constraints.
+
+Dask is imported only when a caller passes one of its objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from bregmat.base.points import as_points
 from bregmat.constraints.constraints import Constraints
-from bregmat.sharded.cluster import client_of, computed, dask_modules, pieces_of
+from bregmat.sharded.sources import ConstraintBlocks, LazyConstraints, LazyPoints
+from bregmat.sharded.tables import constraints_of_frame
 
 
 def is_collection(x: Any) -> bool:
-    """Whether it is an array or a data frame of Dask; no import of Dask for what is not."""
-    return type(x).__module__.startswith("dask") and bool(dask_modules()[0].is_dask_collection(x))
+    """Whether x is an array or a data frame of Dask."""
+    if not type(x).__module__.startswith("dask"):
+        return False
+    import dask
 
-
-def is_lazy(x: Any) -> bool:
-    """Whether it is something that Dask has still to work out, or has on a worker."""
-    return type(x).__module__.startswith(("dask", "distributed"))
+    return bool(dask.is_dask_collection(x))
 
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
-    """Whether work is to be done in blocks: as an argument says so, or as data are stored or Dask's."""
+    """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
     return (
         executor is not None
         or block_size is not None
-        or any(hasattr(x, "read_rows") or hasattr(x, "shards") or is_collection(x) for x in data)
+        or any(isinstance(x, (LazyPoints, LazyConstraints)) or is_collection(x) for x in data)
     )
 
 
-def array_of(name: str, x: Any, width: int | None = None) -> Any:
-    """A Dask array (n, d) of points in blocks of whole rows, from an array or a frame of numbers; lengths may be unknown.
-
-    Parameters
-    ----------
-    name : str
-        The argument, as the caller knows it.
-    x : dask array or data frame
-    width : int, optional
-        The columns that it must have.
-    """
-    if hasattr(x, "to_dask_array"):
-        x = x.to_dask_array()
-    if x.ndim != 2 or x.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be a 2-dimensional collection of numbers; got {x.ndim} dimensions of {x.dtype}.")
-    if width is not None and x.shape[1] != width:
-        raise ValueError(f"{name} must have {width} columns, as what was learned from; got {x.shape[1]}.")
-    return x.rechunk({1: -1}) if x.numblocks[1] > 1 else x
+def lazy_constraints(constraints: Any) -> LazyConstraints:
+    """Constraints that cut themselves into shards: from memory, from files, or from a data frame of Dask."""
+    if isinstance(constraints, LazyConstraints):
+        return constraints
+    if isinstance(constraints, Constraints):
+        return ConstraintBlocks(constraints)
+    if is_collection(constraints):
+        return DaskConstraints(constraints)
+    raise TypeError(
+        "constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense), or rows of "
+        f"bregmat.io.open_constraints; got {type(constraints).__name__}."
+    )
 
 
-def pairs_of(name: str, x: Any, width: int) -> Any:
-    """A Dask array of points two by two in blocks of whole pairs: (m, 2, width), or of a frame (m, 2 width)."""
-    if hasattr(x, "to_dask_array"):
-        return array_of(name, x, 2 * width)
-    if x.ndim != 3 or x.shape[1:] != (2, width):
-        raise ValueError(f"{name} must have shape (m, 2, {width}); got {x.shape}.")
-    return x.rechunk({1: -1, 2: -1}) if max(x.numblocks[1:]) > 1 else x
+def dense_points(X: Any) -> Any:
+    """Points that are read in blocks: a dense array, or :class:`bregmat.sharded.sources.LazyPoints`."""
+    if is_collection(X):
+        return DaskPoints.of(X)
+    if isinstance(X, LazyPoints):
+        return X
+    X = as_points("X", X, look=False)
+    if not isinstance(X, np.ndarray):
+        raise TypeError("X must be dense where rows are processed in blocks; got a sparse matrix.")
+    return X
 
 
-def rows_mapped(function: Callable[[np.ndarray], np.ndarray], x: Any, width: int | None, dtype: Any = float) -> Any:
-    """``function(block)`` of every block of rows of a Dask array, as a lazy Dask array.
+def pieces_of(collection: Any) -> list[Any]:
+    """The blocks or partitions of a collection as Delayed objects, each with the tasks that it needs and no others."""
+    import dask
 
-    Parameters
-    ----------
-    function : callable
-        Picklable; from rows (m, ...) to an array (m, width), or (m,) where the width is None.
-    x : dask array
-        In blocks of whole rows; with a width of two dimensions.
-    width : int, optional
-    dtype : dtype
-        Of the result.
-    """
-    if width is None:
-        drop = list(range(1, x.ndim))
-        return x.map_blocks(function, dtype=dtype, meta=np.zeros(0, dtype), drop_axis=drop)
-    return x.map_blocks(function, dtype=dtype, meta=np.zeros((0, 0), dtype), chunks=(x.chunks[0], width))
+    return [dask.optimize(piece)[0] for piece in np.ravel(collection.to_delayed()).tolist()]
+
+
+def with_lengths(x: Any) -> Any:
+    """An array or a series as a Dask array whose blocks have known lengths."""
+    if hasattr(x, "to_dask_array"):  # a data frame or a series of Dask
+        return x.to_dask_array(lengths=True)
+    return x.copy().compute_chunk_sizes() if np.isnan(x.shape[0]) else x
 
 
 @dataclass(frozen=True, eq=False)
-class DaskPoints:
-    """Points of a Dask array (n, d), computed where they are needed; blocks that are persisted are used where they are."""
+class DaskPoints(LazyPoints):
+    """Points of a Dask array (n, d), which is cut along its rows only; rows are computed when they are needed."""
 
     array: Any
 
     @classmethod
     def of(cls, x: Any, name: str = "X") -> DaskPoints:
-        """From an array, or a frame of numbers; lengths that are not known are counted."""
-        x = known_lengths(name, array_of(name, x))
-        return cls(x)
+        """From an array or a data frame of numbers; unknown lengths are computed."""
+        x = with_lengths(x)
+        if x.ndim != 2 or x.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name} must be a 2-dimensional collection of numbers; got {x.ndim} dimensions of {x.dtype}."
+            )
+        return cls(x.rechunk({1: -1}) if x.numblocks[1] > 1 else x)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
         n, d = self.array.shape
         return int(n), int(d)
 
-    @property
-    def client(self) -> Any:
-        """Of the cluster that has its blocks; None for those that are nowhere yet."""
-        return client_of(self.array)
-
     def read_rows(self, rows: Any) -> np.ndarray:
-        """Some rows, by a slice or ascending numbers."""
-        return np.asarray(computed(self.array[rows]))
-
-    __getitem__ = read_rows
-
-
-def known_lengths(name: str, x: Any) -> Any:
-    """An array, or a series, as an array with lengths; those that are not known are counted."""
-    if hasattr(x, "to_dask_array"):
-        x = x.to_dask_array()
-    if np.isnan(x.shape[0]):
-        counts = computed(x.map_blocks(_length, dtype=int, meta=np.zeros(0, int), drop_axis=list(range(1, x.ndim))))
-        x = x.copy()
-        x._chunks = (tuple(int(k) for k in counts), *x.chunks[1:])
-    return x
-
-
-def _length(block: np.ndarray) -> np.ndarray:
-    return np.array([len(block)])
+        return np.asarray(self.array[rows].compute())
 
 
 @dataclass(frozen=True, eq=False)
-class DaskRows:
+class DaskConstraints(LazyConstraints):
     """Constraints of a Dask data frame with the columns of a constraints file."""
 
     frame: Any
-    convert: Callable[[Any], Constraints]  # of a table in memory
-
-    @property
-    def client(self) -> Any:
-        """Of the cluster that has its partitions; None for those that are nowhere yet."""
-        return client_of(self.frame)
 
     def shards(self, block_size: int) -> list[FrameShard]:
-        """Partitions, those with more rows in several pieces."""
-        counts = computed(self.frame.map_partitions(len))
+        """Partitions; those with more rows are cut."""
+        counts = self.frame.map_partitions(len).compute()
         return [
-            FrameShard(partition, start, min(block_size, c - start), f"partition {k} of the constraints", self.convert)
+            FrameShard(partition, start, min(block_size, c - start), f"partition {k} of the constraints")
             for k, (partition, c) in enumerate(zip(pieces_of(self.frame), map(int, counts)))
             for start in range(0, c, block_size)
         ]
@@ -148,16 +117,13 @@ class DaskRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameShard:
-    """Some rows of a partition (:class:`bregmat.sharded.parts.ShardSource`)."""
+    """Some rows of a partition (:class:`bregmat.sharded.sources.ShardSource`)."""
 
-    partition: Any  # delayed, or the table itself where a worker has it
+    partition: Any
     start: int
     count: int
     place: str
-    convert: Callable[[Any], Constraints]
-    lazy: ClassVar[tuple[str, ...]] = ("partition",)
 
     def read(self) -> Constraints:
         """The rows."""
-        table = computed(self.partition) if is_lazy(self.partition) else self.partition
-        return self.convert(table.iloc[self.start : self.start + self.count])
+        return constraints_of_frame(self.partition.compute().iloc[self.start : self.start + self.count])

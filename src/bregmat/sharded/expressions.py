@@ -1,8 +1,8 @@
-"""What the driver asks of all shards: expressions, worked out where a shard lives, and reductions of them by a fixed tree.
+"""Expressions that the driver evaluates on all shards, and the tree that combines their values.
 
-An expression is a function of one shard and of small constants (a matrix, a number), so it can be worked out anew wherever the shard
-is loaded again. A :class:`Column` is one that has a number for every row: solvers and certificates do arithmetic with it as with an array,
-and only sums of it, largest entries and the like come to the driver.
+An expression is a function of one shard and of small constants, such as a matrix or a number. It can be evaluated again wherever the
+shard is loaded again. A :class:`Column` is an expression with one number for every row: solvers and certificates compute with it as with
+an array, and only its sums, largest entries and the like are sent to the driver.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from uuid import uuid4
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-FAN = 8  # partial results that are put together at once
-_ours, _numbers = uuid4().hex[:12], count()  # several drivers may share the workers
+FAN_IN = 8  # partial results that one node of the tree combines; a larger number means fewer messages, but longer sums at one place
+# Several drivers may share the workers: the keys of expressions begin with a name of the driver.
+_driver, _numbers = uuid4().hex[:12], count()
 
 
 class Expression:
-    """``function(*args)`` on every shard; arguments that are expressions are worked out first.
+    """``function(*args)`` on every shard; arguments that are expressions are evaluated first.
 
     Parameters
     ----------
@@ -29,90 +30,89 @@ class Expression:
         Picklable.
     *args
     keep : bool
-        Whether a shard remembers the value, for later expressions that contain this one.
+        Whether a shard caches the value for later expressions that contain this one.
     """
 
     def __init__(self, function: Callable[..., Any], *args: Any, keep: bool = False) -> None:
-        self.key = f"{_ours}-{next(_numbers)}"
-        self.function, self.args, self.keep = function, tuple(_plain(x) for x in args), keep
+        self.key = f"{_driver}-{next(_numbers)}"
+        self.function, self.keep = function, keep
+        self.args = tuple(x.expression if isinstance(x, Column) else x for x in args)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrays that have travelled need not be aligned: they are copied to where compiled loops expect them."""
+        # Arrays from a message need not be aligned, and compiled loops may add unaligned numbers in another order: copy them.
         vars(self).update(state)
         self.args = tuple(np.array(x) if isinstance(x, np.ndarray) else x for x in self.args)
 
 
-class Place(Protocol):
-    """A shard where it lives: the rows themselves, and what it remembers."""
+class CachedShard(Protocol):
+    """A shard where it is kept: its rows, and a cache of values by the keys of their expressions."""
 
     @property
-    def part(self) -> Any: ...
-    def remembered(self, key: str) -> Any: ...
-    def remember(self, key: str, value: Any) -> None: ...
+    def rows(self) -> Any: ...
+    def cached(self, key: str) -> Any: ...
+    def cache(self, key: str, value: Any) -> None: ...
 
 
-class Rows(Protocol):
-    """All shards, as the driver knows them."""
+class Shards(Protocol):
+    """All shards, as the driver sees them."""
 
     def reduce(self, what: Expression, combine: Callable[[Any, Any], Any]) -> Any: ...
-    def handed_out(self, column: Any) -> Any: ...
 
 
-def _plain(x: Any) -> Any:
-    return x.expression if isinstance(x, Column) else x
-
-
-def value_of(x: Any, place: Place, known: dict[str, Any]) -> Any:
+def value_of(x: Any, shard: CachedShard, known: dict[str, Any]) -> Any:
     """The value of an expression, or of a constant, on one shard.
 
     Parameters
     ----------
     x : Expression or object
-    place : Place
+    shard : CachedShard
     known : dict
-        Values of expressions that were met on the way.
+        Values of expressions that were evaluated earlier in the same call; extended in place.
     """
     if not isinstance(x, Expression):
         return x
-    if x.key == PART.key:
-        return place.part
+    if x.key == SHARD.key:
+        return shard.rows
     if x.key not in known:
-        found = place.remembered(x.key) if x.keep else None
+        found = shard.cached(x.key) if x.keep else None
         if found is None:
-            found = x.function(*(value_of(arg, place, known) for arg in x.args))
+            found = x.function(*(value_of(arg, shard, known) for arg in x.args))
             if x.keep:
-                place.remember(x.key, found)
+                shard.cache(x.key, found)
         known[x.key] = found
     return known[x.key]
 
 
-def called(method: str, target: Any, *args: Any) -> Any:
-    """A method of what is on the shard."""
-    return getattr(target, method)(*args)
+def call_method(name: str, target: Any, *args: Any) -> Any:
+    """Call a method of an object of the shard."""
+    return operator.methodcaller(name, *args)(target)
 
 
-def got(name: str, target: Any) -> Any:
-    """An attribute of what is on the shard; names may be chained."""
+def get_attribute(name: str, target: Any) -> Any:
+    """An attribute of an object of the shard; dots lead to attributes of attributes."""
     return operator.attrgetter(name)(target)
 
 
-def reduced(parts: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """Neighbours put together, ``FAN`` at a time, in an order that only their number decides."""
+def tree_reduce(parts: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """Combine neighbours, ``FAN_IN`` at a time, until one value is left.
+
+    The order of the operations depends on the number of parts only, so sums have the same bits wherever the parts were computed.
+    """
     parts = list(parts)
     while len(parts) > 1:
-        parts = [folded(combine, *parts[first : first + FAN]) for first in range(0, len(parts), FAN)]
+        parts = [fold(combine, *parts[k : k + FAN_IN]) for k in range(0, len(parts), FAN_IN)]
     return parts[0]
 
 
-def folded(combine: Callable[[Any, Any], Any], first: Any, *others: Any) -> Any:
-    """One node of the tree."""
+def fold(combine: Callable[[Any, Any], Any], first: Any, *others: Any) -> Any:
+    """One node of the tree: combine from left to right."""
     for other in others:
         first = combine(first, other)
     return first
 
 
-PART = Expression(folded)  # stands for the rows of the shard themselves
-PART.key = "part"
+SHARD = Expression(fold)  # stands for the rows of the shard themselves; the function is never called
+SHARD.key = "shard"
 
 
 def _largest(x: np.ndarray, initial: float) -> float:
@@ -127,48 +127,48 @@ def _dot(x: Any, y: Any) -> float:
     return float(np.dot(x, y))
 
 
-def _listed(x: Any) -> list[np.ndarray]:
+def _in_list(x: Any) -> list[np.ndarray]:
     return [np.asarray(x)]
 
 
 class Column(NDArrayOperatorsMixin):
-    """A number, or a place, for every row (c,): arithmetic stays with the shards; ``np.asarray`` brings all of it here.
+    """One entry for every row, shape (c,), kept with the shards. Arithmetic is done there; ``numpy.asarray`` fetches all entries.
 
     Parameters
     ----------
-    rows : Rows
+    shards : Shards
     expression : Expression
-        Its values on a shard are an array (rows of the shard,).
+        Its value on a shard is an array with one entry for every row of the shard.
     """
 
-    def __init__(self, rows: Rows, expression: Expression) -> None:
-        self.rows, self.expression = rows, expression
+    def __init__(self, shards: Shards, expression: Expression) -> None:
+        self.shards, self.expression = shards, expression
         self._length: int | None = None
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
         if method != "__call__" or named or any(np.ndim(x) for x in inputs if not isinstance(x, Column)):
-            return NotImplemented  # an array has no shards
+            return NotImplemented  # an array at the driver is not cut into shards
         if ufunc is np.matmul:
-            return self._total(_dot, *inputs)
-        return self._made(ufunc, *inputs)
+            return self._reduce(_dot, *inputs)
+        return self._apply(ufunc, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
-        return NotImplemented if named or function not in (np.where, np.flatnonzero) else self._made(function, *args)
+        return NotImplemented if named or function not in (np.where, np.flatnonzero) else self._apply(function, *args)
 
-    def _made(self, function: Callable[..., Any], *args: Any) -> Column:
-        return Column(self.rows, Expression(function, *args))
+    def _apply(self, function: Callable[..., Any], *args: Any) -> Column:
+        return Column(self.shards, Expression(function, *args))
 
-    def _total(
+    def _reduce(
         self, function: Callable[..., Any], *args: Any, combine: Callable[[Any, Any], Any] = operator.add
     ) -> Any:
-        return self.rows.reduce(Expression(function, *args), combine)
+        return self.shards.reduce(Expression(function, *args), combine)
 
     def __getitem__(self, rows: Column) -> Column:
-        return Column(self.rows, Expression(operator.getitem, self, rows, keep=True))
+        return Column(self.shards, Expression(operator.getitem, self, rows, keep=True))
 
     def __len__(self) -> int:
         if self._length is None:
-            self._length = int(self._total(len, self))
+            self._length = int(self._reduce(len, self))
         return self._length
 
     @property
@@ -177,38 +177,38 @@ class Column(NDArrayOperatorsMixin):
         return (len(self),)
 
     def astype(self, dtype: Any) -> Column:
-        """In another precision."""
-        return Column(self.rows, Expression(called, "astype", self, dtype, keep=True))
+        """The entries in another precision."""
+        return Column(self.shards, Expression(call_method, "astype", self, dtype, keep=True))
 
     def sum(self) -> float:
-        """Sum over all rows, by the tree."""
-        return float(self._total(np.sum, self))
+        """Sum of all entries."""
+        return float(self._reduce(np.sum, self))
 
     def max(self, initial: float = -np.inf) -> float:
         """Largest entry."""
-        return float(self._total(_largest, self, initial, combine=np.maximum))
+        return float(self._reduce(_largest, self, initial, combine=np.maximum))
 
     def min(self, initial: float = np.inf) -> float:
         """Smallest entry."""
-        return float(self._total(_smallest, self, initial, combine=np.minimum))
+        return float(self._reduce(_smallest, self, initial, combine=np.minimum))
 
     def all(self) -> bool:
         """Whether all entries are true."""
-        return bool(self._total(np.all, self, combine=np.logical_and))
+        return bool(self._reduce(np.all, self, combine=np.logical_and))
 
     def any(self) -> bool:
         """Whether an entry is true."""
-        return bool(self._total(np.any, self, combine=np.logical_or))
+        return bool(self._reduce(np.any, self, combine=np.logical_or))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = np.concatenate(self._total(_listed, self))
+        found = np.concatenate(self._reduce(_in_list, self))
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
-        return "<Column: one number a row, kept with the shards; numpy.asarray brings it here>"
+        return "<Column: one number for each row, kept with the shards; numpy.asarray fetches them>"
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "what the rows of sharded data have stays with the shards and is not pickled: take numpy.asarray of it first, or save the "
-            "result with bregmat.save, which leaves it out."
+            "a column of sharded rows is kept with the shards and cannot be pickled: take numpy.asarray of it first, or save the "
+            "result with bregmat.save, which leaves such columns out."
         )

@@ -1,4 +1,4 @@
-"""Shards in this process, one or a few at a time; what they are made of and what they remember waits in temporary files in between."""
+"""Shards in this process. One or a few are in memory at a time; the others wait in temporary files."""
 
 from __future__ import annotations
 
@@ -16,150 +16,165 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import single_thread_blas
-from bregmat.sharded.expressions import Expression, reduced, value_of
-from bregmat.sharded.parts import POINTS, Part, Setting, ShardSource
+from bregmat.sharded.expressions import Expression, tree_reduce, value_of
+from bregmat.sharded.shared_points import SHARED_POINTS
+from bregmat.sharded.sources import ShardSource
 
-REMEMBERED = 12  # expressions of a shard: values, violated rows and their weights at an iterate or two, and a sample
-ALIGNED = 64
+# A solver needs values, violated rows and their weights at one or two iterates, and those of a sample of the rows.
+MAX_CACHED = 12  # values that a shard caches
+ALIGNMENT = 64  # bytes; the size of a cache line and of the widest vector register
 
 
-class _Forgotten(LookupError):
-    """A file names shared points that are gone: what it holds is worked out again."""
+class _Missing(LookupError):
+    """A file refers to shared points that are no longer in memory."""
 
 
 class _Pickler(pickle.Pickler):
+    """Writes a name in place of an array that several shards share."""
+
     def persistent_id(self, obj: Any) -> Any:
-        return POINTS.name_of(obj) if type(obj) is np.ndarray and obj.ndim == 2 else None
+        return SHARED_POINTS.name_of(obj) if type(obj) is np.ndarray and obj.ndim == 2 else None
+
+
+def size_in_file(value: Any) -> int:
+    """Bytes of the arrays of an object, without those that several shards share."""
+    buffers: list[pickle.PickleBuffer] = []
+    _Pickler(io.BytesIO(), protocol=5, buffer_callback=buffers.append).dump(value)
+    return sum(buffer.raw().nbytes for buffer in buffers)
 
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> np.ndarray:
-        found = POINTS.named(pid)
+        found = SHARED_POINTS.named(pid)
         if found is None:
-            raise _Forgotten
+            raise _Missing
         return found
 
 
-class Drawer:
-    """What one shard has put away: objects by name, their arrays mapped from files of our own, which nobody else writes.
+class ObjectFiles:
+    """Objects of one shard by name, each in a file of its own, from which its arrays are memory-mapped.
+
+    The objects are pickled. Nobody else writes into the folder, and no file outlives the process.
 
     Parameters
     ----------
     folder : Path
-        Ours alone.
+        A new folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.names = folder, dict[str, tuple[bytes, list[tuple[int, int]]]]()
+        self.folder = folder
+        # For each name the pickled object without its arrays, and start and size of each array in the file.
+        self.entries: dict[str, tuple[bytes, list[tuple[int, int]]]] = {}
         folder.mkdir()
 
     def put(self, name: str, value: Any) -> None:
-        """Write an object; its arrays go to a file as they are."""
+        """Write an object; its arrays go to the file byte by byte."""
         buffers: list[pickle.PickleBuffer] = []
         head = io.BytesIO()
         _Pickler(head, protocol=5, buffer_callback=buffers.append).dump(value)
         places = []
         with open(self.folder / name, "wb") as file:
             for buffer in buffers:
-                start = -(-file.tell() // ALIGNED) * ALIGNED
+                start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
                 file.seek(start)
                 raw = buffer.raw()
                 file.write(raw)
                 places.append((start, raw.nbytes))
-        self.names[name] = head.getvalue(), places
+        self.entries[name] = head.getvalue(), places
 
     def get(self, name: str) -> Any:
-        """The object, its arrays read-only; None where it is not there, or part of it has been let go."""
-        if name not in self.names:
+        """The object, with read-only arrays; None if it is not there or refers to shared points that are gone."""
+        if name not in self.entries:
             return None
-        head, places = self.names[name]
+        head, places = self.entries[name]
+        # An empty file cannot be mapped.
         whole = np.memmap(self.folder / name, mode="r") if any(size for _, size in places) else np.zeros(0, np.uint8)
+        content: Any = whole
+        buffers = [memoryview(content)[start : start + size] for start, size in places]
         try:
-            content: Any = whole
-            buffers = [memoryview(content)[start : start + size] for start, size in places]
             return _Unpickler(io.BytesIO(head), buffers=buffers).load()
-        except _Forgotten:
+        except _Missing:
             return None
 
+    def touch(self, name: str) -> None:
+        """Make an object the most recently used one."""
+        self.entries[name] = self.entries.pop(name)
+
     def drop(self, name: str) -> None:
-        """Forget an object."""
-        del self.names[name]
+        """Delete an object."""
+        del self.entries[name]
         (self.folder / name).unlink()
 
 
-class LocalPlace:
-    """A shard of this process (:class:`bregmat.sharded.expressions.Place`)."""
+class LocalShard:
+    """A shard of this process (:class:`bregmat.sharded.expressions.CachedShard`)."""
 
-    def __init__(self, load: Callable[[], Part], folder: Path) -> None:
-        self._load, self._drawer = load, Drawer(folder)
+    def __init__(self, load: Callable[[], Any], folder: Path) -> None:
+        self._load, self._files = load, ObjectFiles(folder)
 
     @property
-    def part(self) -> Part:
-        """The rows: read and bound the first time, and again only where shared points have gone."""
-        found = self._drawer.get("rows")
+    def rows(self) -> Any:
+        """The rows. They are read and bound at the first use, and again if shared points are gone."""
+        found = self._files.get("rows")
         if found is None:
             found = self._load()
-            if not found.is_light:
-                self._drawer.put("rows", found)
+            if found.is_worth_storing:
+                self._files.put("rows", found)
         return found
 
-    def remembered(self, key: str) -> Any:
-        """What was worked out before; what is asked for is the last to be forgotten."""
-        found = self._drawer.get(key)
+    def cached(self, key: str) -> Any:
+        """The cached value of an expression, or None; the value becomes the most recently used one."""
+        found = self._files.get(key)
         if found is not None:
-            self._drawer.names[key] = self._drawer.names.pop(key)
+            self._files.touch(key)
         return found
 
-    def remember(self, key: str, value: Any) -> None:
-        """Put away, in place of the oldest."""
-        kept = [name for name in self._drawer.names if name != "rows"]
-        for name in [key] * (key in kept) or kept[: len(kept) + 1 - REMEMBERED]:
-            self._drawer.drop(name)
-        self._drawer.put(key, value)
+    def cache(self, key: str, value: Any) -> None:
+        """Cache a value in place of the least recently used one."""
+        names = [name for name in self._files.entries if name != "rows"]
+        for name in [key] if key in names else names[: len(names) + 1 - MAX_CACHED]:
+            self._files.drop(name)
+        self._files.put(key, value)
 
 
-class LocalRows:
-    """Shards of this process (:class:`bregmat.sharded.expressions.Rows`).
+class LocalShards:
+    """Shards of this process (:class:`bregmat.sharded.expressions.Shards`).
 
     Parameters
     ----------
-    setting : Setting
+    settings : ShardSettings or BlockSettings
     sources : sequence of ShardSource
-    points : ndarray or what has its shape and its slices
+    points : ndarray, LazyPoints or None
     threads : int
-        Shards that are worked on at once; as many are in memory.
+        Shards that are processed at the same time; as many are in memory.
     """
 
-    def __init__(self, setting: Setting, sources: Sequence[ShardSource], points: Any, threads: int = 1) -> None:
-        self.threads = threads
+    def __init__(self, settings: Any, sources: Sequence[ShardSource], points: Any, threads: int = 1) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bregmat-", ignore_cleanup_errors=True)
-        self._team = ThreadPoolExecutor(threads, thread_name_prefix="bregmat-shard") if threads > 1 else None
-        firsts = np.concatenate([[0], np.cumsum([source.count for source in sources])])
-        self._places = [
-            LocalPlace(partial(setting.load, source, points, k, int(firsts[k])), Path(self._folder.name) / str(k))
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bregmat-shard") if threads > 1 else None
+        firsts = np.cumsum([0, *(source.count for source in sources)])
+        self._shards = [
+            LocalShard(partial(settings.load, source, points, k, int(firsts[k])), Path(self._folder.name) / str(k))
             for k, source in enumerate(sources)
         ]
         self._lock = threading.Lock()
-        POINTS.hold(self, setting.key)
-        weakref.finalize(self, _let_go, self._folder, self._team)
+        SHARED_POINTS.hold(self, settings.key)
+        weakref.finalize(self, _clean_up, self._folder, self._pool)
 
     def reduce(self, what: Expression, combine: Callable[[Any, Any], Any]) -> Any:
-        """The expression on every shard, put together by the tree."""
+        """The values of an expression on all shards, combined by :func:`bregmat.sharded.expressions.tree_reduce`."""
 
-        def one(place: LocalPlace) -> Any:
+        def evaluate(shard: LocalShard) -> Any:
             with np.errstate(all="ignore"):
-                return value_of(what, place, {})
+                return value_of(what, shard, {})
 
         with single_thread_blas(), self._lock:
-            parts = list(map(one, self._places) if self._team is None else self._team.map(one, self._places))
-        return reduced(parts, combine)
-
-    def handed_out(self, column: Any) -> Any:
-        """A column of a result as the user has it."""
-        return column
+            run = map if self._pool is None else self._pool.map
+            return tree_reduce(list(run(evaluate, self._shards)), combine)
 
 
-def _let_go(folder: tempfile.TemporaryDirectory, team: ThreadPoolExecutor | None) -> None:
-    if team is not None:
-        team.shutdown(wait=False)
+def _clean_up(folder: tempfile.TemporaryDirectory, pool: ThreadPoolExecutor | None) -> None:
+    if pool is not None:
+        pool.shutdown(wait=False)
     folder.cleanup()

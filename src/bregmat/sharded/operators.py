@@ -1,4 +1,4 @@
-"""The operator and the losses of rows that are spread over shards: one map, and one ordered reduction of r x r pieces and scalars."""
+"""The operator and the losses of sharded rows: each call is one expression on every shard and one reduction of matrices or numbers."""
 
 from __future__ import annotations
 
@@ -8,54 +8,53 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators.operators import Operator, drawn_numbers
-from bregmat.sharded.expressions import PART, Column, Expression, Rows, called, got
-from bregmat.sharded.parts import restricted
+from bregmat.operators.operators import Operator, PairGraph, drawn_numbers
+from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
 
 
 class ShardedOperator(Operator):
-    """Shards of rows, each an ordinary operator; ``values`` are columns, ``adjoint`` is the sum over all shards.
+    """Operator of sharded rows: ``values`` are columns, and ``adjoint`` is the sum of the adjoints of all shards.
 
     Parameters
     ----------
-    rows : Rows
+    shards : Shards
     r : int
     expression : Expression, optional
-        The operator of a shard; by default that of its rows as they were bound.
+        The operator of a shard; by default that of all its rows.
     """
 
     is_sharded: ClassVar[bool] = True
 
-    def __init__(self, rows: Rows, r: int, expression: Expression | None = None) -> None:
-        self.rows, self.r = rows, r
-        self.expression = Expression(got, "operator", PART) if expression is None else expression
+    def __init__(self, shards: Shards, r: int, expression: Expression | None = None) -> None:
+        self.shards, self.r = shards, r
+        self.expression = Expression(get_attribute, "operator", SHARD) if expression is None else expression
         self._facts: tuple[int, bool] | None = None
-        self._lengths: Expression | None = None  # values_diagonal(None), once it was asked for
+        self._squares: Expression | None = None  # values_diagonal(None), once it was evaluated
 
-    def _known(self) -> tuple[int, bool]:
+    def _row_facts(self) -> tuple[int, bool]:
         if self._facts is None:
-            c, is_rank_one = self.rows.reduce(Expression(_facts, self.expression), _joined_facts)
+            c, is_rank_one = self.shards.reduce(Expression(_facts, self.expression), _join_facts)
             self._facts = int(c), bool(is_rank_one)
         return self._facts
 
     @property
     def c(self) -> int:  # type: ignore[override]
-        """Number of rows; asks the shards once."""
-        return self._known()[0]
+        """Number of rows."""
+        return self._row_facts()[0]
 
     @property
     def is_rank_one(self) -> bool:  # type: ignore[override]
         """Whether the rows of every shard are outer products."""
-        return self._known()[1]
+        return self._row_facts()[1]
 
     def _column(self, method: str, *args: Any, keep: bool = False) -> Any:
-        return Column(self.rows, Expression(called, method, self.expression, *args, keep=keep))
+        return Column(self.shards, Expression(call_method, method, self.expression, *args, keep=keep))
 
     def _sum(self, method: str, *args: Any) -> Any:
-        return self.rows.reduce(Expression(called, method, self.expression, *args), operator.add)
+        return self.shards.reduce(Expression(call_method, method, self.expression, *args), operator.add)
 
     def _moved(self, method: str, *args: Any, keep: bool = False) -> ShardedOperator:
-        return ShardedOperator(self.rows, self.r, Expression(called, method, self.expression, *args, keep=keep))
+        return ShardedOperator(self.shards, self.r, Expression(call_method, method, self.expression, *args, keep=keep))
 
     def values(self, X: np.ndarray) -> Any:
         return self._column("values", X)
@@ -67,7 +66,7 @@ class ShardedOperator(Operator):
     def values_diagonal(self, x: np.ndarray | None) -> Any:
         found = self._column("values_diagonal", x, keep=True)
         if x is None:
-            self._lengths = found.expression
+            self._squares = found.expression
         return found
 
     def congruence(self, F: np.ndarray) -> ShardedOperator:
@@ -77,12 +76,16 @@ class ShardedOperator(Operator):
 
     def restrict(self, rows: Any) -> ShardedOperator:
         return ShardedOperator(
-            self.rows, self.r, Expression(restricted, self.expression, rows, self._lengths, keep=True)
+            self.shards, self.r, Expression(_restrict, self.expression, rows, self._squares, keep=True)
         )
 
     def drawn(self, share: float) -> Any:
-        """By their numbers among all rows, the same whatever the cuts, as long as they are all there; else by their places in a shard."""
-        return Column(self.rows, Expression(_drawn, PART, self.expression, share, keep=True))
+        """A random sample of the rows, drawn by row number.
+
+        All rows are numbered through, so the sample does not depend on the shards. Rows that were restricted before are numbered in
+        each shard.
+        """
+        return Column(self.shards, Expression(_drawn, SHARD, self.expression, share, keep=True))
 
     def astype(self, dtype: type) -> ShardedOperator:
         moved = self._moved("astype", dtype, keep=True)
@@ -93,59 +96,67 @@ class ShardedOperator(Operator):
         return self._column("norms")
 
     def extents(self, w: Any) -> np.ndarray:
-        """Extents of the shards add up: ``sum_a sqrt(s_ak s_al) <= sqrt(sum_a s_ak sum_a s_al)``."""
+        """The sum of the shards' extents, which is enough: ``sum_a sqrt(s_ak s_al) <= sqrt(sum_a s_ak sum_a s_al)``."""
         return self._sum("extents", w)
 
     def normal_matrix(self, h: Any, S: np.ndarray | None) -> np.ndarray:
         return self._sum("normal_matrix", h, S)
 
+    # The driver has no rows: what would return them is refused.
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        raise _no_rows()
+        raise _no_rows_here()
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        raise _no_rows()
+        raise _no_rows_here()
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        raise _no_rows()
+        raise _no_rows_here()
 
     def outer(self) -> OuterRows:
-        raise _no_rows()
+        raise _no_rows_here()
 
 
 def _drawn(part: Any, op: Operator, share: float) -> np.ndarray:
     return drawn_numbers(part.first if op.c == part.operator.c else 0, op.c, share)
 
 
-def _no_rows() -> TypeError:
-    return TypeError("sharded rows give no rows of their own to the driver, which this solver asks for.")
+def _restrict(op: Operator, rows: np.ndarray, squares: np.ndarray | None) -> Operator:
+    """Some of the rows, with their ``values_diagonal(None)`` if these are known."""
+    if squares is not None and isinstance(op, PairGraph):
+        op._squares = squares
+    return op.restrict(rows)
+
+
+def _no_rows_here() -> TypeError:
+    return TypeError("this solver needs single rows at the driver, and sharded rows stay with their shards.")
 
 
 def _facts(op: Operator) -> tuple[int, bool]:
     return op.c, op.is_rank_one or op.c == 0
 
 
-def _joined_facts(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
+def _join_facts(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
     return a[0] + b[0], a[1] and b[1]
 
 
 class ShardedLosses:
-    """:class:`bregmat.objective.row_losses.RowLosses` of rows that are spread over shards.
+    """Losses of sharded rows, with the methods of :class:`bregmat.objective.row_losses.RowLosses`.
 
     Parameters
     ----------
-    rows : Rows
+    shards : Shards
     groups : list of (ScalarLoss, Column)
-        The different losses, each with as many places as shards have it; what a solver asks when it looks for its needs.
+        The different losses with the rows that have them; a solver checks these before the first step.
     expression : Expression, optional
-        The losses of a shard; by default those of its rows as they were bound.
+        The losses of a shard; by default those of all its rows.
     """
 
-    def __init__(self, rows: Rows, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
-        self.rows, self.groups = rows, groups
+    def __init__(self, shards: Shards, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
+        self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
-        self._losses = Expression(got, "losses", PART) if expression is None else expression
+        self._losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
         for name in ("bound", "sense", "gamma", "hard"):
-            setattr(self, name, Column(rows, Expression(got, name, self._losses)))
+            setattr(self, name, Column(shards, Expression(get_attribute, name, self._losses)))
 
     bound: Any
     sense: Any
@@ -153,20 +164,20 @@ class ShardedLosses:
     hard: Any
 
     def _column(self, method: str, *args: Any) -> Any:
-        return Column(self.rows, Expression(called, method, self._losses, *args))
+        return Column(self.shards, Expression(call_method, method, self._losses, *args))
 
     def _sum(self, method: str, *args: Any) -> float:
-        return float(self.rows.reduce(Expression(called, method, self._losses, *args), operator.add))
+        return float(self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add))
 
     def _pair(self, expression: Expression) -> tuple[Any, Any]:
-        first, second = (Column(self.rows, Expression(operator.getitem, expression, k)) for k in (0, 1))
+        first, second = (Column(self.shards, Expression(operator.getitem, expression, k)) for k in (0, 1))
         return first, second
 
     def _moved(self, method: str, *args: Any) -> ShardedLosses:
-        return ShardedLosses(self.rows, self.groups, Expression(called, method, self._losses, *args, keep=True))
+        return ShardedLosses(self.shards, self.groups, Expression(call_method, method, self._losses, *args, keep=True))
 
     def restrict(self, rows: Any) -> ShardedLosses:
-        """The losses of some rows, by their places in a column."""
+        """The losses of some rows, selected by a column of row numbers within each shard."""
         return self._moved("restrict", rows)
 
     def weighted(self, gamma: Any) -> ShardedLosses:
@@ -178,7 +189,7 @@ class ShardedLosses:
         return self._sum("value", p)
 
     def value_size(self, p: Any, error: Any) -> float:
-        """What the total may be wrong by, over the rounding unit."""
+        """Bound on the rounding error of the total, in units of the machine epsilon."""
         return self._sum("value_size", p, error)
 
     def conjugate(self, mu: Any) -> Any:
@@ -191,7 +202,7 @@ class ShardedLosses:
 
     def derivatives(self, p: Any) -> tuple[Any, Any]:
         """First and second derivative of each row's loss."""
-        return self._pair(Expression(called, "derivatives", self._losses, p))
+        return self._pair(Expression(call_method, "derivatives", self._losses, p))
 
     def strengths(self, unit: Any) -> Any:
         """Second derivative of each row's loss at its bound, in these units."""
@@ -200,14 +211,14 @@ class ShardedLosses:
     @property
     def dual_box(self) -> tuple[Any, Any]:
         """Lower and upper bounds of the dual weights."""
-        return self._pair(Expression(got, "dual_box", self._losses))
+        return self._pair(Expression(get_attribute, "dual_box", self._losses))
 
     def outside(self, p: Any) -> np.ndarray:
-        """Rows whose loss has no derivative at these values: row numbers of all data, at most a few of every shard.
+        """Numbers of rows whose loss has no derivative at these values, at most eight of each shard.
 
-        Of losses that were restricted: shards' first numbers with the places among their rows that are left.
+        After :meth:`restrict` a number counts from the first row of its shard among the rows that are left.
         """
-        found = self.rows.reduce(Expression(_outside, PART, self._losses, p), operator.add)
+        found = self.shards.reduce(Expression(_outside, SHARD, self._losses, p), operator.add)
         return np.concatenate(found)
 
 

@@ -1,6 +1,6 @@
-"""Points in blocks of rows, each where an executor works on it: sums over all of them, and some of their rows.
+"""Points in blocks of rows, each where an executor processes it: sums over all blocks, and selected rows.
 
-The same shards, expressions and reductions as those of constraints, so the answers have the same bits on any executor.
+Blocks are shards, evaluated and combined like those of constraints, so the results have the same bits with every executor.
 """
 
 from __future__ import annotations
@@ -14,62 +14,72 @@ from uuid import uuid4
 import numpy as np
 
 from bregmat.base.checks import check_finite, check_integer
-from bregmat.base.points import as_points
-from bregmat.sharded.cluster import computed, pieces_of
-from bregmat.sharded.collections import DaskPoints, is_collection, is_lazy, known_lengths
-from bregmat.sharded.expressions import PART, Expression
-from bregmat.sharded.nearest import rows_on
+from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.sampling import IDENTICAL
+from bregmat.sharded.cluster import computing_on
+from bregmat.sharded.collections import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
+from bregmat.sharded.expressions import SHARD, Expression
+from bregmat.sharded.nearest import BLOCK, check_executor, shards_on
 
-BLOCK = 2**25  # numbers in a block by default
 Combine = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class PointBlock:
-    """Points with their labels, and the place of the block among all (:class:`bregmat.sharded.parts.Part`)."""
+    """Points with their labels, the number of the block among all blocks, and of its first row among all rows."""
 
     X: np.ndarray
     y: np.ndarray | None
     number: int
     first: int
-    is_light: ClassVar[bool] = True  # read from where it is each time, not put away beside it
+    is_worth_storing: ClassVar[bool] = False  # reading it again takes no longer
 
 
 @dataclass(frozen=True, eq=False)
 class PointSource:
-    """Where a block comes from (:class:`bregmat.sharded.parts.ShardSource`)."""
+    """Rows ``start`` to ``start + count - 1`` of points and their labels (:class:`bregmat.sharded.sources.ShardSource`).
+
+    X and y may be Delayed objects of Dask. Labels that are not Delayed are those of these rows alone.
+    """
 
     X: Any
     y: Any
     start: int
     count: int
     place: str
-    lazy: tuple[str, ...] = ()  # which of X and y are Dask's
 
     def read(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The points and the labels."""
         part = slice(self.start, self.start + self.count)
-        X, y = (computed(x) if is_lazy(x) else x for x in (self.X, self.y))
-        labels = None if y is None else np.asarray(y[part] if "y" in self.lazy else y)
-        return np.array(X[part], dtype=float), labels
+        X = _computed(self.X)[part]
+        y = np.asarray(self.y.compute()[part]) if _is_delayed(self.y) else self.y
+        return np.array(X, dtype=float), y
+
+
+def _is_delayed(x: Any) -> bool:
+    return type(x).__module__.startswith("dask")
+
+
+def _computed(x: Any) -> Any:
+    return x.compute() if _is_delayed(x) else x
 
 
 @dataclass(frozen=True)
-class BlockSetting:
-    """How blocks are loaded: points are looked at once, whoever reads them."""
+class BlockSettings:
+    """How blocks are loaded."""
 
     key: str = field(default_factory=lambda: uuid4().hex)
     is_shared: ClassVar[bool] = False
 
-    def load(self, source: Any, points: Any, number: int, first: int) -> PointBlock:
-        """Read a block; points must be finite.
+    def load(self, source: PointSource, points: None, number: int, first: int) -> PointBlock:
+        """Read a block and check that its points are finite.
 
         Parameters
         ----------
         source : PointSource
         points : None
         number, first : int
-            Place of the block among all, and of its first row.
+            Number of the block among all blocks, and of its first row among all rows.
         """
         try:
             X, y = source.read()
@@ -80,102 +90,105 @@ class BlockSetting:
 
 
 class PointsInBlocks:
-    """Points (n, d) that are never in one place: sums over them by a map and a reduction, and picked rows as arrays.
+    """Points (n, d) that are never in one place: sums over all blocks, and selected rows as arrays.
 
     Parameters
     ----------
-    X : array-like, stored points, or array or data frame of Dask, shape (n, d)
-    y : array-like or Dask's, shape (n,), optional
-        Labels, which stay with their points.
+    X : array-like, LazyPoints, or array or data frame of Dask, shape (n, d)
+    y : array-like, or array or series of Dask, shape (n,), optional
+        Labels; they stay with their points.
     executor : None, int or dask.distributed.Client
         As in :func:`bregmat.nearest_metric`.
     block_size : int, optional
-        Most rows of a block; blocks of Dask are cut where they are larger.
+        Maximum number of rows of a block; larger blocks of Dask are cut.
     """
 
     def __init__(self, X: Any, y: Any = None, executor: Any = None, block_size: int | None = None) -> None:
         check_integer("block_size", block_size, 1)
-        self.source = stored_points(X)
-        self.executor = executor if executor is not None else getattr(self.source, "client", None)
-        self.shape: tuple[int, int] = tuple(self.source.shape)
-        n, d = self.shape
-        sources = _sources(self.source, y, block_size or max(1, BLOCK // max(1, d)))
+        check_executor(executor)
+        self.executor = executor
+        with computing_on(executor):
+            self.source = dense_points(X)
+            self.shape: tuple[int, int] = tuple(self.source.shape)
+            n, d = self.shape
+            sources = _sources(self.source, y, block_size or max(1, BLOCK // max(1, d)))
         self.n_blocks = len(sources)
-        self.rows = rows_on(self.executor, BlockSetting(), sources, None)
+        self.shards = shards_on(executor, BlockSettings(), sources, None)
         self._n = n
+        self.example = _example(X, d)
 
     def reduce(self, function: Callable[..., Any], *args: Any, combine: Combine = operator.add) -> Any:
-        """``function(block, *args)`` of every block, put together in their order."""
-        return self.rows.reduce(Expression(function, PART, *args), combine)
+        """``function(block, *args)`` of every block, combined in their order."""
+        return self.shards.reduce(Expression(function, SHARD, *args), combine)
 
-    def kept(self, function: Callable[..., Any], *args: Any) -> Expression:
-        """``function(block, *args)`` as an argument of others, worked out once for each block."""
-        return Expression(function, PART, *args, keep=True)
+    def cached(self, function: Callable[..., Any], *args: Any) -> Expression:
+        """``function(block, *args)`` as an argument of others; every block caches its value."""
+        return Expression(function, SHARD, *args, keep=True)
 
-    def read_rows(self, rows: Any) -> np.ndarray:
-        """Rows by a slice or by numbers, in any order, repeated or not."""
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Rows by a slice or by row numbers, in any order, repeated or not."""
         numbers = np.arange(self._n)[rows] if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
         wanted, place = np.unique(numbers, return_inverse=True)
-        return np.concatenate(self.reduce(_picked, wanted))[place]
-
-    __getitem__ = read_rows
+        return np.concatenate(self.reduce(_select, wanted))[place]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean squares and means of the columns."""
-        sums = self.reduce(_sums)
-        return sums[1] / self._n, sums[0] / self._n
+        sums, squares = self.reduce(_sums)
+        return squares / self._n, sums / self._n
 
     def scatter(self) -> tuple[np.ndarray, np.ndarray]:
         """``(X - mean)' (X - mean)``, and the sums of squares of the columns."""
         squares, mean = self.moments()
         return self.reduce(_scatter, mean), squares * self._n
 
+    def differ(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of rows are not identical; as :func:`bregmat.base.sampling.differ` without a norm for every row."""
+        out = np.empty(len(i), dtype=bool)
+        for part in blocks(len(i), self.shape[1], 5_000_000):  # 40 MB for each array of the comparison
+            A, B = self[i[part]], self[j[part]]
+            out[part] = sq_norms(A - B) > IDENTICAL * (sq_norms(A) + sq_norms(B))
+        return out
 
-def stored_points(X: Any) -> Any:
-    """Points as blocks are cut from them: a Dask array, stored points as they are, or an array."""
-    if is_collection(X):
-        return DaskPoints.of(X)
-    if hasattr(X, "read_rows"):
-        return X
-    X = as_points("X", X, look=False)
-    if not isinstance(X, np.ndarray):
-        raise TypeError("X must be dense where rows are worked on in blocks; got a sparse matrix.")
-    return X
+
+def _example(X: Any, d: int) -> Any:
+    """Two rows of d columns, with the names of X if it is a data frame of Dask: what checks of scikit-learn look at."""
+    rows = np.arange(2.0 * d).reshape(2, d)
+    return type(X._meta)(rows, columns=X.columns) if is_collection(X) and hasattr(X, "columns") else rows
 
 
 def _sources(X: Any, y: Any, block_size: int) -> list[PointSource]:
+    """Sources of at most ``block_size`` rows, within the blocks of a Dask array."""
     n = X.shape[0]
-    if isinstance(X, DaskPoints):
-        ends = np.cumsum([0, *X.array.chunks[0]])
-        pieces: list[Any] = pieces_of(X.array)
-    else:
-        ends, pieces = np.array([0, n]), [X]
-    labels: list[Any] = [None] * len(pieces)
-    if y is not None:
-        y = known_lengths("y", y) if is_collection(y) else np.asarray(y)
-        if y.ndim != 1 or len(y) != n:
-            raise ValueError(f"y must have one label per row of X ({n}); got shape {y.shape}.")
-        if is_collection(y) and isinstance(X, DaskPoints):
-            labels = pieces_of(y.rechunk((X.array.chunks[0],)))
-        elif is_collection(y):
-            y = np.asarray(computed(y))
+    is_dask = isinstance(X, DaskPoints)
+    ends = np.cumsum([0, *X.array.chunks[0]]) if is_dask else np.array([0, n])
+    pieces = pieces_of(X.array) if is_dask else [X]
+    labels = _labels(y, X) if y is not None else None
     found = []
-    for piece, label, a, b in zip(pieces, labels, ends, ends[1:]):
-        lazy = ("X",) * isinstance(X, DaskPoints) + ("y",) * (label is not None)
-        for start in range(0, int(b - a), block_size):
-            count = min(block_size, int(b - a) - start)
-            first = int(a) + start
-            own = label if label is not None or y is None else y[first : first + count]
-            place = f"rows {first} to {first + count - 1} of X"
-            if isinstance(piece, np.ndarray):  # only these travel
-                found.append(PointSource(piece[first : first + count], own, 0, count, place, lazy))
+    for k, (piece, begin, end) in enumerate(zip(pieces, ends[:-1].tolist(), ends[1:].tolist())):
+        for first in range(begin, end, block_size):
+            count = min(block_size, end - first)
+            own = labels[k] if isinstance(labels, list) else None if labels is None else labels[first : first + count]
+            start = first - begin
+            if isinstance(piece, np.ndarray):  # send these rows only
+                piece_rows, start = piece[first : first + count], 0
             else:
-                found.append(PointSource(piece, own, start, count, place, lazy))
+                piece_rows = piece
+            found.append(PointSource(piece_rows, own, start, count, f"rows {first} to {first + count - 1} of X"))
     return found
 
 
-def _picked(block: PointBlock, numbers: np.ndarray) -> list[np.ndarray]:
-    """Rows of a block; ascending numbers of all rows."""
+def _labels(y: Any, X: Any) -> Any:
+    """Labels as an array; as a list of Delayed objects, one for each block of X, if both are Dask's."""
+    y = with_lengths(y) if is_collection(y) else np.asarray(y)
+    if y.ndim != 1 or len(y) != X.shape[0]:
+        raise ValueError(f"y must have one label per row of X ({X.shape[0]}); got shape {y.shape}.")
+    if not is_collection(y):
+        return y
+    return pieces_of(y.rechunk((X.array.chunks[0],))) if isinstance(X, DaskPoints) else np.asarray(y.compute())
+
+
+def _select(block: PointBlock, numbers: np.ndarray) -> list[np.ndarray]:
+    """The rows of a block among ascending row numbers of all points."""
     a, b = np.searchsorted(numbers, [block.first, block.first + len(block.X)])
     return [block.X[numbers[a:b] - block.first]]
 

@@ -1,6 +1,7 @@
-"""Many constraints from columns of a table at once: numbers stay numbers, words are read once each.
+"""Constraints from the columns of a large table, column by column.
 
-The same columns as :mod:`bregmat.constraints.tables`, which takes cells of any kind; here samples are row numbers of the data.
+The columns are those of :mod:`bregmat.constraints.tables`, which reads cells of any kind one by one. Here samples are row numbers of the
+data, numbers are used as they are stored, and each different word is read once.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tables import COLUMNS
 
-Words = tuple[np.ndarray, list[str]]  # code of each row, -1 where the cell is empty, and what the codes say
+Words = tuple[np.ndarray, list[str]]  # for each row the position of its word in the list; -1 if the cell is empty
 
 
 def constraints_of(
     columns: Collection[str], numbers: Callable[[str], np.ndarray], words: Callable[[str], Words]
 ) -> Constraints:
-    """Constraints from a table, whose rows are counted from 0 in messages.
+    """Constraints from a table. Error messages count rows from 0.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def constraints_of(
     numbers : callable
         Name -> float64 or integers (c,), nan where a cell is empty.
     words : callable
-        Name -> codes and words; of "sense" also codes +1, -1 and 0 for themselves are taken by ``numbers``.
+        Name -> positions (c,) and words.
     """
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise ValueError(f"unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")

@@ -1,0 +1,130 @@
+"""The rows of one shard: bound to their points, with their losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import numpy as np
+
+from bregmat.certificates.nearest_matrix import build_problem, slack_weights
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.coordinates import Coordinates
+from bregmat.objective.row_losses import RowLosses
+from bregmat.operators.binding import bind
+from bregmat.operators.operators import Operator
+from bregmat.sharded.shared_points import SHARED_POINTS, with_shared_points
+from bregmat.sharded.sources import ShardSource
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRows:
+    """The rows of one shard.
+
+    Attributes
+    ----------
+    operator, losses, unit
+        As in :class:`bregmat.certificates.nearness.Nearness`.
+    first : int
+        Number of the first row among all rows.
+    weight_range : (float, float)
+        Smallest and largest finite slack weight.
+    """
+
+    operator: Operator
+    losses: RowLosses
+    unit: np.ndarray
+    first: int
+    weight_range: tuple[float, float]
+    is_worth_storing: ClassVar[bool] = True  # binding takes longer than reading the bound rows from a file
+
+
+@dataclass(frozen=True, eq=False)
+class ShardSettings:
+    """What all shards of a problem need to bind their rows.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+        Without the points.
+    divergence, loss, slack_weight
+        As in :func:`bregmat.nearest_metric`.
+    is_shared : bool
+        Whether every process keeps all points in memory, once for all its shards. Otherwise a shard keeps the points of its own rows.
+    key : str
+        Identifies the points.
+    """
+
+    coordinates: Coordinates
+    divergence: Any
+    loss: Any
+    slack_weight: float
+    is_shared: bool
+    key: str
+
+    @classmethod
+    def of(
+        cls, coordinates: Coordinates, divergence: Any, loss: Any, slack_weight: float, block_size: int
+    ) -> ShardSettings:
+        """Return the settings of all shards of one problem.
+
+        Parameters
+        ----------
+        coordinates : Coordinates
+            With the points of the rows.
+        divergence, loss, slack_weight : SpectralDivergence, Loss, float
+        block_size : int
+            Rows of a shard.
+        """
+        # A shard of pairs has at most 2 block_size points: if there are no more than that, sharing all of them costs nothing.
+        is_shared = coordinates.base.shape[0] <= 2 * block_size
+        return cls(replace(coordinates, base=None), divergence, loss, slack_weight, is_shared, uuid4().hex)
+
+    def load(self, source: ShardSource, points: Any, number: int, first: int) -> ShardRows:
+        """Read the rows of a shard, check them and bind them.
+
+        Parameters
+        ----------
+        source : ShardSource
+        points : ndarray or LazyPoints
+        number, first : int
+            Number of the shard among all shards, and of its first row among all rows.
+        """
+        try:
+            rows = source.read()
+            rows.locate(None, n=points.shape[0])
+            gamma = slack_weights(self.slack_weight, rows)
+            if not self.divergence.keeps_rank:
+                _refuse_zero_bounds(rows, np.isinf(gamma))
+            operator = self._bind(rows, points)
+            c = self.coordinates
+            problem = build_problem(self.divergence, c.t0, operator, rows, self.loss, self.slack_weight, scale=c.scale)
+        except (ValueError, TypeError, OSError) as error:
+            raise type(error)(f"{source.place}: {error}") from error
+        soft = gamma[np.isfinite(gamma)]
+        weights = float(soft.min(initial=np.inf)), float(soft.max(initial=0.0))
+        return ShardRows(problem.operator, problem.losses, problem.unit, first, weights)
+
+    def _bind(self, rows: Constraints, points: Any) -> Operator:
+        if not self.is_shared:
+            # A trace is a row of all points.
+            base = points if rows.touched(points.shape[0]) is not None else points[0 : points.shape[0]]
+            return replace(self.coordinates, base=base).bind(rows, in_span=False)[1]
+        is_invariant = bool(rows.where("is_difference").all())
+
+        def place() -> Any:
+            return replace(self.coordinates, base=np.asarray(points[0 : points.shape[0]])).place(is_invariant)
+
+        Z, rounding = SHARED_POINTS.points((self.key, is_invariant), place)
+        return with_shared_points(bind(rows, Z, None, rounding))
+
+
+def _refuse_zero_bounds(rows: Constraints, hard: np.ndarray) -> None:
+    """Raise for hard rows whose value must be 0: such a direction would have to be eliminated from all shards."""
+    zero = np.flatnonzero(hard & (rows.bound == 0) & (rows.sense >= 0))
+    if len(zero):
+        raise ValueError(
+            f"constraint {zero[0]} is hard and has the bound 0, which sharded rows cannot have with this divergence: give it a "
+            "positive bound or a finite weight, or use divergence='logdet'."
+        )

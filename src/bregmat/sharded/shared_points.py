@@ -1,0 +1,134 @@
+"""Points that the shards of one process have in common, and pairs of them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from bregmat.operators.compound import with_leaves
+from bregmat.operators.operators import Operator, PairGraph, is_identity
+
+MAX_DERIVED = 4  # arrays of the size of the points that a process keeps beside the points themselves
+
+
+class SharedPoints:
+    """Arrays of the size of the points that several shards of a process use.
+
+    The points are kept as long as a holder of their key lives. Arrays that are derived from them, such as their product with a matrix,
+    are kept for a while. They are found by the identity of their factors: the next shard asks for the same product of the same objects.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._points: dict[Any, Any] = {}
+        self._derived: dict[Any, tuple[np.ndarray, Any, np.ndarray]] = {}
+        self._latest: tuple[Any, Any, Any] = (None, None, None)
+        self._numbers = count()
+        self._holders: dict[str, int] = {}
+
+    def points(self, key: tuple[str, bool], make: Callable[[], Any]) -> Any:
+        """The points of a key with their rounding; ``make`` is called at the first use."""
+        with self._lock:
+            if key not in self._points:
+                self._points[key] = make()
+            return self._points[key]
+
+    def hold(self, holder: Any, key: str) -> None:
+        """Keep the points of a key as long as the holder lives."""
+        with self._lock:
+            self._holders[key] = self._holders.get(key, 0) + 1
+        weakref.finalize(holder, self._release, key)
+
+    def _release(self, key: str) -> None:
+        with self._lock:
+            self._holders[key] -= 1
+            if self._holders[key]:
+                return
+            del self._holders[key]
+            self._points = {name: found for name, found in self._points.items() if name[0] != key}
+            self._derived, self._latest = {}, (None, None, None)
+
+    def derived(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What ``make`` returns for the objects Z and ``by``; the last ``MAX_DERIVED`` arrays are kept."""
+        with self._lock:
+            for name, (first, second, found) in self._derived.items():
+                if first is Z and second is by:
+                    self._derived[name] = self._derived.pop(name)
+                    return found
+            while len(self._derived) >= MAX_DERIVED:
+                del self._derived[next(iter(self._derived))]
+            found = make()
+            self._derived[next(self._numbers)] = Z, by, found
+            return found
+
+    def latest(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """The same for an array that only the next shards of one pass need: one array is kept."""
+        with self._lock:
+            first, second, found = self._latest
+            if first is not Z or second is not by:
+                found = make()
+                self._latest = Z, by, found
+            return found
+
+    def name_of(self, array: np.ndarray) -> Any:
+        """The name of a kept array, or None."""
+        with self._lock:
+            arrays = {name: pair[0] for name, pair in self._points.items()}
+            arrays |= {name: found for name, (_, _, found) in self._derived.items()}
+            return next((name for name, found in arrays.items() if found is array), None)
+
+    def named(self, name: Any) -> np.ndarray | None:
+        """The array of that name, or None if it is no longer kept."""
+        with self._lock:
+            if name in self._points:
+                return self._points[name][0]
+            if name not in self._derived:
+                return None
+            self._derived[name] = self._derived.pop(name)
+            return self._derived[name][2]
+
+
+SHARED_POINTS = SharedPoints()
+
+
+class SharedPairs(PairGraph):
+    """Pairs of points that other shards of the process use as well; products with the points are computed once for all shards."""
+
+    points_a_vector = 4  # with four or more points for each pair, the difference vectors of the pairs take less time than shared points
+
+    def _image(self, X: np.ndarray) -> np.ndarray:
+        return SHARED_POINTS.latest(self.Z, X, lambda: self.Z @ X)
+
+    def congruence(self, F: np.ndarray) -> Any:
+        return self if is_identity(F) else self._with(SHARED_POINTS.derived(self.Z, F, lambda: self.Z @ F))
+
+    def restrict(self, rows: np.ndarray) -> Any:
+        some = super().restrict(rows)
+        if isinstance(some, SharedPairs):
+            # Build the graph and the order of the gathers now, so that a shard in a file contains them.
+            some._graph = some.graph
+            some._ordered()
+        return some
+
+    def astype(self, dtype: type) -> Any:
+        converted: Any = self._with(SHARED_POINTS.derived(self.Z, dtype, lambda: self.Z.astype(dtype)))
+        converted._squares = self._squares
+        return converted
+
+
+def with_shared_points(op: Operator) -> Any:
+    """The operator with its pairs as :class:`SharedPairs`."""
+    return with_leaves(op, _shared)
+
+
+def _shared(op: Any) -> Any:
+    if not isinstance(op, PairGraph):
+        return op
+    shared = SharedPairs(op.Z, op.a, op.b, op.sign, squares=op._squares)
+    shared._order = op._ordered()
+    return shared

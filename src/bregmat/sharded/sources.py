@@ -1,0 +1,88 @@
+"""Where shards are read from: constraints and points that are not in memory as a whole, and constraints in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from bregmat.constraints.constraints import Constraints
+
+
+class ShardSource(Protocol):
+    """Source of the rows of one shard; picklable. It is read again whenever the shard has to be loaded again.
+
+    Attributes
+    ----------
+    place : str
+        Name of the rows in error messages: a file with its row group, or rows of an argument.
+    count : int
+        Number of rows.
+    """
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    def read(self) -> Any: ...
+
+
+class LazyConstraints(ABC):
+    """Constraints that are read one shard at a time (:func:`bregmat.io.open_constraints`)."""
+
+    @abstractmethod
+    def shards(self, block_size: int) -> list[Any]:
+        """Sources of at most ``block_size`` rows each (:class:`ShardSource`)."""
+
+
+class LazyPoints(ABC):
+    """Points (n, d) whose rows are read when they are needed (:func:`bregmat.io.open_points`)."""
+
+    ndim: ClassVar[int] = 2
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """(n, d)."""
+
+    @abstractmethod
+    def read_rows(self, rows: Any) -> np.ndarray:
+        """Some rows, selected by a slice or by ascending row numbers."""
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self.read_rows(rows)
+
+
+@dataclass(frozen=True)
+class ConstraintBlocks(LazyConstraints):
+    """Constraints in memory, cut into blocks."""
+
+    constraints: Constraints
+
+    def shards(self, block_size: int) -> list[ConstraintBlock]:
+        c = self.constraints.n_constraints
+        return [
+            ConstraintBlock(self.constraints, first, min(block_size, c - first), f"constraints {first} to {last - 1}")
+            for first in range(0, c, block_size)
+            for last in [min(first + block_size, c)]
+        ]
+
+
+@dataclass(frozen=True)
+class ConstraintBlock:
+    """Rows ``first`` to ``first + count - 1`` of constraints in memory (:class:`ShardSource`)."""
+
+    constraints: Constraints
+    first: int
+    count: int
+    place: str
+
+    def read(self) -> Constraints:
+        """The rows."""
+        return self.constraints.select(np.arange(self.first, self.first + self.count))
+
+    def __reduce__(self) -> Any:
+        # Only the rows of this block are sent to another process.
+        return ConstraintBlock, (self.read(), 0, self.count, self.place)
