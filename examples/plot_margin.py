@@ -25,7 +25,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bregmat.estimators import KernelLearner, MarginSVC
-from bregmat.plots import CoefficientDisplay
 from bregmat.quadratic.splits import ClassBlocks
 from bregmat.quadratic.updates import step
 
@@ -51,9 +50,16 @@ for iteration in range(65):
     alpha = step(alpha, -np.ones(len(K)), positive=positive, negative=negative)
 
 exact = MarginSVC(gamma=GAMMA, C=np.inf, fit_intercept=False, tol=1e-10, random_state=0).fit(X_train, y_train)
-CoefficientDisplay.from_iterates(
-    shown, iterates, train_error=train_error, test_error=test_error, support=exact.result_.alpha > 0
-)
+support = exact.result_.alpha > 0
+order = np.lexsort((-iterates[-1], ~support))  # the support vectors of the exact machine first
+figure, axes = plt.subplots(len(shown), 1, figsize=(6.4, 9.6), sharex=True, layout="constrained")
+for ax, iteration, coefficients, *errors in zip(axes, shown, iterates, train_error, test_error):
+    ax.vlines(
+        np.arange(len(order)), 0, coefficients[order], color=np.where(support[order], "#0072B2", "#8A8F98"), lw=0.8
+    )
+    ax.set_title("iteration {}: training error {:.1%}, test error {:.1%}".format(iteration, *errors), loc="left")
+    ax.set_ylabel("α", rotation=0)
+axes[-1].set_xlabel("training example, support vectors first")
 
 # %%
 # The same machine, solved
@@ -82,8 +88,16 @@ best = search.best_estimator_[-1]
 print(f"C = {best.C:g}, gamma = {best.gamma}: accuracy {search.best_score_:.3f} in cross-validation")
 print(best.result_)
 
-CoefficientDisplay.from_estimator(
-    MarginSVC(gamma=GAMMA, tol=1e-10, random_state=0).fit(X_train, y_train), X_test, y_test
+machine = MarginSVC(gamma=GAMMA, tol=1e-10, random_state=0).fit(X_train, y_train)
+alpha, certified = machine.result_.alpha, machine.certified_  # 1: proven support vector, -1: proven none, 0: neither
+order = np.lexsort((-alpha, -certified))
+colors = np.array(["#D55E00", "#0072B2", "#8A8F98"])[certified[order]]
+figure, ax = plt.subplots(figsize=(6.4, 3.2))
+ax.vlines(np.arange(len(order)), 0, alpha[order], color=colors, lw=0.8)
+ax.axhline(machine.C, color="#8A8F98", ls="--")
+ax.set(xlabel="training example, proven support vectors first", ylabel="coefficient; dashed: C")
+ax.set_title(
+    f"{(certified == 1).sum()} examples are proven to be support vectors, {(certified == -1).sum()} to be none"
 )
 
 # %%

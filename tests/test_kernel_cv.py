@@ -1,6 +1,5 @@
 """KernelLearnerCV: kernels learned and as they are, in every form; the search itself is tested with MetricLearnerCV."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -10,7 +9,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
-from bregmat.plots import SearchDisplay
 from estimator_suite import REPEATED, sklearn_checks
 
 LIGHT = bm.KernelLearner(passes=1, n_neighbors=1, n_impostors=3)
@@ -114,14 +112,6 @@ def test_files(fitted, noisy, tmp_path):
     chooser = bm.KernelLearnerCV(**QUICK | {"kernels": (rbf_kernel,), "rank": 20}).fit(*noisy)
     with pytest.raises(TypeError, match="function"):
         bm.save(tmp_path / "function.bm", chooser)
-
-
-def test_the_picture_of_the_search(fitted):
-    display = SearchDisplay.from_estimator(fitted)
-    assert {"rbf, gamma 0.02, rank 20, neighbors", "linear, not learned", "rbf, gamma scale, neighbors"} <= set(
-        display.lines_
-    )
-    plt.close(display.figure_)
 
 
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")

@@ -2,7 +2,6 @@
 
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -13,7 +12,6 @@ import bregmat as bm
 from bregmat.estimators.candidates import choose, usual_folds, usual_weight
 from bregmat.estimators.mahalanobis import inverse_within
 from bregmat.estimators.metric_cv import MetricCandidate
-from bregmat.plots import SearchDisplay
 from estimator_suite import REPEATED, sklearn_checks
 
 LIGHT = bm.MetricLearner(passes=1, n_neighbors=1, n_impostors=3)
@@ -237,20 +235,6 @@ def test_files(fitted, wine, tmp_path):
     assert again.best_params_ == fitted.best_params_
     assert np.array_equal(again.transform(wine[0]), fitted.transform(wine[0]))
     assert np.array_equal(again.cv_results_["mean_test_score"], fitted.cv_results_["mean_test_score"])
-
-
-def test_the_picture_of_the_search(fitted):
-    display = SearchDisplay.from_estimator(fitted)
-    assert {"variance, not learned", "identity, neighbors", "identity, neighbors, 2 components"} <= set(display.lines_)
-    table = fitted.cv_results_
-    drawn = display.lines_["identity, neighbors"].get_ydata()
-    rows = [
-        p == {"prior": "identity", "strategy": "neighbors", "slack_weight": w, "n_components": None}
-        for w in (0.1, 10.0)
-        for p in table["params"]
-    ]
-    assert np.allclose(drawn, np.tile(table["mean_test_score"], 2)[rows])
-    plt.close(display.figure_)
 
 
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")

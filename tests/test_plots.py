@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 
 from bregmat.constraints.constraints import Constraints
@@ -15,10 +16,10 @@ from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.plots import (
     ConvergenceDisplay,
     EmbeddingDisplay,
+    MatrixDisplay,
     PairDistanceDisplay,
-    SpectrumDisplay,
-    ViolationDisplay,
 )
+from bregmat.plots._style import log_scale
 from bregmat.run.result import Record
 from drawing import in_memory, legend_texts, texts
 
@@ -129,77 +130,29 @@ def test_convergence_empty_history():
         ConvergenceDisplay.from_data([])
 
 
-# ---------------------------------------------------------------------------------------------- spectrum
-def test_spectrum_sorts_and_counts_zeros():
-    display = SpectrumDisplay.from_data([0.0, 4.0, 0.25, 0.0])
-    assert_allclose(display.lines_["learned"].get_xydata(), [[1, 4], [2, 0.25]])
-    assert_allclose(display.lines_["prior"].get_ydata(), 1.0)
-    assert display.ax_.get_yscale() == "log"
-    assert legend_texts(display.ax_) == ["prior: all 1", "learned: 0.25 to 4, 2 zero"]
+# ---------------------------------------------------------------------------------------------- logarithmic axes
+def ticks(low, high):
+    """Ticks of a logarithmic axis and its limits."""
+    figure, ax = plt.subplots()
+    ax.plot([0, 1], [low, high])
+    log_scale(ax.yaxis, low, high)
+    figure.canvas.draw()
+    return ax.get_yticklabels(), ax.get_ylim()
 
 
-def test_spectrum_of_a_prior_matrix(rng):
-    A = rng.normal(size=(4, 4))
-    display = SpectrumDisplay.from_data(np.ones(4), prior=A @ A.T)
-    assert_allclose(display.lines_["prior"].get_ydata(), np.linalg.svd(A, compute_uv=False) ** 2)
-    with pytest.raises(ValueError, match="1-dimensional"):
-        SpectrumDisplay.from_data(np.ones((2, 2)))
+def test_an_axis_within_three_decades_has_readable_ticks():
+    assert {"0.5", "1", "2"} <= {t.get_text() for t in ticks(0.5, 3.0)[0]}
 
 
-def test_spectrum_within_three_decades_has_readable_ticks():
-    display = SpectrumDisplay.from_data([0.5, 3.0])
-    display.figure_.canvas.draw()
-    labels = {t.get_text() for t in display.ax_.get_yticklabels()}
-    assert {"0.5", "1", "2"} <= labels
-
-
-def test_spectrum_over_decades_has_powers_of_ten():
-    display = SpectrumDisplay.from_data([1e-8, 1e4])
-    display.figure_.canvas.draw()
-    low, high = display.ax_.get_ylim()  # Matplotlib's versions choose other powers
-    shown = [t for t in display.ax_.get_yticklabels() if low <= t.get_position()[1] <= high]
+def test_an_axis_over_decades_has_powers_of_ten():
+    labels, (low, high) = ticks(1e-8, 1e4)  # Matplotlib's versions choose other powers
+    shown = [t for t in labels if low <= t.get_position()[1] <= high]
     words = {1e-2: "0.01", 1e-1: "0.1", 1.0: "1", 10.0: "10", 100.0: "100", 1000.0: "1,000"}
     words |= {
         10.0**k: "10" + str(k).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) for k in (*range(-9, -2), 4, 5)
     }
     assert len(shown) >= 4
     assert [t.get_text() for t in shown] == [words[round(t.get_position()[1], 12)] for t in shown]
-
-
-# ---------------------------------------------------------------------------------------------- violations
-def test_violation_names_the_worst_rows():
-    G = np.array([[0.0], [1.0], [3.0], [4.0]])
-    constraints = (
-        Constraints.sq_distance([0, 0], [1, 2], [0.5, 3.0], "<=")
-        + Constraints.sq_distance(2, 3, 4.0, ">=")
-        + Constraints.comparison(0, 2, 0, 1, 1.0)
-        + Constraints.sq_distance(0, 1, 1.0, "==")
-    )
-    display = ViolationDisplay.from_data(G, constraints)
-    assert_array_equal(display.rows, [3, 1, 0, 2])
-    assert_allclose([bar.get_width() for bar in display.bars_], [9.0, 2.0, 1.0, 0.75])
-    names = [t.get_text() for t in display.ax_.get_yticklabels()]
-    assert names[0] == "row 3: sq_dist(0, 2) + 1 ≤ sq_dist(0, 1)"
-    assert names[1] == "row 1: sq_dist(0, 2) ≤ 3"
-    assert texts(display.ax_) == ["9", "2", "1", "0.75"]
-    assert display.ax_.get_title(loc="left") == "4 worst of 4 violated constraints (5 in all)"
-    assert display.ax_.yaxis_inverted()  # the worst on top
-
-
-def test_violation_takes_names_and_a_limit():
-    G = np.array([[0.0], [1.0], [3.0]])
-    constraints = Constraints.sq_distance([0, 0], [1, 2], 0.5, "<=")
-    display = ViolationDisplay.from_data(G, constraints, sample_id=["ann", "_b$", "cid"], most=1)
-    assert display.labels == ["sq_dist(ann, cid) <= 0.5"]
-    display.figure_.canvas.draw()
-    assert display.n_violated == 2
-
-
-def test_violation_none():
-    G = np.zeros((3, 2))
-    display = ViolationDisplay.from_data(G, Constraints.sq_distance([0, 0], [1, 2], 0.5, "<="))
-    assert display.bars_ is None
-    assert texts(display.ax_) == ["All 2 constraints are met (to a relative 0.001)."]
 
 
 # ---------------------------------------------------------------------------------------------- real results
@@ -224,13 +177,8 @@ def test_every_display_of_an_estimator(wine):
     assert convergence.lines_["gap"].get_ydata()[-1] <= learner.tol
     assert "violation" not in convergence.lines_  # all rows have slack
     assert texts(convergence.ax_[1]) == ["tolerance 1e−4"]
-    spectrum = SpectrumDisplay.from_estimator(learner)
-    W = learner.get_mahalanobis_matrix()
-    assert_allclose(spectrum.learned, np.linalg.eigvalsh(W)[::-1], rtol=1e-6)
-    violation = ViolationDisplay.from_estimator(learner, X)
-    worst = np.sort(result.violation)[::-1]
-    assert_allclose(violation.violation, worst[:15], rtol=1e-6)
-    assert_allclose(ViolationDisplay.from_result(result, constraints, X).violation, violation.violation)
+    matrix = MatrixDisplay.from_estimator(learner)
+    assert_allclose(matrix.matrix, learner.get_mahalanobis_matrix())
 
 
 def test_displays_of_a_fold_leave_out_absent_samples(wine):
@@ -243,35 +191,14 @@ def test_displays_of_a_fold_leave_out_absent_samples(wine):
     assert len(pairs.bound) == 1
     frame = pd.DataFrame(X[fold], index=names[fold])
     assert len(PairDistanceDisplay.from_data(frame, X[fold], given.locate(names[fold])[0]).bound) == 1
-    violation = ViolationDisplay.from_estimator(learner, X, given, sample_id=names)
-    assert violation.n_constraints == 3
     with pytest.raises(ValueError, match="none of the 3 rows has all its samples in X"):
-        ViolationDisplay.from_estimator(learner, X[100:], sample_id=names[100:])
+        PairDistanceDisplay.from_estimator(learner, X[100:], sample_id=names[100:])
 
 
-def test_displays_of_a_kernel_with_hard_constraints(rng):
+def test_convergence_of_a_kernel_with_hard_constraints(rng):
     G0 = rng.normal(size=(12, 12))
-    K0 = G0 @ G0.T
-    result = nearest_kernel(K0, Constraints.diagonal(np.ones(12)))
-    display = ViolationDisplay.from_result(result, Constraints.diagonal(np.ones(12)))
-    assert display.n_violated == 0
-    convergence = ConvergenceDisplay.from_result(result)
-    assert convergence.lines_["gap"].get_ydata()[-1] <= 1e-6
-    assert SpectrumDisplay.from_result(result).learned.shape == (12,)
-
-
-@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
-def test_spectrum_of_a_result_is_compared_with_its_prior(wine, rng, divergence):
-    X, y, learner = wine
-    A = rng.normal(size=(13, 13))
-    prior = A @ A.T
-    Z = X / X.std(axis=0)
-    far = Constraints.sq_distance([0, 1], [2, 3], 1e9, "<=")  # nothing to learn: the prior meets them
-    result = nearest_metric(Z, far, prior=prior, divergence=divergence)
-    display = SpectrumDisplay.from_result(result)
-    assert_allclose(display.learned, display.prior, rtol=1e-8)
-    expected = np.ones(13) if divergence == "logdet" else np.linalg.eigvalsh(prior)[::-1]
-    assert_allclose(display.prior, expected, rtol=1e-8)
+    result = nearest_kernel(G0 @ G0.T, Constraints.diagonal(np.ones(12)))
+    assert ConvergenceDisplay.from_result(result).lines_["gap"].get_ydata()[-1] <= 1e-6
 
 
 def test_displays_of_an_interrupted_run(wine):

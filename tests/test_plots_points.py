@@ -210,7 +210,7 @@ def test_axes_given_are_used(rng):
     with pytest.raises(ValueError, match="ax must be one axes or 2 axes; got 3"):
         display.plot(ax=[left, right, right])
     free = figure.add_axes([0, 0, 1, 1])
-    with pytest.raises(ValueError, match="hand over 2 axes"):
+    with pytest.raises(ValueError, match="pass 2 axes"):
         display.plot(ax=free)
 
 

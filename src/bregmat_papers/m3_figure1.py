@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bregmat.plots import CoefficientDisplay
+from bregmat_papers.drawing import NEUTRAL, SIMILAR, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit
 from bregmat_papers.m3 import PREPARATION, coefficients_after, exact_machine, kernel, n_errors, train_test
 
@@ -64,15 +64,21 @@ def table(findings: list[Finding]) -> list[Row]:
 def draw(figure: Figure, findings: list[Finding]) -> None:
     """One panel per number of updates, support vectors on the left; the first split."""
     found = findings[0][1]
+    coefficients, support = np.array(found["coefficients"]), np.array(found["support"])
+    order = np.lexsort((-coefficients[-1], ~support))
+    colors = np.where(support, SIMILAR, NEUTRAL)[order]
     axes = figure.subplots(len(STOPS), 1, sharex=True)
-    CoefficientDisplay.from_iterates(
-        STOPS,
-        found["coefficients"],
-        train_error=found["training"],
-        test_error=found["test"],
-        support=found["support"],
-        ax=axes,
-    )
+    for panel, stop, alpha, training, test in zip(axes, STOPS, coefficients, found["training"], found["test"]):
+        panel.vlines(np.arange(len(order)), 0.0, alpha[order], colors=colors, linewidth=0.6)
+        panel.set_title(f"iteration {stop}", loc="left", fontsize="medium")
+        panel.set_title(f"train error {training:.1%}, test error {test:.1%}", loc="right", fontsize="medium")
+        panel.set_ylabel("α", rotation=0, labelpad=8, fontsize="large")
+        panel.set_ylim(0.0, 1.15 * max(float(alpha.max()), 1e-12))
+        tidy(panel)
+    axes[0].plot([], [], color=SIMILAR, label=f"{support.sum()} support vectors")
+    axes[0].plot([], [], color=NEUTRAL, label=f"{(~support).sum()} no support vectors")
+    axes[0].legend(frameon=False, fontsize="small")
+    axes[-1].set_xlabel("training example, support vectors first")
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,4 @@
-"""What the displays share: colours, panels, axes without chartjunk, lines, rows found or sampled in the data."""
+"""What the displays share: colours, panels, axes, lines, histograms, samples of rows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from numpy.typing import ArrayLike, NDArray
 
-    from bregmat.constraints.constraints import Constraints
-
-# Okabe and Ito: told apart with every common colour-vision deficiency, on white and on dark grey.
+# Okabe and Ito (2008): distinguishable with every common colour-vision deficiency, on white and on dark grey.
 SIMILAR, DISSIMILAR, EQUAL, NEUTRAL = "#0072B2", "#D55E00", "#009E73", "#8A8F98"
 _UP_TO_SEVEN = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#BFB01A")
-# Petroff (2021), ten colours optimised for the same purpose.
+# Petroff (2021): ten colours optimised for the same purpose.
 _UP_TO_TEN = (
     "#3F90DA", "#FFA90E", "#BD1F01", "#94A4A2", "#832DB6", "#A96B59", "#E76300", "#B9AC70", "#717581", "#92DADD",
 )  # fmt: skip
-PAPER = "#FFFFFE"  # the halo of names: white, but a white of its own, which a report turns into the colour of its page
+PAPER = "#FFFFFE"  # outline of names: a white that no other part uses, so that a report can replace it by the colour of its page
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-FEW = 60  # values beside which each one is shown, too
+FEW = 60  # a histogram of at most so many values marks each of them
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 
 def class_colors(n_classes: int) -> tuple[str, ...]:
-    """Colours of 1 to 10 classes."""
+    """Return the colours of 1 to 10 classes."""
     return _UP_TO_SEVEN[:n_classes] if n_classes <= len(_UP_TO_SEVEN) else _UP_TO_TEN[:n_classes]
 
 
 def require_matplotlib(what: str) -> None:
-    """Raise, with the way to install it, where Matplotlib is absent."""
+    """Raise ImportError with the command that installs Matplotlib if it is absent."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -43,7 +41,10 @@ def require_matplotlib(what: str) -> None:
 
 
 def panels(ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[np.object_]:
-    """Axes to draw in, flat: a new figure's, the caller's, or the caller's single axes cut into `shape`."""
+    """Return a flat array of axes to draw in.
+
+    These are the axes of a new figure if `ax` is None, the axes in `ax`, or the single axes `ax` divided into `shape`.
+    """
     n_panels = shape[0] * shape[1]
     if ax is None:
         require_matplotlib("a picture")
@@ -59,14 +60,14 @@ def panels(ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subp
     outer = given[0]
     grid = outer.get_subplotspec()
     if grid is None:
-        raise ValueError(f"ax was not made by subplots, so it cannot be divided; hand over {n_panels} axes.")
+        raise ValueError(f"ax was not made by subplots, so it cannot be divided; pass {n_panels} axes.")
     outer.remove()
     axes = grid.subgridspec(*shape).subplots(squeeze=False, **subplots)
     return axes.ravel()
 
 
 def tidy(ax: Axes, *, grid: Literal["x", "y"] | None = None) -> None:
-    """No box around the data, ticks without marks; grid lines along one axis where values are read off."""
+    """Remove the box around the data, shorten the ticks and add grid lines along one axis if asked."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(length=3)
     if grid is not None:
@@ -75,7 +76,7 @@ def tidy(ax: Axes, *, grid: Literal["x", "y"] | None = None) -> None:
 
 
 def log_scale(axis: Any, low: float, high: float) -> None:
-    """Make an axis logarithmic, with plain text at its ticks: 1, 2, 5 and multiples over less than three decades."""
+    """Make an axis logarithmic with readable ticks: 1, 2, 5 and multiples over less than three decades, else powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
@@ -90,21 +91,15 @@ def log_scale(axis: Any, low: float, high: float) -> None:
 
 
 def _power(value: float) -> str:
-    """A power of ten: 0.01, 1, 100 as they are, else 10⁻⁶."""
+    """Write a power of ten: 0.01, 1 or 100 as a decimal number, others such as 10⁻⁶."""
     exponent = round(np.log10(value))
     if -2 <= exponent <= 3:
         return f"{value:,.{max(-exponent, 0)}f}"
     return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
-def centred_note(ax: Axes, text: str) -> None:
-    """A sentence in place of a picture when there is nothing to draw."""
-    ax.set_axis_off()
-    ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
-
-
 def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, label: str, few: int) -> Line2D:
-    """A line.
+    """Draw a line and return it.
 
     Parameters
     ----------
@@ -113,7 +108,7 @@ def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, 
     dash, color, label : str
         As Matplotlib takes them.
     few : int
-        Up to so many points are marked, so that one is seen, too.
+        Up to so many points have markers, so that a single point is visible.
     """
     marker = "o" if len(x) <= few else None
     return ax.plot(x, y, dash, color=color, label=label, marker=marker, markersize=4, linewidth=1.6)[0]
@@ -128,17 +123,20 @@ def histogram(
     label: str | None = None,
     n_all: int | None = None,
 ) -> None:
-    """Bars, in per cent of `n_all` values (by default these); values outside are in the last bars, few are ticks as well.
+    """Draw a histogram in per cent of `n_all` values.
+
+    Values outside of the edges are counted in the outermost bars. If there are few values, each is marked by a tick.
 
     Parameters
     ----------
     ax : Axes
     values : ndarray, shape (k,)
     edges : ndarray, shape (b + 1,)
-        Ends of the bars.
+        Edges of the bars.
     color, label : str
         As Matplotlib takes them.
     n_all : int, optional
+        By default the number of values.
     """
     if len(values) == 0:
         return
@@ -152,63 +150,26 @@ def histogram(
 
 
 def columns_of(name: str, records: Sequence[Any], fields: Iterable[str]) -> list[NDArray[np.float64]]:
-    """One array for each field of the records."""
+    """Return one array for each field of the records."""
     if len(records) == 0:
         raise ValueError(f"{name} is empty; there is nothing to draw.")
     return [np.array([getattr(record, field) for record in records], dtype=float) for field in fields]
 
 
-def constraints_among(estimator: Any, X: Any, constraints: Any, sample_id: Any) -> tuple[Any, Constraints, Any]:
-    """X as an array or frame, constraints in its row numbers (default: those the estimator was fitted on), names of the rows.
-
-    Rows that name a sample which is not in X are left out, as in ``fit``.
-
-    Parameters
-    ----------
-    estimator : MetricLearner or KernelLearner
-        Fitted.
-    X : array-like, shape (n, d)
-    constraints : Constraints or None
-    sample_id : array-like, shape (n,), or None
-        As in ``fit``.
-    """
-    from bregmat.base.points import row_names
-    from bregmat.estimators.learner import given_constraints  # here: pictures of plain data load less
-
-    X = X if hasattr(X, "shape") else np.asarray(X)
-    constraints = estimator.constraints_ if constraints is None else constraints
-    names = row_names(X, constraints, sample_id)
-    located, n_dropped = given_constraints(constraints, names, X.shape[0])
-    if located is None:
-        raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
-    return X, located, names
-
-
 class Display:
-    """A picture: what is drawn is computed once, ``plot`` draws it as often as wanted."""
+    """Base of the displays. The numbers to draw are computed once; ``plot`` draws them as often as needed."""
 
     figure_: Any
 
     def _panels(self, ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[Any]:
-        """Axes to draw in, of :func:`panels`; sets the figure."""
+        """Return the axes to draw in, see :func:`panels`, and store their figure."""
         axes = panels(ax, shape, figsize, **subplots)
         self.figure_ = axes[0].figure
         return axes
 
 
-class ResultDisplay(Display):
-    """A display of what a result says."""
-
-    from_result: Any  # (result, **options): each class has its own
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
-        """Draw ``estimator.result_``; options as in `from_data`."""
-        return cls.from_result(estimator.result_, **options)
-
-
-class ConstraintDisplay(Display):
-    """A display of what constraints say of points."""
+class BeforeAndAfter(Display):
+    """Base of the displays that compare constrained distances before and after learning."""
 
     from_data: Any  # each class has its own
 
@@ -216,47 +177,50 @@ class ConstraintDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
     ) -> Self:
-        """Draw the rows of constraints whose points are among given ones.
+        """Draw the constraints of a fitted learner at the points X and at their images.
 
         Parameters
         ----------
         estimator : fitted estimator
         X : array, scipy.sparse or data frame of shape (n, d)
-            Constraints of points that are not among its rows are left out.
+            Constraints on points that are not among its rows are left out, as in ``fit``.
         constraints : Constraints, optional
-            By default those it was fitted on.
+            By default those that the estimator was fitted with.
         sample_id : array of shape (n,), optional
             Names of the rows of `X`, as in ``fit``.
         **options
             As in `from_data`.
+
+        Raises
+        ------
+        ValueError
+            If no constraint has all its points in `X`.
         """
-        X, located, names = constraints_among(estimator, X, constraints, sample_id)
-        return cls._of_points(X, np.asarray(estimator.transform(X)), located, names, **options)
+        from bregmat.base.points import row_names
+        from bregmat.estimators.learner import given_constraints  # imported here: plots of plain data load less
 
-    @classmethod
-    def _of_points(cls, X: Any, after: Any, constraints: Any, names: Any, **options: Any) -> Any:
-        """Draw for points X (n, d) that are mapped to ``after``, with constraints in row numbers and names of the points."""
-        return cls.from_data(X, after, constraints, **options)
-
-
-class BeforeAndAfter(ConstraintDisplay):
-    """A display of what constraints say, at the points as given and at the learned ones."""
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        constraints = estimator.constraints_ if constraints is None else constraints
+        located, n_dropped = given_constraints(constraints, row_names(X, constraints, sample_id), X.shape[0])
+        if located is None:
+            raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
+        return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
     @classmethod
     def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> Self:
-        """Draw `constraints` (in row numbers of `X`); options as in `from_data`."""
+        """Draw `constraints`, given in row numbers of `X`, for a result; options as in `from_data`."""
         return cls.from_data(X, result.transform(X), constraints, **options)
 
 
 def sample_rows(n: int, most: int, random_state: Any) -> NDArray[np.int64]:
-    """At most `most` of the row numbers 0 ... n - 1, in order."""
+    """Draw at most `most` of the row numbers 0 ... n - 1, without replacement, in increasing order."""
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(random_state).choice(n, size=most, replace=False))
 
 
 def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
-    """Rows of an array, sparse matrix or data frame, in the same kind of container."""
+    """Return rows of an array, sparse matrix or data frame in the same kind of container."""
     if len(rows) == X.shape[0]:
         return X
     if hasattr(X, "iloc"):
@@ -267,7 +231,7 @@ def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def plain(text: Any, most: int) -> str:
-    """A user's word as Matplotlib shall show it: not as a formula, not hidden from the legend, not too long."""
+    """Prepare text of a user for Matplotlib: shortened, not a formula, and not hidden from the legend by an underscore."""
     text = " ".join(str(text).split())
     text = text if len(text) <= most else text[: most - 1] + "…"
     return ("\u200b" + text if text.startswith("_") else text).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""How much farther one pair is than the other that should be nearer, before and after learning."""
+"""Display of relative comparisons of distances before and after learning."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-TAIL = 0.005  # of the comparisons at either end may be drawn into the last bar
+TAIL = 0.005  # fraction of the comparisons at either end that may be counted in the outermost bar
 
 
 @dataclass(eq=False, repr=False)
 class ComparisonDisplay(BeforeAndAfter):
-    """Histograms of comparisons "i and j are closer than k and l": how many times as far k and l are, before and after.
+    """Histograms of distance ratios for comparisons "i and j are closer than k and l", before and after learning.
 
-    The axis is the distance of the pair that should be farther, divided by the distance of the one that should be nearer, so it has no
-    unit and distances before and after may be laid side by side. Comparisons right of 1 are the right way round.
+    The ratio is the distance of the pair that should be farther, divided by the distance of the pair that should be nearer.
+    It has no unit, so the panels can be compared. A comparison holds if its ratio is above 1.
 
     Parameters
     ----------
     before, after : ndarray of shape (c,)
         Ratios of (unsquared) distances, dimensionless.
     scaled : ndarray of shape (c,), optional
-        The same with columns scaled, for a panel between the two.
+        Ratios with scaled columns, drawn in a panel between the two.
     met : float
-        Share of the comparisons that hold by their margin after learning, 0 to 1.
+        Fraction of the comparisons that hold by their margin after learning.
 
     Attributes
     ----------
     ax_ : ndarray of 2 or 3 Axes
     figure_ : Figure
     ordered_ : dict of str to float
-        Share of the comparisons that are the right way round, 0 to 1, by the name of the panel: "as given", "scaled", "learned". Equal
-        distances are not.
+        Fraction of the comparisons that hold, by the name of the panel: "as given", "scaled", "learned". Equal distances do
+        not count.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class ComparisonDisplay(BeforeAndAfter):
     def from_data(
         cls, before: Any, after: Any, constraints: Any, *, scaled: Any = None, tol: float = 1e-3, ax: Any = None
     ) -> ComparisonDisplay:
-        """Draw points whose images are already at hand.
+        """Draw points and their images under the learned map.
 
         Parameters
         ----------
@@ -74,9 +74,9 @@ class ComparisonDisplay(BeforeAndAfter):
         after : array of shape (n, k)
             The same points after the learned map.
         constraints : Constraints
-            In row numbers; rows that are no comparisons are left out.
+            In row numbers; rows other than comparisons are left out.
         scaled : array or scipy.sparse of shape (n, d), optional
-            The points with their columns scaled.
+            The points with scaled columns.
         tol : float
             Relative violation up to which a comparison counts as met by its margin.
         ax : Axes or one for each panel, optional
@@ -111,7 +111,7 @@ class ComparisonDisplay(BeforeAndAfter):
 
     @staticmethod
     def _draw(panel: Axes, ratio: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
-        """Bars left of 1 in the one colour, right of it in the other."""
+        """Draw the bars of one panel, in one colour left of 1 and in another right of it."""
         half = len(edges) // 2
         for chosen, bins, color in (
             (ratio <= 1.0, edges[: half + 1], DISSIMILAR),
@@ -122,12 +122,12 @@ class ComparisonDisplay(BeforeAndAfter):
 
 
 def _percent(share: float) -> str:
-    """Never 0 or 100 where it is not."""
+    """Write a fraction in per cent; 0 and 100 only if they are exact."""
     return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(max(share, 0.001), 0.999):.1%}"
 
 
 def _ratios(X: Any, comparisons: Constraints) -> NDArray[np.float64]:
-    """How many times as far the pair is that should be farther; 1 where both are at one place."""
+    """Return the distance ratio of each comparison; 1 if both distances are zero."""
     X = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
     i, j, k, l = comparisons.index[:, :4].T
     one, other = (np.sqrt(Constraints.sq_distance(*pair, 1.0, "<=").values(X)) for pair in ((i, j), (k, l)))
@@ -137,7 +137,7 @@ def _ratios(X: Any, comparisons: Constraints) -> NDArray[np.float64]:
 
 
 def _edges(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Edges of bars, logarithmic and the same on both sides of 1, which is one of them."""
+    """Return logarithmic edges of bars, symmetric around 1, which is an edge itself."""
     size = np.abs(np.log(ratio[(ratio > 0) & np.isfinite(ratio)]))
     reach = max(float(np.quantile(size, 1 - TAIL)) if len(size) else 0.0, np.log(1.5))
     n_bins = int(np.clip(np.sqrt(len(ratio)) / 2, 4, 30))  # on each side

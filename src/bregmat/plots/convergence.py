@@ -1,4 +1,4 @@
-"""How the objective and its proven lower bound met."""
+"""Display of the convergence of a solver: objective, lower bound, gap, violation."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, ResultDisplay, columns_of, curve, log_scale, tidy
+from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, Display, columns_of, curve, log_scale, tidy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RELATIVE = ("gap", "violation")  # the lines of the lower panel
-FLOOR = 1e-16  # where zero and below is drawn on a logarithmic axis: under float64 rounding
+FLOOR = 1e-16  # smaller values are drawn here on a logarithmic axis; below the rounding error of float64
 
 
 @dataclass(eq=False, repr=False)
-class ConvergenceDisplay(ResultDisplay):
+class ConvergenceDisplay(Display):
     """Objective and dual bound above; relative gap and violation, on a logarithmic axis, below.
 
-    Objective, bound and gap are drawn as the best so far: what is proven at that iteration, whatever a solver did
-    since (a second solver starts anew). Objectives below a proven bound belong to points that violate hard rows; they
-    are left out, as are values that a record does not know (NaN). Lines join the known ones.
+    Objective, bound and gap are the best values up to each iteration, because a second solver may start from a worse
+    point. Objectives below a proven bound belong to points that violate hard constraints. They are left out, and so are
+    values that a record does not have (NaN); lines join the others.
 
     Parameters
     ----------
@@ -65,8 +65,16 @@ class ConvergenceDisplay(ResultDisplay):
     tol: float | None = None
 
     @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> ConvergenceDisplay:
+        """Draw ``estimator.result_``; options as in `from_data`."""
+        return cls.from_result(estimator.result_, **options)
+
+    @classmethod
     def from_result(cls, result: Any, **options: Any) -> ConvergenceDisplay:
-        """Draw ``result.history`` with ``result.tol``, of several problems solved in a row the last; options as in `from_data`."""
+        """Draw ``result.history`` with ``result.tol``; options as in `from_data`.
+
+        If the history holds several problems that were solved one after another, the last one is drawn.
+        """
         last = [record for record in result.history if record.stage == result.history[-1].stage]
         return cls.from_data(last, **{"tol": result.tol, **options})
 
@@ -83,7 +91,7 @@ class ConvergenceDisplay(ResultDisplay):
         tol : float, optional
             Relative gap asked for.
         x : {"iterations", "seconds"}
-            What the horizontal axis counts.
+            Quantity on the horizontal axis.
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
@@ -94,37 +102,14 @@ class ConvergenceDisplay(ResultDisplay):
         """Draw against "iterations" or "seconds"; `ax` is one axes (divided in two) or two. Returns self."""
         if x not in ("iterations", "seconds"):
             raise ValueError(f'x must be "iterations" or "seconds"; got {x!r}.')
-        at = self.iteration if x == "iterations" else self.seconds
         self.ax_ = self._panels(ax, (2, 1), (6.4, 5.2), sharex=True)
-        upper, lower = self.ax_
-        self.lines_: dict[str, Any] = {}
         self._best = self._best_so_far()
-        for panel, name, label, color, dash in (
-            (upper, "objective", "objective, best so far", SIMILAR, "-"),
-            (upper, "dual_bound", "proven lower bound, best so far", DISSIMILAR, "--"),
-            (lower, "gap", "relative gap, best so far", EQUAL, "-"),
-            (lower, "violation", "largest violation of hard rows", "#CC79A7", ":"),
-        ):
-            values = self._best[name]
-            known = np.isfinite(values)
-            if not known.any() or (name == "violation" and not values[known].any()):  # without hard rows it is 0
-                continue
-            shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
-            self.lines_[name] = curve(panel, at[known], shown, dash, color=color, label=label, few=40)
+        self._draw_lines(self.iteration if x == "iterations" else self.seconds)
+        upper, lower = self.ax_
         self._scale_objective(upper)
         upper.set_ylabel("objective")
-        drawn = np.concatenate([[1.0], *(line.get_ydata() for name, line in self.lines_.items() if name in _RELATIVE)])
-        low, high = min(drawn.min(), self.tol or 1.0) / 3, drawn.max() * 3
-        log_scale(lower.yaxis, low, high)
-        lower.set_ylim(low, high)
-        lower.set_ylabel("relative, log scale")
+        self._scale_gap(lower)
         lower.set_xlabel("iteration" if x == "iterations" else "seconds")
-        if self.tol is not None:
-            lower.axhline(self.tol, color=EQUAL, linewidth=0.9, alpha=0.7)
-            lower.annotate(
-                f"tolerance {number(self.tol, 3)}", (0.0, self.tol), xycoords=("axes fraction", "data"), xytext=(4, 3),
-                textcoords="offset points", fontsize="small", color=EQUAL,
-            )  # fmt: skip
         if x == "iterations":
             lower.xaxis.get_major_locator().set_params(integer=True)
         for panel in self.ax_:
@@ -136,10 +121,42 @@ class ConvergenceDisplay(ResultDisplay):
         self.figure_.align_ylabels(list(self.ax_))
         return self
 
+    def _draw_lines(self, at: NDArray[np.float64]) -> None:
+        """Draw the lines of both panels against `at`, shape (m,)."""
+        upper, lower = self.ax_
+        self.lines_: dict[str, Any] = {}
+        for panel, name, label, color, dash in (
+            (upper, "objective", "objective, best so far", SIMILAR, "-"),
+            (upper, "dual_bound", "proven lower bound, best so far", DISSIMILAR, "--"),
+            (lower, "gap", "relative gap, best so far", EQUAL, "-"),
+            (lower, "violation", "largest violation of hard rows", "#CC79A7", ":"),
+        ):
+            values = self._best[name]
+            known = np.isfinite(values)
+            if not known.any() or (name == "violation" and not values[known].any()):  # it is 0 without hard rows
+                continue
+            shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
+            self.lines_[name] = curve(panel, at[known], shown, dash, color=color, label=label, few=40)
+
+    def _scale_gap(self, panel: Any) -> None:
+        """Make the axis of gap and violation logarithmic and mark the tolerance."""
+        drawn = np.concatenate([[1.0], *(line.get_ydata() for name, line in self.lines_.items() if name in _RELATIVE)])
+        low, high = min(drawn.min(), self.tol or 1.0) / 3, drawn.max() * 3
+        log_scale(panel.yaxis, low, high)
+        panel.set_ylim(low, high)
+        panel.set_ylabel("relative, log scale")
+        if self.tol is not None:
+            panel.axhline(self.tol, color=EQUAL, linewidth=0.9, alpha=0.7)
+            panel.annotate(
+                f"tolerance {number(self.tol, 3)}", (0.0, self.tol), xycoords=("axes fraction", "data"), xytext=(4, 3),
+                textcoords="offset points", fontsize="small", color=EQUAL,
+            )  # fmt: skip
+
     def _best_so_far(self) -> dict[str, NDArray[np.float64]]:
-        """Per line what is drawn: the lowest objective and gap and the highest bound up to each record."""
+        """Return the values of each line: lowest objective and gap and highest bound up to each record."""
         bound = self.dual_bound[np.isfinite(self.dual_bound)]
         proven = bound.max(initial=-np.inf)
+        # an objective below a proven bound belongs to a point that is not feasible
         reached = self.objective >= proven - 1e-6 * max(1.0, abs(proven)) if len(bound) else True
         drawn = {
             "objective": (np.where(reached, self.objective, np.nan), np.minimum),
@@ -156,7 +173,7 @@ class ConvergenceDisplay(ResultDisplay):
         return best
 
     def _scale_objective(self, panel: Any) -> None:
-        """Logarithmic where the objective falls by decades; either way the far-off early bounds do not flatten it."""
+        """Choose the axis of the objective so that early bounds far below do not flatten it; logarithmic if it falls by decades."""
         objective, bound = (v[np.isfinite(v)] for v in (self._best["objective"], self._best["dual_bound"]))
         panel.ticklabel_format(axis="y", useOffset=False)
         if len(objective) == 0 or len(bound) == 0:
@@ -168,7 +185,7 @@ class ConvergenceDisplay(ResultDisplay):
             panel.set_ylim(low / 1.3, high * 1.3)
             return
         reach = 1.5 * max(high - last, 1e-9 * max(1.0, abs(last)))
-        if 2 * len(objective) < len(bound):  # a dual method: the bound tells the story
+        if 2 * len(objective) < len(bound):  # a dual method, which has many bounds and few objectives
             reach = max(reach, 3.0 * (last - bound[len(bound) // 2]))
         low = max(bound.min(), last - reach)
         edge = 0.06 * max(high - low, 1e-9 * max(1.0, abs(last)))

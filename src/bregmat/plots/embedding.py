@@ -1,4 +1,4 @@
-"""Points as given, with columns scaled, and after the learned map, in two dimensions."""
+"""Display of points in two dimensions: as given, with scaled columns, and after the learned map."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     Group = tuple[Any, str, NDArray[np.bool_], str, str]  # label, name, which points, colour, marker
 
 MOST_CLASSES = 10
-COLORS_SUFFICE = 7  # with more classes than this their names stand among the points, too
+COLORS_SUFFICE = 7  # with more classes, their names are also written among the points
 
 
 @dataclass(eq=False, repr=False)
 class EmbeddingDisplay(Display):
     """First two principal components of the points before and after the learned map, coloured by label.
 
-    Panels have equal units on both axes, so a distance in the picture is the part of the (unsquared) distance that
-    two dimensions can show; the axis labels say how much of the variance that is.
+    Panels have equal units on both axes. A distance in the picture is the part of the (unsquared) distance along the two
+    components; the axis labels contain their share of the variance.
 
     Parameters
     ----------
     before, after : ndarray of shape (m, 2)
         Coordinates of the drawn points; data units before, learned units after.
     y : ndarray of shape (m,), optional
-        Label of each drawn point; None or NaN means unlabelled.
+        Label of each drawn point; None or NaN if there is none.
     share_before, share_after : (float, float)
-        Share of the variance along each axis, 0 to 1.
+        Fraction of the variance along each axis.
     rows : ndarray of shape (m,), optional
         Row numbers of the drawn points in the data.
     n_points : int, optional
         Number of points the drawn ones were sampled from.
     scaled : ndarray of shape (m, 2), optional
-        Coordinates of the points with their columns scaled to unit variance, which a learned metric has to beat: a third panel.
+        Coordinates of the points with columns scaled to unit variance, for a third panel.
     share_scaled : (float, float)
 
     Attributes
@@ -48,7 +48,7 @@ class EmbeddingDisplay(Display):
     ax_ : ndarray of 2 Axes, 3 with `scaled`
     figure_ : Figure
     classes_ : list
-        The classes drawn in a colour of their own, in the order of the legend.
+        Classes with a colour, in the order of the legend.
 
     Examples
     --------
@@ -110,15 +110,15 @@ class EmbeddingDisplay(Display):
         before : array or scipy.sparse of shape (n, d)
             Points in data units.
         after : array of shape (n, k), or callable
-            The same points after the learned map; or the map itself, which is then called with the drawn points only.
+            Images of the points under the learned map, or the map itself, which is called with the drawn points only.
         y : array of shape (n,), optional
             Labels, any dtype.
         scaled : array or scipy.sparse of shape (n, d), optional
-            The points with their columns scaled, for a panel between the two.
+            The points with scaled columns, for a panel between the two.
         unlabeled : scalar, optional
             The value in `y` that means "no label".
         max_points : int
-            More points than this are sampled without replacement; the components are those of the sample.
+            Largest number of points. If there are more, a sample without replacement is drawn, with the components of the sample.
         random_state : int or Generator
             Seed of the sample.
         ax : Axes or one for each panel, optional
@@ -194,11 +194,11 @@ class EmbeddingDisplay(Display):
         tidy(panel)
 
     def legend_entries(self) -> list[tuple[str, str, str]]:
-        """(name, colour, marker) of each group that is drawn, for a legend outside the picture."""
+        """Return (name, colour, marker) of each group, for a legend outside of the figure."""
         return [] if self.y is None else [(name, color, marker) for _, name, _, color, marker in self._groups()]
 
     def _view(self, name: str) -> tuple[NDArray[np.float64] | None, tuple[float, float]]:
-        """Coordinates and shares of a panel."""
+        """Return the coordinates of a panel and the shares of variance along its axes."""
         views = (
             (self.before, self.share_before),
             (self.scaled, self.share_scaled),
@@ -208,11 +208,11 @@ class EmbeddingDisplay(Display):
 
     @property
     def _size(self) -> float:
-        """Area of a point, points squared."""
+        """Area of a marker in points squared."""
         return float(np.clip(9000 / max(len(self.before), 1), 9, 36))
 
     def _name_classes(self, panel: Axes, points: NDArray[np.float64], groups: list[Group]) -> None:
-        """Each class's name at the median of its points, readable over them."""
+        """Write the name of each class at the median of its points, with an outline."""
         from matplotlib.patheffects import withStroke
 
         halo = [withStroke(linewidth=4, foreground=PAPER)]
@@ -222,7 +222,7 @@ class EmbeddingDisplay(Display):
                 panel.text(x, y, name, weight="bold", fontsize=12, ha="center", va="center", path_effects=halo)
 
     def _groups(self) -> list[Group]:
-        """The groups to draw, grey ones first so that they lie below."""
+        """Return the groups of points to draw; grey ones come first, so that they are below the others."""
         everything = np.ones(len(self.before), dtype=bool)
         if self.y is None:
             return [(None, "points", everything, class_colors(1)[0], MARKERS[0])]
@@ -248,12 +248,12 @@ class EmbeddingDisplay(Display):
 
 
 def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Coordinates on the first two principal components and the shares of variance along them."""
+    """Return the coordinates on the first two principal components and their shares of the variance."""
     from sklearn.decomposition import PCA
 
     sparse = hasattr(points, "tocsr")
     points = points if sparse else np.asarray(points, dtype=float)
-    if sparse and min(points.shape) < 3:  # too few for its solver
+    if sparse and min(points.shape) < 3:  # ARPACK needs more rows and columns
         sparse, points = False, points.toarray()
     pca = PCA(n_components=min(2, *points.shape), svd_solver="arpack" if sparse else "auto", random_state=0)
     with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no variance to divide by
@@ -264,16 +264,16 @@ def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
 
 
 def _turned(points: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sign of a component is arbitrary: the one that keeps points on their side of the picture."""
+    """Flip components whose sign, which is arbitrary, differs from that of `like`."""
     return points * np.where((like * points).sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _is_missing(label: Any) -> bool:
-    """None or NaN: a row without a label."""
+    """Whether a label is None, NaN, or missing in pandas."""
     return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
 def _order(label: Any) -> tuple[bool, Any]:
-    """Numbers by value before everything else by name."""
+    """Sort key of labels: numbers by value, then all others by name."""
     number = isinstance(label, int | float | np.number) and not isinstance(label, bool)
     return (not number, label if number else str(label))

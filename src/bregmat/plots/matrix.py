@@ -1,4 +1,4 @@
-"""A learned Mahalanobis matrix as a map of its entries, rows and columns named by feature."""
+"""Display of the entries of a learned Mahalanobis matrix."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from bregmat.plots._style import DISSIMILAR, SIMILAR, Display, plain
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-MOST = 30  # features whose names can be read
+MOST = 30  # with more features the names would not be legible
 
 
 @dataclass(eq=False, repr=False)
 class MatrixDisplay(Display):
-    """Entries of the learned matrix between features: blue where two features together count more than alone, red where less.
+    """Entries of the learned matrix between features; positive entries are blue, negative entries red.
 
-    With the standard deviations of the columns, entries are those for columns scaled to unit variance, so that features of
-    different units can be compared. Of many features, those with the largest diagonal entries are drawn.
+    If the standard deviations of the columns are given, the entries are those for columns scaled to unit variance, so that
+    features with different units can be compared. If there are many features, those with the largest diagonal entries are drawn.
 
     Parameters
     ----------
     matrix : ndarray of shape (k, k)
-        Symmetric; dimensionless where columns were scaled, else one over squared data units.
+        Symmetric; dimensionless if columns were scaled, else in one over squared data units.
     names : sequence of k str
     n_features : int
-        How many features the matrix has in all.
+        Number of features, including those that are not drawn.
 
     Attributes
     ----------
@@ -75,23 +75,23 @@ class MatrixDisplay(Display):
         most: int = MOST,
         ax: Any = None,
     ) -> MatrixDisplay:
-        """Draw a given matrix.
+        """Draw a matrix.
 
         Parameters
         ----------
         matrix : array of shape (d, d)
         names : sequence of d str, optional
-            Of the features; "0", "1", ... where not given.
+            Names of the features; by default "0", "1", ...
         deviations : array of shape (d,), optional
             Standard deviations of the columns, data units.
         most : int
-            More features than this are not drawn.
+            Largest number of features to draw.
         ax : Axes, optional
 
         Raises
         ------
         ValueError
-            If `matrix` is not square, or `names` or `deviations` have another length.
+            If `matrix` is not square, or `names` or `deviations` have a length other than d.
         """
         matrix = np.asarray(matrix, dtype=float)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -125,7 +125,7 @@ class MatrixDisplay(Display):
 
 
 def _colors() -> Any:
-    """Red below 0, blue above, and nothing at 0: the paper is seen, light or dark."""
+    """Return a colour map: red below 0, blue above, transparent at 0, so that it suits light and dark pages."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     red, blue = to_rgb(DISSIMILAR), to_rgb(SIMILAR)

@@ -1,4 +1,4 @@
-"""What an online learner lost, under its bound."""
+"""Display of the total loss of an online learner and its bound."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class OnlineLossDisplay(Display):
     """Total loss of an online learner against the number of examples, and the bound that it cannot exceed.
 
-    The left panel of Figure 2 of Tsuda 2004. A second line, ``comparison``, is for the loss of something else on the same
-    stream: the learner at another rate, or the best fixed matrix in hindsight. Bounds that are not known (NaN) or say nothing
-    (inf) are left out; lines join the known ones. Where the last one is void, the legend says why.
+    As in the left panel of Figure 2 of Tsuda 2004. A second line, ``comparison``, is the loss of another learner on the same
+    stream, or of the best fixed matrix in hindsight. Bounds that are unknown (NaN) or infinite are left out. If there is no
+    bound at the end, the legend says why.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class OnlineLossDisplay(Display):
     loss, bound : ndarray of shape (m,)
         Total loss so far and its bound, in units of the loss.
     comparison : ndarray of shape (m,), optional
-        Total loss of something else.
+        Total loss to compare with.
     comparison_name : str
-        What it is called in the legend.
+        Its name in the legend.
     void : str, optional
         Why there is no bound at the end.
 
@@ -87,11 +87,11 @@ class OnlineLossDisplay(Display):
         records : sequence of StreamRecord
             With position, loss, bound and void.
         comparison : array-like of shape (m,) or scalar, optional
-            Total loss of something else, at the same positions.
+            Total loss to compare with, at the same positions.
         comparison_name : str
             Its name in the legend.
         scale : {"linear", "log"}
-            Of the number of examples. Most of the loss comes early: "log" shows where.
+            Scale of the number of examples. Most of the loss occurs early, where "log" shows more.
         ax : Axes, optional
             Where to draw.
         """
@@ -132,7 +132,7 @@ class OnlineLossDisplay(Display):
         return self
 
     def _from_zero(self, x: NDArray, y: NDArray, *, joins: bool) -> tuple[NDArray, NDArray]:
-        """A total begins at 0 examples with nothing."""
+        """Let a line begin at zero examples with loss zero."""
         if not joins or x[0] == 0:
             return x, y
         return np.concatenate([[0.0], x]), np.concatenate([[0.0], y])
@@ -154,7 +154,7 @@ class OnlineLossDisplay(Display):
         self.ax_.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
     def _end(self) -> str:
-        """Where the loss ended and how far below its bound, in words."""
+        """Describe the last total loss and its bound."""
         loss, bound = self.loss[-1], self.bound[-1]
         if not np.isfinite(loss):
             return ""

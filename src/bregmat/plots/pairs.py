@@ -1,4 +1,4 @@
-"""Squared distances of the constrained pairs before and after learning, with their bounds."""
+"""Display of squared distances of constrained pairs before and after learning, with their bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bregmat.constraints.columns import excess_of
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
 # sense code, name, symbol, colour, line style of the bound
@@ -25,11 +24,10 @@ GROUPS = (
 
 @dataclass(eq=False, repr=False)
 class PairDistanceDisplay(BeforeAndAfter):
-    """Histograms of squared distances of similar ("<=") and dissimilar (">=") pairs before and after, and their bounds.
+    """Histograms of squared distances of similar ("<=") and dissimilar (">=") pairs, before and after learning.
 
-    If all pairs of a kind share one bound the axis is the squared distance. If bounds differ from pair to pair the axis
-    is the squared distance divided by its bound, and 1 is the mark: similar pairs belong left of it, dissimilar pairs
-    right of it.
+    If all pairs of a kind have the same bound, the axis is the squared distance. If bounds differ from pair to pair, the
+    axis is the squared distance divided by its bound: similar pairs should be left of 1, dissimilar pairs right of it.
 
     Parameters
     ----------
@@ -40,7 +38,7 @@ class PairDistanceDisplay(BeforeAndAfter):
     sense : ndarray of shape (c,)
         +1 for "<=", -1 for ">=", 0 for "==".
     relative : bool, optional
-        Whether to divide by the bounds; by default only if bounds differ within a kind.
+        Whether distances are divided by their bounds; by default only if bounds differ within a kind.
     tol : float
         Relative violation up to which a pair counts as met.
 
@@ -50,10 +48,10 @@ class PairDistanceDisplay(BeforeAndAfter):
     figure_ : Figure
     is_relative_ : bool
     met_ : dict of str to (float, float)
-        Share of the pairs of each kind that meet their bounds, before and after, 0 to 1.
+        Fraction of the pairs of each kind that meet their bounds, before and after.
     ordered_ : (float, float)
-        Probability that a similar pair is closer than a dissimilar one, before and after, 0 to 1 (the area under the
-        ROC curve); NaN where a kind is absent.
+        Probability that a similar pair is closer than a dissimilar one, before and after (the area under the ROC curve);
+        NaN if a kind is absent.
 
     Examples
     --------
@@ -88,7 +86,7 @@ class PairDistanceDisplay(BeforeAndAfter):
         tol: float = 1e-3,
         ax: Any = None,
     ) -> PairDistanceDisplay:
-        """Draw points whose images are already at hand.
+        """Draw points and their images under the learned map.
 
         Parameters
         ----------
@@ -120,24 +118,8 @@ class PairDistanceDisplay(BeforeAndAfter):
         self.ax_ = self._panels(ax, (2, 1), (7.0, 5.4), sharex=True)
         one_bound = all(len(np.unique(self.bound[self.sense == code])) <= 1 for code, *_ in GROUPS)
         self.is_relative_ = not one_bound if self.relative is None else self.relative
-        usable = self.bound > 0 if self.is_relative_ else np.ones(len(self.bound), dtype=bool)
-        unit = np.where(usable, self.bound, 1.0) if self.is_relative_ else np.ones(len(self.bound))
-        values = (self.sq_before / unit, self.sq_after / unit)
-        marks = [1.0] if self.is_relative_ else list(np.unique(self.bound))
-        edges, is_log = _edges(np.concatenate([v[usable] for v in values]), marks)
         self.ordered_ = tuple(share_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
-        self.met_: dict[str, tuple[float, ...]] = {}
-        for code, name, symbol, color, dash in GROUPS:
-            rows = self.sense == code
-            if not rows.any():
-                continue
-            self.met_[name] = tuple(float(self._holds(sq)[rows].mean()) for sq in (self.sq_before, self.sq_after))
-            for k, panel in enumerate(self.ax_):
-                shown = rows & usable
-                label = f"{name} ({symbol}): {self.met_[name][k]:.0%} met"
-                _bars(panel, values[k][shown], (self.bound / unit)[shown], code * self.tol, edges, color, label)
-                if not self.is_relative_:
-                    panel.axvline(self.bound[rows][0], color=color, linestyle=dash, linewidth=1.4)
+        edges, is_log = self._draw_bars()
         for panel, title, ordered in zip(self.ax_, ("before", "after"), self.ordered_, strict=True):
             if self.is_relative_:
                 panel.axvline(1.0, color="0.5", linestyle="--", linewidth=1.4)
@@ -151,8 +133,31 @@ class PairDistanceDisplay(BeforeAndAfter):
         self.ax_[1].set_xlabel(self._x_label(is_log))
         return self
 
+    def _draw_bars(self) -> tuple[NDArray[np.float64], bool]:
+        """Draw the histograms of each kind of pairs; return the edges of the bars and whether they are logarithmic."""
+        # a bound of zero cannot be divided by
+        usable = self.bound > 0 if self.is_relative_ else np.ones(len(self.bound), dtype=bool)
+        unit = np.where(usable, self.bound, 1.0) if self.is_relative_ else np.ones(len(self.bound))
+        values = (self.sq_before / unit, self.sq_after / unit)
+        marks = [1.0] if self.is_relative_ else list(np.unique(self.bound))
+        edges, is_log = _edges(np.concatenate([v[usable] for v in values]), marks)
+        self.met_: dict[str, tuple[float, ...]] = {}
+        for code, name, symbol, color, dash in GROUPS:
+            rows = self.sense == code
+            if not rows.any():
+                continue
+            self.met_[name] = tuple(float(self._holds(sq)[rows].mean()) for sq in (self.sq_before, self.sq_after))
+            shown = rows & usable
+            for k, panel in enumerate(self.ax_):
+                label = f"{name} ({symbol}): {self.met_[name][k]:.0%} met"
+                placed = _beside_bound(values[k][shown], (self.bound / unit)[shown], code * self.tol)
+                histogram(panel, placed, edges, color=color, label=label)
+                if not self.is_relative_:
+                    panel.axvline(self.bound[rows][0], color=color, linestyle=dash, linewidth=1.4)
+        return edges, is_log
+
     def _holds(self, sq_distance: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether each pair meets its bound to the relative tolerance."""
+        """Tell which pairs meet their bounds up to the relative tolerance."""
         return excess_of(sq_distance, self.bound, self.sense) <= self.tol * np.where(self.bound > 0, self.bound, 1.0)
 
     def _x_label(self, is_log: bool) -> str:
@@ -169,23 +174,13 @@ class PairDistanceDisplay(BeforeAndAfter):
         return f"squared distance{scale}\n(bounds: {', '.join(bounds)})"
 
 
-def _bars(
-    panel: Axes,
-    values: NDArray[np.float64],
-    bound: NDArray[np.float64],
-    margin: float,
-    edges: NDArray[np.float64],
-    color: str,
-    label: str,
-) -> None:
-    """Bars of one kind of pairs, in per cent."""
-    # pairs that lie on their bound to within rounding belong to the bar on the side where it is met
-    placed = np.where(np.abs(values - bound) <= abs(margin) * bound, bound * (1 - margin), values)
-    histogram(panel, placed, edges, color=color, label=label)
+def _beside_bound(values: NDArray[np.float64], bound: NDArray[np.float64], margin: float) -> NDArray[np.float64]:
+    """Move values that equal their bound up to `margin` to the side where the bound is met, so that they count in its bar."""
+    return np.where(np.abs(values - bound) <= abs(margin) * bound, bound * (1 - margin), values)
 
 
 def share_ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> float:
-    """Share of (similar, dissimilar) couples of pairs in which the similar pair is closer; ties count half."""
+    """Return the probability that a similar pair is closer than a dissimilar one; ties count half, NaN without both kinds."""
     similar, dissimilar = np.sort(sq_distance[sense == 1]), sq_distance[sense == -1]
     if len(similar) == 0 or len(dissimilar) == 0:
         return float("nan")
@@ -194,16 +189,16 @@ def share_ordered(sq_distance: NDArray[np.float64], sense: NDArray[np.int8]) -> 
 
 
 def _edges(values: NDArray[np.float64], marks: list[float]) -> tuple[NDArray[np.float64], bool]:
-    """Bin edges over the values and the marks, logarithmic where they span more than a factor of 30.
+    """Return edges of bars over values and marks, and whether they are logarithmic, as over more than a factor of 30.
 
-    Up to three marks are edges themselves, so that no bar lies on both sides of a bound.
+    Up to three marks are edges themselves, so that no bar extends over a bound.
     """
     n_bins = int(np.clip(2 * np.sqrt(len(values) / 2), 8, 60))
     marks = [m for m in marks if m > 0]
     positive = np.concatenate([values[values > 0], marks])
     if len(positive) == 0:
         return np.linspace(0.0, 1.0, n_bins + 1), False
-    # a few pairs of almost identical points must not stretch the axis over many empty decades
+    # The quantile keeps a few pairs of almost identical points from stretching the axis over empty decades.
     low = max(min([np.quantile(positive, 0.002), *marks]) / 2, positive.min() * 0.999)
     high = positive.max() * 1.001
     is_log = high > 30 * low

@@ -15,10 +15,8 @@ from bregmat.plots import (
     EmbeddingDisplay,
     MatrixDisplay,
     PairDistanceDisplay,
-    SpectrumDisplay,
 )
 from bregmat.plots._style import MARKERS, sample_rows
-from bregmat.plots.violation import worst_violated
 from bregmat_app.report.data import ReportData
 from bregmat_app.report.held_out import HeldOut
 from bregmat_app.report.neighbours import changed_neighbours
@@ -80,7 +78,6 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
         _violations(data, points, after),
         _certificate(data),
         _convergence(data),
-        _spectrum(data),
         _learned(data),
         *_code(data),
     ]
@@ -261,7 +258,8 @@ def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     # bounds drawn by a prior that scales columns are in units of scaled columns
     start = data.scaled() if getattr(data.learner, "prior_", None) == "variance" else points
     before, violation = c.violation(start), c.violation(after)
-    worst, broken = worst_violated(violation, WORST, TOLERANCE)
+    broken = int((~(violation <= TOLERANCE)).sum())  # counts NaN, too
+    worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
     rows = []
     if broken:
         value = c.select(worst).values(after)
@@ -306,18 +304,6 @@ def _convergence(data: ReportData) -> SimpleNamespace:
         + (f" The last of {history[-1].stage} passes is drawn; each has its own rows." if history[-1].stage > 1 else "")
     )
     return _section("convergence", "Convergence", pictures=[svg], caption=caption)
-
-
-def _spectrum(data: ReportData) -> SimpleNamespace:
-    svg, display = picture(
-        lambda ax: SpectrumDisplay.from_result(data.result, ax=ax),
-        name="spectrum", size=(WIDE, 3.2), alt="Eigenvalues of the learned matrix and of the prior",
-    )  # fmt: skip
-    caption = (
-        f"Eigenvalues of the learned matrix in its {len(display.learned):,} directions. Above the prior, differences "
-        "count more than before; below it, less."
-    )
-    return _section("spectrum", "Spectrum of the learned matrix", pictures=[svg], caption=caption)
 
 
 def _learned(data: ReportData) -> SimpleNamespace:
