@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from bregmat import Constraints, Factor, binding, nearest_kernel, nearest_metric, operators
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat.operators import binding, operators
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows

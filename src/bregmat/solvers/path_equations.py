@@ -59,11 +59,14 @@ class PathPoint:
     cg_steps: int = 0
 
 
-class Terms(NamedTuple):
+class RightSide(NamedTuple):
     """What is added to the right-hand sides of the linearised equations, for M and for the products w lam."""
 
     M: np.ndarray | float = 0.0
     products: np.ndarray | float = 0.0
+
+
+NOTHING = RightSide()
 
 
 class Direction(NamedTuple):
@@ -81,7 +84,7 @@ class Step(NamedTuple):
     """A direction that aims at ``tau = goal``, and the step lengths of the primal and the dual variables along it."""
 
     goal: float
-    terms: Terms
+    terms: RightSide
     direction: Direction
     primal: float
     dual: float
@@ -131,12 +134,12 @@ class PathEquations:
         self.primal_scale = at.primal_scale or at.tau / max(self.worst, 1e-300)
         self.link_scale = at.link_scale or at.tau / max(self.scaling.link_defect, 1e-300)
 
-    def step(self, goal: float, terms: Terms = Terms()) -> Step:
+    def step(self, goal: float, terms: RightSide = NOTHING) -> Step:
         """The direction that aims at ``tau = goal``, with the longest steps that stay inside."""
         d = self._direction(goal, terms)
         return Step(goal, terms, d, *self._lengths(d))
 
-    def _direction(self, goal: float, terms: Terms) -> Direction:
+    def _direction(self, goal: float, terms: RightSide) -> Direction:
         at, scaling, free, sign = self.at, self.scaling, self.free, self.sign
         # each block at fixed dual weights ...
         dM0 = scaling.defect(goal) + terms.M
@@ -190,14 +193,14 @@ class PathEquations:
         link = min(link_share * min(1.0, self.link_scale) * self.scaling.link_defect, tau)
         return max(primal, link)
 
-    def second_order(self, d: Direction, share: float) -> Terms:
+    def second_order(self, d: Direction, share: float) -> RightSide:
         """This share of the products of moves that the linearised equations neglect (Mehrotra 1992)."""
-        return Terms(share * self.scaling.curvature(d.M, d.T), -share * d.slack * d.multipliers)
+        return RightSide(share * self.scaling.curvature(d.M, d.T), -share * d.slack * d.multipliers)
 
-    def centred(self, step: Step, reach: float) -> Terms:
+    def centred(self, step: Step, reach: float) -> RightSide:
         """The terms of a step with those that centre the point which is ``reach`` further along its direction (Gondzio 1996)."""
         d, goal = step.direction, step.goal
         primal, dual = min(1.0, step.primal + reach), min(1.0, step.dual + reach)
         products = (self.at.slack + primal * d.slack) * (self.lam + dual * d.multipliers)
         M = step.terms.M + self.scaling.centring(d.M, d.T, (primal, dual), goal)
-        return Terms(M, step.terms.products + corrections(products, goal))
+        return RightSide(M, step.terms.products + corrections(products, goal))

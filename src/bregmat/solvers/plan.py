@@ -1,4 +1,4 @@
-"""How a problem (P) is solved: what is asked for, checked; which solvers try it, and in which order."""
+"""Which solvers try a problem (P), in which order, and the options that they are called with."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ from bregmat.solvers.newton_system import factor_flops
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
-# with the settings of "auto": settings never change, what does is in the state
-MIRROR, DUAL, INTERIOR, FROM_AFAR = MirrorNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
-BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
-MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Options:
     checkpoint: Any
 
     def check(self, n_constraints: int | None = None) -> None:
-        """Raise for limits that make no sense, and for a start of another problem than one of so many rows (None: sharded ones)."""
+        """Raise for invalid limits, and for a warm start with more rows than the problem (None: its rows are sharded)."""
         check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
         if self.warm_start is None or n_constraints is None:
             return
@@ -55,7 +51,7 @@ class Options:
             )
 
     def check_whole(self) -> None:
-        """Raise for what only sharded rows have a use for."""
+        """Raise for options that only sharded rows use."""
         if self.checkpoint is not None:
             raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
 
@@ -63,44 +59,48 @@ class Options:
 def plan_of(
     problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False
 ) -> list[tuple[Solver, int]]:
-    """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all.
+    """Solvers to try in order, each with its share of the iterations; the number of the last one limits all of them.
 
     Parameters
     ----------
     problem : NearestMatrix
     solver : str or object
-        "auto", the name of one, or one with settings.
+        "auto", the name of a solver, or a solver object.
     max_iter : int, optional
-        By default the solver's own limit, of "auto" 300.
+        By default the limit of the solver; 300 for "auto".
     is_warm : bool
-        Whether there are weights to start from.
+        Whether the run starts from dual weights.
     """
     if not (isinstance(solver, str) and solver == "auto"):
         found = SOLVERS.resolve(solver)
         return [(found, found.max_iter if max_iter is None else max_iter)]
-    limit = MAX_ITER if max_iter is None else max_iter
-    hard = problem.losses.hard
-    plan: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
-    if (
-        hard.all()
-    ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
-        plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
-    elif not hard.any() and problem.divergence.keeps_range:
-        # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
-        plan[0] = (DUAL, 25 if problem.c <= 3000 else 8)
-        is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
-        if problem.divergence.is_congruence_invariant or is_beyond:
-            place = 0 if problem.divergence.is_congruence_invariant else 1
-            plan.insert(place, (MIRROR, 250 if is_beyond else 45))
+    limit = 300 if max_iter is None else max_iter
+    plan = _automatic(problem)
     if problem.is_nearly_linear and not is_warm:
         plan = [plan[1], plan[0], *plan[2:]]
-    plan.append((DUAL, limit))  # from the best weights of all
-    plan = [(solver, min(share, limit)) for solver, share in plan]
-    return _able(plan, problem, limit)
+    plan.append((DualNewton(), limit))  # once more, from the best weights of all
+    return _able([(solver, min(share, limit)) for solver, share in plan], problem, limit)
+
+
+def _automatic(problem: NearestMatrix) -> list[tuple[Solver, int]]:
+    """The solvers of "auto" with their shares, chosen by divergence, hard rows and size."""
+    beyond_flops = 2e11  # of one factorisation: above this, mirror Newton's steps cost less than the interior point's
+    hard, D = problem.losses.hard, problem.divergence
+    if hard.all():
+        # the solution may be far from the prior, as for nearly parallel rows: a second path starts further away
+        return [(DualNewton(), 50), (InteriorPoint(), 80), (InteriorPoint(ahead=1e6), 50)]
+    plan: list[tuple[Solver, int]] = [(DualNewton(), 50), (InteriorPoint(), 150)]
+    if not hard.any() and D.keeps_range:
+        # mirror Newton for mild losses, the dual where nearly all rows can be met, the interior point for the rest
+        plan[0] = (DualNewton(), 25 if problem.c <= 3000 else 8)
+        is_beyond = factor_flops(problem.operator) > beyond_flops
+        if D.is_congruence_invariant or is_beyond:
+            plan.insert(0 if D.is_congruence_invariant else 1, (MirrorNewton(), 250 if is_beyond else 45))
+    return plan
 
 
 def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
-    """The solvers that take the problem; the last of them has all iterations that are left."""
+    """The solvers of a plan that take the problem; the last of them gets all remaining iterations."""
     able = []
     for solver, share in plan:
         try:
