@@ -7,7 +7,8 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, certificates
+from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat.certificates import certify as certificates
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind

@@ -15,7 +15,8 @@ from bregmat.operators.compound import SignedSums
 from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton, newton_system
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.newton_system import fourth_moment, heavy_block, solve_newton_system
+from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.preconditioners import fourth_moment, heavy_block
 from cases import OPERATORS, random_pairs
 
 SOFT = {"logdet": "mirror_newton", "vonneumann": "mirror_newton", "frobenius": "dual_newton"}

@@ -13,7 +13,7 @@ from bregmat.operators.binding import bind
 from bregmat.operators.operators import PairGraph, RankOneRows
 from bregmat.run.loop import solve
 from bregmat.run.result import Status
-from bregmat.solvers import interior_point, newton_system
+from bregmat.solvers import interior_point, newton_system, preconditioners
 from bregmat.solvers.cone_scalings import HIGHEST, LOWEST, LogDetScaling, SlackScaling, corrections
 from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.solvers.relaxed_bounds import RelaxedBounds
@@ -315,8 +315,8 @@ def test_the_link_is_met_before_the_barrier_vanishes(slack_weight, limit):
 def test_a_rough_block_is_enough_where_conjugate_gradients_end_by_its_norm(monkeypatch):
     """Heavy entries fill the Frobenius norm of a residual: by it the rows were left with 74 times their right-hand side."""
     monkeypatch.setattr(newton_system, "BLOCK_FLOPS", 0.0)
-    monkeypatch.setattr(newton_system, "SAMPLE_FLOPS", 0.0)
-    monkeypatch.setattr(newton_system, "ROWS", 2)
+    monkeypatch.setattr(preconditioners, "SAMPLE_FLOPS", 0.0)
+    monkeypatch.setattr(preconditioners, "ROWS", 2)
     rng = np.random.default_rng(0)
     rows = RankOneRows(rng.normal(size=(4000, 24)))
     d, root = 10.0 ** rng.uniform(-6, 1, 4000), np.geomspace(10.0, 0.01, 24)
@@ -336,7 +336,7 @@ def heavy_system(n_heavy):
 def test_few_heavy_rows_are_preconditioned_as_they_are(monkeypatch):
     """8 steps; 1143 with a block of the heaviest entries, of which none is light."""
     monkeypatch.setattr(newton_system, "BLOCK_FLOPS", 0.0)
-    monkeypatch.setattr(newton_system, "BLOCK", 100)
+    monkeypatch.setattr(preconditioners, "BLOCK", 100)
     rows, d, S, rhs = heavy_system(60)
     y, T, steps = newton_system.row_system(rows, d, np.ones(4000), S, 1e-8)(rhs)
     assert np.abs(d * y - rows.values(S * S * T) - rhs).max() <= 1e-3 * np.abs(rhs).max()
@@ -344,11 +344,11 @@ def test_few_heavy_rows_are_preconditioned_as_they_are(monkeypatch):
 
 
 def test_heavy_rows_that_are_too_many_are_left_to_others(monkeypatch):
-    monkeypatch.setattr(newton_system, "BLOCK", 100)
+    monkeypatch.setattr(preconditioners, "BLOCK", 100)
     rows, d, S, _ = heavy_system(150)
-    assert newton_system.heavy_rows(rows, 1.0 / d, S) is None
-    assert newton_system.heavy_rows(rows, 1.0 / d, None) is None
-    assert newton_system.heavy_rows(rows, np.full(4000, 1e-9), S) is None
+    assert preconditioners.heavy_rows(rows, 1.0 / d, S) is None
+    assert preconditioners.heavy_rows(rows, 1.0 / d, None) is None
+    assert preconditioners.heavy_rows(rows, np.full(4000, 1e-9), S) is None
 
 
 def test_correctors_pull_products_toward_their_goal():
