@@ -190,8 +190,8 @@ class DefiniteBoost(SolverWithNeeds):
     -----
     Tsuda 2004, section 4; the exponent is stored as in section 3.2. Eq. 13 is misprinted (right only for
     ``lambda_max = -lambda_min``); here ``alpha = log((1 - r / lambda_min) / (1 - r / lambda_max)) / (lambda_max - lambda_min)``.
-    In addition to the paper, any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values of all rows (m r^2 for m
-    terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
+    In addition to the paper, any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values
+    of all rows (m r^2 for m terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
 
     Examples
     --------

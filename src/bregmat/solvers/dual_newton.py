@@ -7,6 +7,7 @@ the gradient of -g is ``xi(mu) - A(M)`` (xi the relaxed bounds; b for hard rows)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -296,6 +297,9 @@ def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | No
 
 
 # ---------------------------------------------------------------------- the line search
+_Trial = tuple[Iterate, np.ndarray, float]  # iterate, dual weights, cost
+
+
 def _search(
     problem: NearestMatrix, state: _DualState, d: np.ndarray, slope: float
 ) -> tuple[Iterate, np.ndarray, float] | None:
@@ -303,15 +307,39 @@ def _search(
     first = _logdet_step(problem, state, d) if problem.divergence.is_congruence_invariant else 1.0
     lower, upper = problem.losses.dual_box
 
-    def trial(alpha: float) -> tuple[tuple[Iterate, np.ndarray], float] | None:
+    def trial(alpha: float) -> tuple[_Trial, float] | None:
         mu = np.minimum(np.maximum(state.dual + alpha * d, lower), upper)
         mu[np.abs(mu) <= 1e-14 * np.abs(state.dual)] = 0.0  # nonzero by rounding only
         iterate = _iterate_at(problem, mu)
-        return None if iterate is None else ((iterate, mu), _cost(problem, iterate, mu))
+        if iterate is None:
+            return None
+        cost = _cost(problem, iterate, mu)
+        return (iterate, mu, cost), cost
 
     rounding = 2e-15 * max(1.0, abs(state.cost))
     found = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
-    return None if found is None else (*found[0], found[1])
+    if found is None:
+        return None
+    point, alpha = found
+    if alpha == 1.0 and not problem.divergence.is_congruence_invariant:
+        point, alpha = _lengthened(trial, point, state.cost, slope, _longest_step(problem, state.dual, d))
+    return *point[:2], alpha
+
+
+def _lengthened(
+    trial: Callable[[float], tuple[_Trial, float] | None], point: _Trial, cost: float, slope: float, farthest: float
+) -> tuple[_Trial, float]:
+    """Double a full step while the cost falls by more than 0.6 of the tangent's fall; a parabola falls by 1/2 at its minimum."""
+    newton, alpha = point, 1.0
+    while cost - point[2] > -0.6 * alpha * slope and alpha < farthest:
+        if alpha > 64.0:  # g has no maximum along d: the rows contradict each other, and Newton steps find the proof
+            return newton, 1.0
+        longer = min(2.0 * alpha, farthest)
+        further = trial(longer)
+        if further is None or not further[1] < point[2]:
+            break
+        point, alpha = further[0], longer
+    return point, alpha
 
 
 def _logdet_step(problem: NearestMatrix, state: _DualState, d: np.ndarray) -> float:
