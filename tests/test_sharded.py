@@ -130,7 +130,7 @@ def test_many_rows_start_from_a_sample_of_them(divergence, monkeypatch):
     X, C = soft_problem(c=20_000)
     settings = {"divergence": divergence, "slack_weight": 1.0, "solver": "mirror_newton", "tol": 1e-9}
     cold = nearest_metric(X, C, **settings)
-    monkeypatch.setattr(mirror_newton, "MANY", 1000)
+    monkeypatch.setattr(mirror_newton, "SAMPLE_FROM", 1000)
     seen = []
     measured = mirror_newton._measured
     monkeypatch.setattr(
@@ -154,17 +154,17 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
     X, C = soft_problem(c=6000)
     settings = {"slack_weight": 1.0, "solver": "mirror_newton"}
     cold = nearest_metric(X, C, **settings)
-    for name, few in (("MANY", 1000), ("RICH", 2), ("SHARE", 0.02)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 2), ("SAMPLE_SHARE", 0.02)):
         monkeypatch.setattr(mirror_newton, name, few)
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
     assert found.objective == pytest.approx(cold.objective, rel=1e-6)
-    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.PATIENCE
+    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.SAMPLE_STEPS
 
 
 def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
     X, C = soft_problem(c=6000)
-    for name, few in (("MANY", 1000), ("RICH", 10)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 10)):
         monkeypatch.setattr(mirror_newton, name, few)
     for limit in (0, 1, 3):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)
