@@ -21,7 +21,7 @@ from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh
 from bregmat.coordinates.iterates import Factored
 from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
-from bregmat.solvers.nesterov_todd import largest_step
+from bregmat.solvers.cone_scalings import largest_step
 
 REACH = 0.98  # share of the way to the boundary that a step may go
 PROXIMAL = 1e-13  # relative term on the diagonal of the system: rows that depend on others make it singular
