@@ -12,7 +12,6 @@ from bregmat._kernels.arrays import Quadratic
 from bregmat.base.linalg import EPS
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Status
-from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
@@ -108,7 +107,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         directions: Any = () if state.is_rough else self.rising_directions(x, state)
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
-            best, missed = self._improved(best, missed, state.tol)
+            best = self._improved(best, state.tol)
         if not self.given.m:
             return best
         return replace(
@@ -118,25 +117,17 @@ class NonnegativeQP(QuadraticProgram, Problem):
             upper=best.upper if missed <= FEASIBLE else np.inf,
         )
 
-    def _improved(self, best: QPCertificate, missed: float, tol: float) -> tuple[QPCertificate, float]:
-        """Improve a certificate with violation ``missed`` of the rows while its gap is above ``tol``, each time by a few products with A.
-
-        It tries multipliers with smaller violations, zeros for variables that are positive by rounding, and extended precision.
-        """
+    def _improved(self, best: QPCertificate, tol: float) -> QPCertificate:
+        """Improve a certificate whose gap is above ``tol`` by multipliers with smaller violations and by extended precision."""
         x = best.x
         if self.m and not (best.gap <= tol and best.kkt_residual <= PRECISE):
             new = self._certified(x, self._repaired(x, best.equality_dual), precise=False)
             if new.gap < best.gap > tol or (new.gap <= max(best.gap, tol) and new.kkt_residual < best.kkt_residual):
                 best = new
-        if not (best.gap <= tol and missed <= FEASIBLE) and (near := self._snapped(x)) is not None:
-            y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
-            new, there = self._certified(near, y, precise=True), self.given.row_violation(near)
-            if new.gap <= tol and there <= missed:
-                best, missed = new, there
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
             new = self._certified(best.x, best.equality_dual, precise=True)
             best = new if new.gap < best.gap else best
-        return best, missed
+        return best
 
     def _certified(self, x: np.ndarray, y: np.ndarray, *, precise: bool) -> QPCertificate:
         """The certificate of a point and multipliers."""
@@ -174,19 +165,6 @@ class NonnegativeQP(QuadraticProgram, Problem):
         w = np.zeros(n)
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
-        # The minimiser of 1/2 w'Aw - sum sqrt(A_ii) w_i over w >= 0 satisfies A w >= sqrt(A_ii), if it exists.
-        part = QuadraticProgram.of(np.ascontiguousarray(self.A[np.ix_(wide, wide)]), -root[wide])
-        w = np.zeros(n)
-        w[wide] = ExactActiveSet(tol=0.1).minimize(part, 1.0 / (root[wide] * len(wide))).x
-        yield w, None
-
-    def _snapped(self, x: np.ndarray) -> np.ndarray | None:
-        """The point with zeros for variables that are positive by rounding; None if there are none."""
-        largest = float(self.diagonal.max())
-        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
-        reached = float((np.abs(self.e) / np.abs(self.E).max(axis=1)).max(initial=0.0))
-        tiny = (x > 0.0) & (x <= 1e-14 * max(float(x.max()), reached, alone))
-        return np.where(tiny, 0.0, x) if tiny.any() else None
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers with smaller violations of the conditions: Newton's method on the sum of their squares.
